@@ -1,4 +1,5 @@
-"""`python -m benchmarks [subject …] [--device gpu]`: ours and the peers, in one process, in turns."""
+"""`python -m benchmarks [subject …] [--device gpu]`: ours and the peers, in one process, in
+turns."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ def main(
 ) -> None:
     """Speed, side by side with peers.
 
-    Every contender runs once and their results are compared; then come the rounds, in each of which all take
-    their turn. Printed: the median, half the spread, and the median of a peer's time over ours. Every round
-    is in OUT/<subject>-<device>.json.
+    Every contender runs once and their results are compared; then come the rounds, in each of which
+    all take their turn. Printed: the median, half the spread, and the median of a peer's time over
+    ours. Every round is in OUT/<subject>-<device>.json.
 
     Args:
         subjects: What to measure; all by default.

@@ -4,9 +4,9 @@ A subject is a file in `subjects/` with a function
 
     cases(settings: Settings) -> Iterator[Case]
 
-that makes one workload at a time (so that its data can be freed before the next) and yields the ways to do
-it, ours first. Case names are distinct within a subject and the same in every process. The tests run every
-subject with `small=True`, one round.
+that makes one workload at a time (so that its data can be freed before the next) and yields the
+ways to do it, ours first. Case names are distinct within a subject and the same in every process.
+The tests run every subject with `small=True`, one round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from typing import Any, Literal
 
 import jax
 
-SUBJECTS = tuple(sorted(path.stem for path in (Path(__file__).parent / "subjects").glob("[!_]*.py")))
+SUBJECTS = tuple(
+    sorted(path.stem for path in (Path(__file__).parent / "subjects").glob("[!_]*.py"))
+)
 
 _compiled: list[float] = []
 """Seconds of every XLA compilation of this process, and of loading from the persistent cache."""
@@ -39,7 +41,8 @@ def _on_event(event: str, duration_secs: float, **_: Any) -> None:
 jax.monitoring.register_event_duration_secs_listener(_on_event)
 
 SETTLE = 0.3
-"""Seconds before each run, for BLAS threads of the one before still spin a while and take a core."""
+"""Seconds before each run, for BLAS threads of the one before still spin a while and take a
+core."""
 
 ROUND = 0.2
 """Seconds of a round: shorter calls are repeated, because the first one after the pause is slow."""
@@ -73,13 +76,15 @@ class Case:
     contenders: Mapping[str, Contender]
     """OURS first, then the peers."""
     agree: Callable[[Mapping[str, Any]], str]
-    """From every contender's result to one line that says how well they agree; raises Disagreement."""
+    """From every contender's result to one line that says how well they agree; raises
+    Disagreement."""
     at_least: Mapping[str, float] = field(default_factory=dict)
     """How many times a peer's time we want to be faster."""
     at_most: float | None = None
     """Seconds our median should not exceed."""
     work: Mapping[str, float] = field(default_factory=dict)
-    """The work done once, as {"FLOP": …, "bytes": …, "tokens": …}; reported per second of our median."""
+    """The work done once, as {"FLOP": …, "bytes": …, "tokens": …}; reported per second of our
+    median."""
     memory: bool = False
     """Measure each contender's peak memory too, alone in a process of its own."""
     less_memory: Mapping[str, float] = field(default_factory=dict)
@@ -127,9 +132,9 @@ def load_cases(subject: str, settings: Settings) -> Iterator[Case]:
 def measure(subject: str, case: Case, settings: Settings) -> Measured:
     """Run every contender once and compare, then `rounds` rounds of each in turn.
 
-    The first run also compiles and fills caches. Each round goes through all contenders, so that whatever
-    else slows the machine meets all of them alike, and ratios are taken within a round. A round is one call, or the
-    median of as many as fit into `ROUND`.
+    The first run also compiles and fills caches. Each round goes through all contenders, so that
+    whatever else slows the machine meets all of them alike, and ratios are taken within a round. A
+    round is one call, or the median of as many as fit into `ROUND`.
 
     Raises:
         Disagreement: the results differ; nothing is timed.
@@ -208,7 +213,9 @@ def peak_memory(subject: str, case: str, contender: str, settings: Settings) -> 
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"measuring the memory of {subject}/{case}/{contender} failed:\n{done.stderr}")
+        raise RuntimeError(
+            f"measuring the memory of {subject}/{case}/{contender} failed:\n{done.stderr}"
+        )
     return int(done.stdout.split()[-1])
 
 
@@ -218,7 +225,9 @@ def table(measured: Measured) -> str:
     for name, timing in measured.timings.items():
         ratio = "" if timing.ratio is None else f"{timing.ratio:8.2f} x"
         peak = "" if timing.peak_bytes is None else f"{timing.peak_bytes / 2**20:10,.1f} MiB"
-        lines.append(f"  {name:32} {1e3 * timing.median:12,.2f} ms ±{timing.spread / 2:4.0%} {ratio}{peak}")
+        lines.append(
+            f"  {name:32} {1e3 * timing.median:12,.2f} ms ±{timing.spread / 2:4.0%} {ratio}{peak}"
+        )
     lines.append(f"  {measured.compilations[OURS]} compilations in the first run")
     ours = measured.timings[OURS].median
     rates = [f"{amount / ours:,.4g} {what}/s" for what, amount in measured.work.items()]
@@ -227,11 +236,16 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def write(folder: Path, subject: str, machine: Mapping[str, Any], settings: Settings, rows: list[Measured]) -> Path:
+def write(
+    folder: Path, subject: str, machine: Mapping[str, Any], settings: Settings, rows: list[Measured]
+) -> Path:
     """`<subject>-<device>.json`: the machine, the settings, every round of every contender."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{subject}-{settings.device}.json"
-    cases = [asdict(row) | {"medians": {name: timing.median for name, timing in row.timings.items()}} for row in rows]
+    cases = [
+        asdict(row) | {"medians": {name: timing.median for name, timing in row.timings.items()}}
+        for row in rows
+    ]
     what = {"subject": subject, "machine": machine, "settings": asdict(settings), "cases": cases}
     file.write_text(json.dumps(what, indent=1, ensure_ascii=False) + "\n")
     return file

@@ -53,8 +53,8 @@ def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
 
 
 def operations(peer: PaddedLM, read: int) -> float:
-    """FLOP of reading so many tokens: two for every weight of the layers. (Attention's own products are a
-    twelfth of that at 450 tokens and left out; so are the few logits.)"""
+    """FLOP of reading so many tokens: two for every weight of the layers. (Attention's own products
+    are a twelfth of that at 450 tokens and left out; so are the few logits.)"""
     layers = sum(weights.numel() for weights in peer.model.parameters())
     embedding = peer.model.get_input_embeddings().weight.numel()
     return 2.0 * (layers - embedding) * read

@@ -1,4 +1,5 @@
-"""The machine that numbers are measured on, in words, and the two floors that no program gets below."""
+"""The machine that numbers are measured on, in words, and the two floors that no program gets
+below."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ import jax.numpy as jnp
 
 from ceil_jax.distributed.machine import processor
 
-PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers", "sentence-transformers", "faiss-cpu", "dppy")
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "faiss-cpu",
+    "dppy",
+)
 
 
 def describe() -> dict[str, Any]:
@@ -29,15 +39,20 @@ def describe() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
-        "flags": {name: os.environ[name] for name in ("XLA_FLAGS", "OMP_NUM_THREADS") if name in os.environ},
+        "flags": {
+            name: os.environ[name]
+            for name in ("XLA_FLAGS", "OMP_NUM_THREADS")
+            if name in os.environ
+        },
     }
 
 
 def floors(small: bool = False) -> dict[str, float]:
-    """Bytes a second that a device streams from memory, and float32 operations a second in a matrix product.
+    """Bytes a second that a device streams from memory, and float32 operations a second in a matrix
+    product.
 
-    The best of a few runs: of a sum over an array far larger than the caches, and of a square product in
-    full float32.
+    The best of a few runs: of a sum over an array far larger than the caches, and of a square
+    product in full float32.
     """
     n = 1_000_000 if small else 100_000_000
     side = 256 if small else 4096

@@ -1,8 +1,9 @@
-"""One contender's peak memory: `python -m benchmarks.memory SUBJECT CASE CONTENDER SETTINGS`, called by the
-harness, prints bytes.
+"""One contender's peak memory: `python -m benchmarks.memory SUBJECT CASE CONTENDER SETTINGS`,
+called by the harness, prints bytes.
 
-On a GPU it is what JAX's allocator counts; a contender in another library must be measured by that library.
-On a CPU it is the process's resident memory, whose high-water mark Linux resets on request.
+On a GPU it is what JAX's allocator counts; a contender in another library must be measured by that
+library. On a CPU it is the process's resident memory, whose high-water mark Linux resets on
+request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ def resident(field: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"no {field} in /proc/self/status: peak memory on a CPU can be measured on Linux only")
+    raise OSError(
+        f"no {field} in /proc/self/status: peak memory on a CPU can be measured on Linux only"
+    )
 
 
 def peak(subject: str, name: str, contender: str, settings_json: str) -> int:
@@ -34,7 +37,8 @@ def peak(subject: str, name: str, contender: str, settings_json: str) -> int:
     case = next(case for case in load_cases(subject, settings) if case.name == name)
     run = case.contenders[contender]
     if settings.device == "gpu":
-        # the allocator's peak cannot be reset, so the first run counts; compiling takes no device memory
+        # the allocator's peak cannot be reset, so the first run counts; compiling takes no device
+        # memory
         device = jax.devices()[0]
         before = device.memory_stats()["bytes_in_use"]
         finished(run())

@@ -1,4 +1,5 @@
-"""Made-up vectors that behave like embeddings: clusters on the sphere, queries near the bank's items."""
+"""Made-up vectors that behave like embeddings: clusters on the sphere, queries near the bank's
+items."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ ITEMS_PER_CLUSTER = 100
 def bank(rng: np.random.Generator, count: int, dim: int) -> np.ndarray:
     """float32 [count, dim], unit rows; two items of a cluster have a cosine of about 0.5."""
     centres = rng.standard_normal((max(1, count // ITEMS_PER_CLUSTER), dim), np.float32)
-    rows = centres[rng.integers(len(centres), size=count)] + rng.standard_normal((count, dim), np.float32)
+    rows = centres[rng.integers(len(centres), size=count)] + rng.standard_normal(
+        (count, dim), np.float32
+    )
     return unit(rows)
 
 

@@ -1,8 +1,8 @@
 """Choosing in-context examples: CEIL, EPR, Skill-KNN and their baselines, in JAX.
 
-The public names, each imported when it is first used, so that `import ceil_jax` costs next to nothing. Type
-checkers read `__init__.pyi` instead. The package is rooms, one folder an idea; each folder's own docstring says
-what lives there.
+The public names, each imported when it is first used, so that `import ceil_jax` costs next to
+nothing. Type checkers read `__init__.pyi` instead. The package is rooms, one folder an idea; each
+folder's own docstring says what lives there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ _NAMES = {
     "ceil_jax.selector": ("CeilSelector", "Selection"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template"),
     "ceil_jax.tasks.load": ("load_task",),
-    "ceil_jax.training.losses": ("SetScores", "info_nce_loss", "pairwise_margin_loss", "register_loss"),
+    "ceil_jax.training.losses": (
+        "SetScores",
+        "info_nce_loss",
+        "pairwise_margin_loss",
+        "register_loss",
+    ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

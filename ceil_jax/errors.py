@@ -12,12 +12,14 @@ from typing import Any, get_type_hints
 class UserError(Exception):
     """Bad input. The message names the file, row or field, what was expected, and how to fix it.
 
-    The command line prints the message alone and exits with code 2; a traceback means a bug of ours.
+    The command line prints the message alone and exits with code 2; a traceback means a bug of
+    ours.
     """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """Return the error for a name that is not known, for the caller to raise; `hint` is a sentence at its end.
+    """Return the error for a name that is not known, for the caller to raise; `hint` is a sentence
+    at its end.
 
     >>> print(unknown_name("task", "sst6", ["sst5", "mrpc"]))
     unknown task 'sst6'; did you mean 'sst5'? Known: mrpc, sst5.
@@ -54,7 +56,9 @@ class Range:
     def __str__(self) -> str:
         if self.above > -math.inf:
             return f"above {self.above:g}"
-        return f"at least {self.low}" if self.high == Range.high else f"from {self.low} to {self.high}"
+        return (
+            f"at least {self.low}" if self.high == Range.high else f"from {self.low} to {self.high}"
+        )
 
 
 def range_of(hint: Any) -> Range | None:
@@ -63,10 +67,12 @@ def range_of(hint: Any) -> Range | None:
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:
-    """Check every number of a configuration, and of those inside it, against the range beside its type.
+    """Check every number of a configuration, and of those inside it, against the range beside its
+    type.
 
     Raises:
-        UserError: a number is out of its range; the message names flag (behind `prefix`), value and range.
+        UserError: a number is out of its range; the message names flag (behind `prefix`), value and
+            range.
     """
     hints = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):

@@ -1,4 +1,5 @@
-"""Things by name, to which users may add: the one rule of all registries, and functions named `module:function`."""
+"""Things by name, to which users may add: the one rule of all registries, and functions named
+`module:function`."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Values by name, in the order of registration; `registry[name]` raises a `UserError` that suggests a known name.
+    """Values by name, in the order of registration; `registry[name]` raises a `UserError` that
+    suggests a known name.
 
-    Messages say the kind of its values, such as "retriever"; `hint` ends the one about an unknown name.
+    Messages say the kind of its values, such as "retriever"; `hint` ends the one about an unknown
+    name.
 
     >>> metrics = Registry("metric")
     >>> metrics.register("accuracy", 1)
@@ -34,9 +37,13 @@ class Registry(dict[str, T]):
         self.kind, self.hint = kind, hint
 
     def register(self, name: str, value: T, *, replace: bool = False) -> None:
-        """Add a value; a name that is taken is a UserError, unless the value is to `replace` the one there."""
+        """Add a value; a name that is taken is a UserError, unless the value is to `replace` the
+        one there."""
         if name in self and not replace:
-            raise UserError(f"a {self.kind} {name!r} is registered already; take another name, or pass replace=True")
+            raise UserError(
+                f"a {self.kind} {name!r} is registered already; take another name, or pass "
+                "replace=True"
+            )
         self[name] = value
 
     def __missing__(self, name: str) -> T:
@@ -56,11 +63,12 @@ def imported_module(name: str) -> ModuleType:
 
 
 def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:
-    """Import the function `module:function`, which makes things of a kind; the current folder is searched too.
+    """Import the function `module:function`, which makes things of a kind; the current folder is
+    searched too.
 
     Raises:
-        UserError: there is no such module, or no such function in it; a name of another form, for which one of
-            the `known` names is suggested.
+        UserError: there is no such module, or no such function in it; a name of another form, for
+            which one of the `known` names is suggested.
     """
     if not is_function(name):
         raise unknown_name(kind, name, known)
@@ -68,21 +76,28 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
     try:
         module = imported_module(module_name)
     except ModuleNotFoundError as error:
-        raise UserError(f"{kind} {name!r}: {error}; expected module:function, importable from here") from None
+        raise UserError(
+            f"{kind} {name!r}: {error}; expected module:function, importable from here"
+        ) from None
     found = getattr(module, function, None)
     if found is None:
-        raise unknown_name(f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"])
+        raise unknown_name(
+            f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"]
+        )
     if not callable(found) or isinstance(found, type):
         raise UserError(f"{name} is {found!r}; expected a function that returns the {kind}")
     return found
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
-    """Return what a user's function makes; a UserError if that is not `expected`, or it asks for arguments."""
+    """Return what a user's function makes; a UserError if that is not `expected`, or it asks for
+    arguments."""
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: {error}; a function that makes the {kind} takes no arguments") from None
+        raise UserError(
+            f"{name}: {error}; a function that makes the {kind} takes no arguments"
+        ) from None
     made = function()
     if not isinstance(made, expected):
         raise UserError(f"{name} returned {type(made).__name__}; expected {expected.__name__}")

@@ -1,6 +1,8 @@
-"""Draw the package's rooms from the code's own imports: `make drawing` writes docs/architecture.svg.
+"""Draw the package's rooms from the code's own imports: `make drawing` writes
+docs/architecture.svg.
 
-`tests/test_architecture.py` uses the same functions and fails when the drawing is not that of the code.
+`tests/test_architecture.py` uses the same functions and fails when the drawing is not that of the
+code.
 """
 
 from __future__ import annotations
@@ -44,17 +46,22 @@ rect { fill: #eef3fb; stroke: #5b7fb5 } path { fill: none; stroke: #8c96a3; stro
 }
 """
 WIDTH, HEIGHT, GAP, RISE = 124, 44, 22, 84
-"""Width and height of a box, the gap between two boxes, and the distance between two floors, in pixels."""
+"""Width and height of a box, the gap between two boxes, and the distance between two floors, in
+pixels."""
 
 
 def modules() -> dict[str, Path]:
     """Dotted name -> file of every module of the package."""
     files = sorted(PACKAGE.rglob("*.py"))
-    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    return {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in files
+    }
 
 
 def imports(file: Path) -> set[str]:
-    """Dotted names that a file imports, with the name taken from a module: `ceil_jax.dpp.kernel.relevance`.
+    """Dotted names that a file imports, with the name taken from a module:
+    `ceil_jax.dpp.kernel.relevance`.
 
     Imports inside functions count; those under `if TYPE_CHECKING` do not.
 
@@ -113,14 +120,17 @@ def rooms(found: Graph) -> dict[str, set[str]]:
 
 
 def floors(between: Mapping[str, set[str]]) -> dict[str, int]:
-    """Room -> floor: 0 for one that imports no other, else one above the highest that it imports."""
+    """Room -> floor: 0 for one that imports no other, else one above the highest that it
+    imports."""
     levels: dict[str, int] = {}
 
     def level(name: str, above: tuple[str, ...] = ()) -> int:
         if name in above:
             raise ValueError(f"rooms import each other: {' -> '.join((*above, name))}")
         if name not in levels:
-            levels[name] = 1 + max((level(other, (*above, name)) for other in between[name]), default=-1)
+            levels[name] = 1 + max(
+                (level(other, (*above, name)) for other in between[name]), default=-1
+            )
         return levels[name]
 
     for name in sorted(between):
@@ -129,7 +139,8 @@ def floors(between: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def needed(between: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same rooms without the lines that others imply: a line from a to c goes where a – b – c is drawn."""
+    """The same rooms without the lines that others imply: a line from a to c goes where a – b – c
+    is drawn."""
 
     def reached(name: str) -> set[str]:
         return between[name].union(*(reached(other) for other in between[name]))
@@ -141,18 +152,22 @@ def needed(between: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def drawing() -> str:
-    """The rooms as SVG: a room stands above all that it imports, and a line leads down to each of them."""
+    """The rooms as SVG: a room stands above all that it imports, and a line leads down to each of
+    them."""
     between = rooms(graph())
     # nearly every room imports these; boxes for them would only add lines
     everywhere = {"errors", "registry"}
-    between = {name: others - everywhere for name, others in between.items() if name not in everywhere}
+    between = {
+        name: others - everywhere for name, others in between.items() if name not in everywhere
+    }
     levels, lines = floors(between), needed(between)
     steps = _steps(levels, lines)
     places = _places(levels, steps)
     height = max(levels.values()) * RISE + HEIGHT + 2 * GAP
     width = max(x for x, _ in places.values()) + WIDTH // 2 + GAP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}">',
         f"<title>The rooms of ceil_jax and what they import</title><style>{STYLE}</style>",
     ]
     for above, below in sorted(steps):
@@ -188,9 +203,15 @@ def _steps(levels: Mapping[str, int], lines: Mapping[str, set[str]]) -> set[tupl
 
 
 def _places(levels: Mapping[str, int], steps: set[tuple[str, str]]) -> dict[str, tuple[int, int]]:
-    """Room or passing line -> (x of its middle, floor), in an order with few crossings and short steps."""
-    floor_of = dict(levels) | {name: int(name.partition("@")[2]) for step in steps for name in step if "@" in name}
-    by_floor = {floor: sorted(name for name in floor_of if floor_of[name] == floor) for floor in set(levels.values())}
+    """Room or passing line -> (x of its middle, floor), in an order with few crossings and short
+    steps."""
+    floor_of = dict(levels) | {
+        name: int(name.partition("@")[2]) for step in steps for name in step if "@" in name
+    }
+    by_floor = {
+        floor: sorted(name for name in floor_of if floor_of[name] == floor)
+        for floor in set(levels.values())
+    }
     total = max(map(len, by_floor.values())) * (WIDTH + GAP) + GAP
     places: dict[str, tuple[int, int]] = {}
 
@@ -201,9 +222,12 @@ def _places(levels: Mapping[str, int], steps: set[tuple[str, str]]) -> dict[str,
     def cost(floor: int, names: Sequence[str]) -> tuple[int, int]:
         """Crossings of the steps that touch the floor, and their lengths from side to side."""
         put(floor, names)
-        ends = [(places[a], places[b]) for a, b in sorted(steps) if floor in (floor_of[a], floor_of[b])]
+        ends = [
+            (places[a], places[b]) for a, b in sorted(steps) if floor in (floor_of[a], floor_of[b])
+        ]
         crossings = sum(
-            a[1] == c[1] and (a[0] - c[0]) * (b[0] - d[0]) < 0 for (a, b), (c, d) in combinations(ends, 2)
+            a[1] == c[1] and (a[0] - c[0]) * (b[0] - d[0]) < 0
+            for (a, b), (c, d) in combinations(ends, 2)
         )
         return crossings, sum(abs(a[0] - b[0]) for a, b in ends)
 

@@ -1,4 +1,5 @@
-"""Hook for mkdocs that turns formulas between dollars into MathML, which browsers render without a script."""
+"""Hook for mkdocs that turns formulas between dollars into MathML, which browsers render without a
+script."""
 
 import re
 from typing import Any
@@ -9,11 +10,14 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import SimpleTextInlineProcessor
 
 # either code, in which a dollar is only a dollar, or a formula, on its own lines or within a line
-PARTS = re.compile(r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S)
+PARTS = re.compile(
+    r"(?P<code>^```.*?^```|`[^`\n]+`)|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.M | re.S
+)
 
 
 class PlainUnderscores(Extension):
-    """Makes underscores plain text: they are subscripts, as in L'_S; emphasis is written with asterisks."""
+    """Makes underscores plain text: they are subscripts, as in L'_S; emphasis is written with
+    asterisks."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         # after links and tags, whose addresses hold underscores, and before emphasis

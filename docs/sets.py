@@ -1,6 +1,8 @@
-"""Draw what top-k picks and what a set picks for one query: `python docs/sets.py` writes docs/sets.svg.
+"""Draw what top-k picks and what a set picks for one query: `python docs/sets.py` writes
+docs/sets.svg.
 
-The bank is the film reviews and the encoder MiniLM, both fetched once from the package index; nothing is trained.
+The bank is the film reviews and the encoder MiniLM, both fetched once from the package index;
+nothing is trained.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ PANEL, HEIGHT, GAP = 450, 200, 20
 
 
 class Choice(NamedTuple):
-    """One way of choosing: its title, and the places of its examples among the candidates, in order."""
+    """One way of choosing: its title, and the places of its examples among the candidates, in
+    order."""
 
     title: str
     places: list[int]
@@ -44,7 +47,8 @@ class Choice(NamedTuple):
 def choices(
     encoder: TextEncoder, bank: Sequence[Example], query: Example
 ) -> tuple[list[Example], np.ndarray, list[Choice]]:
-    """The query's nearest examples, vectors of the query and of them [1 + n, D], and two ways of choosing k."""
+    """The query's nearest examples, vectors of the query and of them [1 + n, D], and two ways of
+    choosing k."""
     dense = build_retriever("dense", bank, encoder=encoder)
     dpp = build_retriever("dpp", bank, encoder=encoder, trade_off=TRADE_OFF, shortlist=CANDIDATES)
     near = [pick.position for pick in dense.retrieve([query], CANDIDATES)[0]]
@@ -62,7 +66,8 @@ def choices(
 
 
 def plane(vectors: np.ndarray) -> np.ndarray:
-    """Positions [n, 2] in 0…1: the first two principal components, each with its largest entry to the right."""
+    """Positions [n, 2] in 0…1: the first two principal components, each with its largest entry to
+    the right."""
     centred = vectors - vectors.mean(0)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
     places = left[:, :2] * values[:2]
@@ -71,12 +76,14 @@ def plane(vectors: np.ndarray) -> np.ndarray:
 
 
 def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> str:
-    """Two panels side by side as SVG: the candidates in the plane, and the texts of those that are chosen."""
+    """Two panels side by side as SVG: the candidates in the plane, and the texts of those that are
+    chosen."""
     candidates, vectors, ways = choices(encoder, bank, query)
     places = plane(vectors)
     width, height = 2 * PANEL + GAP, HEIGHT + 78 + 40 * K
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}">',
         f"<title>Examples for one query: top-k beside a set</title><style>{STYLE}</style>",
         '<text x="0" y="16"><tspan class="head">Query</tspan> <tspan class="query">◆</tspan> '
         f"{escape(query.input)}</text>",
@@ -86,11 +93,19 @@ def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> st
         xs = left + 14 + (PANEL - 28) * places[:, 0]
         ys = top + 14 + (HEIGHT - 28) * (1 - places[:, 1])
         parts.append(f'<text class="head" x="{left}" y="{top - 10}">{way.title}</text>')
-        parts.append(f'<rect class="frame" x="{left + 0.5}" y="{top}" width="{PANEL - 1}" height="{HEIGHT}" rx="6"/>')
+        parts.append(
+            f'<rect class="frame" x="{left + 0.5}" y="{top}" width="{PANEL - 1}" height="{HEIGHT}" '
+            'rx="6"/>'
+        )
         for place in range(len(candidates)):
             if place not in way.places:
-                parts.append(f'<circle class="dot" cx="{xs[1 + place]:.1f}" cy="{ys[1 + place]:.1f}" r="3.5"/>')
-        parts.append(f'<text class="query" x="{xs[0]:.1f}" y="{ys[0] + 5:.1f}" text-anchor="middle">◆</text>')
+                parts.append(
+                    f'<circle class="dot" cx="{xs[1 + place]:.1f}" cy="{ys[1 + place]:.1f}" '
+                    'r="3.5"/>'
+                )
+        parts.append(
+            f'<text class="query" x="{xs[0]:.1f}" y="{ys[0] + 5:.1f}" text-anchor="middle">◆</text>'
+        )
         for number, place in enumerate(way.places, 1):
             x, y = xs[1 + place], ys[1 + place]
             row = top + HEIGHT + 24 + 40 * (number - 1)
@@ -99,7 +114,8 @@ def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> st
             for mark_x, mark_y in ((x, y), (left + 10, row - 4)):
                 parts.append(
                     f'<circle class="mark" cx="{mark_x:.1f}" cy="{mark_y:.1f}" r="9"/>'
-                    f'<text class="number" x="{mark_x:.1f}" y="{mark_y + 4.5:.1f}" text-anchor="middle">'
+                    f'<text class="number" x="{mark_x:.1f}" y="{mark_y + 4.5:.1f}" '
+                    'text-anchor="middle">'
                     f"{number}</text>"
                 )
             cosine = float(vectors[0] @ vectors[1 + place])
@@ -114,7 +130,10 @@ def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> st
 def main() -> None:
     """Write the figure."""
     task = load_task("movie_reviews")
-    FILE.write_text(drawing(load_encoder("all-MiniLM-L6-v2"), task.train, task.validation[QUERY]), encoding="utf-8")
+    FILE.write_text(
+        drawing(load_encoder("all-MiniLM-L6-v2"), task.train, task.validation[QUERY]),
+        encoding="utf-8",
+    )
     print(f"wrote {FILE}")
 
 

@@ -2,8 +2,8 @@
 
     python experiments/big_bank.py --items 1000000
 
-The vectors are synthetic: clusters of unequal size on the unit sphere, of MiniLM's width 384, about as near to their
-centres as paraphrases are to each other. Measurements: experiments/NOTES.md.
+The vectors are synthetic: clusters of unequal size on the unit sphere, of MiniLM's width 384, about
+as near to their centres as paraphrases are to each other. Measurements: experiments/NOTES.md.
 """
 
 import argparse
@@ -39,7 +39,10 @@ def peak_gib() -> float:
 
 def said(step: str, seconds: float, queries: int = 0) -> None:
     row = {"step": step, "seconds": round(seconds, 2), "peak_gib": round(peak_gib(), 2)}
-    print(json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})), flush=True)
+    print(
+        json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})),
+        flush=True,
+    )
 
 
 def main() -> None:

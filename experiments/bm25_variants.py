@@ -2,10 +2,10 @@
 
     python experiments/bm25_variants.py --data-dir DATA --tasks nl2bash mtop
 
-Ours is Lucene's, on lower-cased words. The release has Okapi's, where words of more than half of the bank count next
-to nothing (rank_bm25: a quarter of the mean idf in place of a negative one), with case and punctuation. Of the four
-nearest examples of every query: how many both choose, and how much their outputs share with the gold one (F1 of the
-tokens, percent).
+Ours is Lucene's, on lower-cased words. The release has Okapi's, where words of more than half of
+the bank count next to nothing (rank_bm25: a quarter of the mean idf in place of a negative one),
+with case and punctuation. Of the four nearest examples of every query: how many both choose, and
+how much their outputs share with the gold one (F1 of the tokens, percent).
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def okapi(texts: list[str], queries: list[str], split: Callable[[str], list[str]
     """Return Okapi's BM25 of every text for every query, float [Q, N]."""
     counter = CountVectorizer(tokenizer=split, token_pattern=None, lowercase=False)
     counts = counter.fit_transform(texts).tocsr()
-    documents, length = np.bincount(counts.indices, minlength=counts.shape[1]), counts.sum(axis=1).A1
+    documents, length = (
+        np.bincount(counts.indices, minlength=counts.shape[1]),
+        counts.sum(axis=1).A1,
+    )
     idf = np.log((len(texts) - documents + 0.5) / (documents + 0.5))
     idf = np.where(idf < 0, 0.25 * idf.mean(), idf)
     saturation = K1 * (1 - B + B * length / length.mean())
@@ -55,7 +58,9 @@ def f1(output: str, gold: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", nargs="+", default=["nl2bash", "mtop"])
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args(arguments)
@@ -69,7 +74,9 @@ def main(arguments: list[str] | None = None) -> None:
             "Okapi, lower case": okapi(texts, queries, words),
             "Okapi, case and punctuation (release)": okapi(texts, queries, with_case),
         }
-        chosen = {how: np.argsort(-found, axis=1, kind="stable")[:, :K] for how, found in scores.items()}
+        chosen = {
+            how: np.argsort(-found, axis=1, kind="stable")[:, :K] for how, found in scores.items()
+        }
         ours, *_ = chosen.values()
         shared = {
             how: np.array(
@@ -83,7 +90,11 @@ def main(arguments: list[str] | None = None) -> None:
         base, *_ = shared.values()
         for how, rows in chosen.items():
             same = 100 * np.mean([len({*a} & {*b}) / K for a, b in zip(rows, ours, strict=True)])
-            less = signed(bootstrap_interval(shared[how] - base)) if how != next(iter(chosen)) else None
+            less = (
+                signed(bootstrap_interval(shared[how] - base))
+                if how != next(iter(chosen))
+                else None
+            )
             body.append([name, how, Number(float(same)), Number(float(shared[how].mean())), less])
     header = ["task", "BM25", "examples as ours, %", "F1 of the outputs", "less ours"]
     print(Table(header, body).markdown())

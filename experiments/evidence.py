@@ -1,9 +1,10 @@
-"""Draw the points over top-k against LM tokens, of every task and in the mean, and print them as a table.
+"""Draw the points over top-k against LM tokens, of every task and in the mean, and print them as a
+table.
 
-`python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: EPR and CEIL of `table2`,
-of `free_rows` the free rows and what starts from them, and of `learning_curve` the most training queries of a task,
-each less the nearest neighbours on the same queries. New runs come in by `python experiments/results.py --add FILE
---data-dir DATA`, and then this command.
+`python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: EPR and
+CEIL of `table2`, of `free_rows` the free rows and what starts from them, and of `learning_curve`
+the most training queries of a task, each less the nearest neighbours on the same queries. New runs
+come in by `python experiments/results.py --add FILE --data-dir DATA`, and then this command.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ SERIES = {
     "from there, learnt from the LM": (("free_rows",), ("EPR from free", "CEIL from free")),
     "by more queries": (("learning_curve",), ("EPR from free", "CEIL from free")),
 }
-"""Lines of the figure: the experiments, of which the first that has a task counts, and the rows by LM tokens. The
-mean is over the tasks of the first experiment."""
+"""Lines of the figure: the experiments, of which the first that has a task counts, and the rows by
+LM tokens. The mean is over the tasks of the first experiment."""
 TASKS = {
     "geoquery": "GeoQuery",
     "geoquery.template": "its template split",
@@ -63,7 +64,9 @@ class Gain(NamedTuple):
     tasks: int = 1
 
 
-def places(records: Sequence[Published], experiment: str, shots: int = SHOTS, lm: str = LM) -> dict[Place, Runs]:
+def places(
+    records: Sequence[Published], experiment: str, shots: int = SHOTS, lm: str = LM
+) -> dict[Place, Runs]:
     """Return the runs of each row on each task, of one experiment, number of examples and LM."""
     found: dict[Place, list[Published]] = {}
     for one in records:
@@ -78,14 +81,21 @@ def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
     """Return the gains of each task, and of the mean, by the figure's lines."""
     found: dict[str, dict[str, list[Gain]]] = {"mean": {}}
     most = {task: _most(records, task) for task in TASKS}
-    records = [one for one in records if one.experiment != "learning_curve" or one.column in most[one.task]]
+    records = [
+        one for one in records if one.experiment != "learning_curve" or one.column in most[one.task]
+    ]
     runs = {name: places(records, name) for names, _ in SERIES.values() for name in names}
     for line, (experiments, rows) in SERIES.items():
         for row in rows:
             samples, tokens = [], []
             for task in TASKS:
                 here = next(
-                    (runs[name] for name in experiments if {(row, task), (BASE, task)} <= {*runs[name]}), None
+                    (
+                        runs[name]
+                        for name in experiments
+                        if {(row, task), (BASE, task)} <= {*runs[name]}
+                    ),
+                    None,
                 )
                 if here is None:
                     continue
@@ -98,14 +108,19 @@ def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
                     samples.append(less)
                     tokens.append(million)
             if len(samples) >= LEAST:
-                mean = Gain(row, float(np.mean(tokens)), averaged_interval(samples).percent(), len(samples))
+                mean = Gain(
+                    row, float(np.mean(tokens)), averaged_interval(samples).percent(), len(samples)
+                )
                 found["mean"].setdefault(line, []).append(mean)
     return found
 
 
 def _most(records: Sequence[Published], task: str) -> tuple[str, str]:
-    """The columns of a task's learning curve that the figure has: the untrained, and the most of over 400 queries."""
-    columns = {one.column for one in records if (one.experiment, one.task) == ("learning_curve", task)}
+    """The columns of a task's learning curve that the figure has: the untrained, and the most of
+    over 400 queries."""
+    columns = {
+        one.column for one in records if (one.experiment, one.task) == ("learning_curve", task)
+    }
     counts = {int(column.split()[0].replace(",", "")): column for column in columns - {"untrained"}}
     return "untrained", counts[max(counts)] if counts and max(counts) > 400 else ""
 
@@ -140,7 +155,8 @@ line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 }
 }
 """
 LEFT, WIDTH, HEIGHT, LARGE, GAP, TOP = 30, 130, 130, 250, 48, 64
-"""Pixels: the place of the mean's panel, a task's panel, the width of the mean's, the gap, and the first row."""
+"""Pixels: the place of the mean's panel, a task's panel, the width of the mean's, the gap, and the
+first row."""
 ROWS = 3
 """Of the tasks' panels."""
 
@@ -157,8 +173,10 @@ def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
     columns, tall = -(-len(tasks) // ROWS), ROWS * (HEIGHT + GAP) - GAP
     width, height = LEFT + LARGE + 80 + columns * (WIDTH + 20), TOP + tall + 40
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-        f"<title>Points over top-k against LM tokens, with 95 % intervals</title><style>{STYLE}</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}">',
+        "<title>Points over top-k against LM tokens, with 95 % "
+        f"intervals</title><style>{STYLE}</style>",
     ]
     for place, (line, (_, rows)) in enumerate(SERIES.items()):
         counts = sorted({one.tasks for one in found["mean"].get(line, ())})
@@ -172,7 +190,10 @@ def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
         parts.append(f'<text class="soft" x="{LEFT + LARGE + 4}" y="{at + 4}">◂ {name} in</text>')
         parts.append(f'<text class="soft" x="{LEFT + LARGE + 14}" y="{at + 17}">the paper</text>')
     for place, task in enumerate(tasks):
-        x, y = LEFT + LARGE + 100 + place % columns * (WIDTH + 20), TOP + place // columns * (HEIGHT + GAP)
+        x, y = (
+            LEFT + LARGE + 100 + place % columns * (WIDTH + 20),
+            TOP + place // columns * (HEIGHT + GAP),
+        )
         parts += _panel(TASKS[task], found[task], x, y, WIDTH, HEIGHT, scale)
     note = "million LM tokens before the first query; the zero line is top-k on the same queries"
     parts.append(f'<text class="soft" x="{LEFT}" y="{height - 8}">{note}</text>')

@@ -1,13 +1,15 @@
 """Figure 2: transfer of a trained retriever to another LM or another task, as gains over top-k.
 
-    python experiments/figure2.py --tasks geoquery movie_reviews --lms SmolLM2-135M-Instruct gemma-3-270m \
+    python experiments/figure2.py --tasks geoquery movie_reviews --lms SmolLM2-135M-Instruct
+    gemma-3-270m \
         --scale tiny --data-dir DATA
 
-Heat maps of the points that CEIL has over top-k with the untrained encoder (the paper's TopK-BERT), on the same
-queries and with the same LM: rows say where it was trained, columns where it is used. Across LMs (the paper's left)
-there is a map for each task: trained on one LM's scores, answered by another LM. Across tasks (its right) there is
-one map: the encoder of one task with the bank and queries of another. The last row of each map is DPP-MAP with the
-untrained encoder. With one LM the map across LMs is left out. The values themselves, and top-k's, are in the table.
+Heat maps of the points that CEIL has over top-k with the untrained encoder (the paper's TopK-BERT),
+on the same queries and with the same LM: rows say where it was trained, columns where it is used.
+Across LMs (the paper's left) there is a map for each task: trained on one LM's scores, answered by
+another LM. Across tasks (its right) there is one map: the encoder of one task with the bank and
+queries of another. The last row of each map is DPP-MAP with the untrained encoder. With one LM the
+map across LMs is left out. The values themselves, and top-k's, are in the table.
 
 Expected: half of CEIL's gain over DPP-MAP is left when another LM answers.
 """
@@ -40,20 +42,27 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     found = []
     for source in options.tasks or (config.task,):
         by = replace(config, task=source)
-        found.append(Entry(f"{ACROSS_TASKS} {source}", f"used on {config.task}", Cell(config, "ceil", (by,))))
+        found.append(
+            Entry(f"{ACROSS_TASKS} {source}", f"used on {config.task}", Cell(config, "ceil", (by,)))
+        )
     found += _untrained(f"used on {config.task}", config)
     if len(lms) > 1:
         runs = {lm: replace(config, lm=lm) for lm in lms}
         for source, by in runs.items():
             for target, to in runs.items():
-                found.append(Entry(f"{ACROSS_LMS} {source}", f"{ANSWERED} {target}", Cell(to, "ceil", (by,))))
+                found.append(
+                    Entry(f"{ACROSS_LMS} {source}", f"{ANSWERED} {target}", Cell(to, "ceil", (by,)))
+                )
         for target, to in runs.items():
             found += _untrained(f"{ANSWERED} {target}", to)
     return found
 
 
 def _untrained(column: str, config: RunConfig) -> list[Entry]:
-    return [Entry(UNTRAINED, column, Cell(config, "dpp")), Entry("top-k", column, Cell(config, "topk"))]
+    return [
+        Entry(UNTRAINED, column, Cell(config, "dpp")),
+        Entry("top-k", column, Cell(config, "topk")),
+    ]
 
 
 def draw(table: ExperimentTable) -> Figure:
@@ -61,7 +70,9 @@ def draw(table: ExperimentTable) -> Figure:
     for one in table.measured:
         across_lms = one.entry.column.startswith(ANSWERED)
         if one.entry.cell.method != "topk":
-            maps.setdefault(f"{one.entry.task}, across LMs" if across_lms else "across tasks", []).append(one)
+            maps.setdefault(
+                f"{one.entry.task}, across LMs" if across_lms else "across tasks", []
+            ).append(one)
     figure, axes = panels(len(maps), 5.6, 4.2)
     for panel, (title, members) in zip(axes, maps.items(), strict=True):
         rows = list(dict.fromkeys(one.entry.row for one in members))
@@ -71,14 +82,18 @@ def draw(table: ExperimentTable) -> Figure:
             gain = table.difference(one, "topk")
             if gain is not None:
                 values[rows.index(one.entry.row), columns.index(one.entry.column)] = gain.mean
-        short = [row.removeprefix(f"{ACROSS_TASKS} ").removeprefix(f"{ACROSS_LMS} ") for row in rows]
+        short = [
+            row.removeprefix(f"{ACROSS_TASKS} ").removeprefix(f"{ACROSS_LMS} ") for row in rows
+        ]
         draw_matrix(panel, short, columns, values, "points over top-k")
         panel.set_ylabel("trained on")
         panel.set_title(title, fontsize="medium")
     return figure
 
 
-def draw_matrix(axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str) -> None:
+def draw_matrix(
+    axes: Axes, rows: Sequence[str], columns: Sequence[str], values: np.ndarray, label: str
+) -> None:
     """Draw a heat map with the number in each cell; NaN stays white.
 
     Args:

@@ -2,10 +2,10 @@
 
     python experiments/figure3.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Upper panels (the paper's left): points of CEIL, EPR + MAP, DPP-MAP and top-k over EPR with as many examples K in a
-prompt; a token budget may cut them. Lower panels (its right): points over EPR against λ, of DPP-MAP on the untrained
-encoder, of EPR + MAP, and of CEIL, which is trained again for every λ on the same scored subsets. EPR has no λ. The
-paper draws CEIL alone, one line a task.
+Upper panels (the paper's left): points of CEIL, EPR + MAP, DPP-MAP and top-k over EPR with as many
+examples K in a prompt; a token budget may cut them. Lower panels (its right): points over EPR
+against λ, of DPP-MAP on the untrained encoder, of EPR + MAP, and of CEIL, which is trained again
+for every λ on the same scored subsets. EPR has no λ. The paper draws CEIL alone, one line a task.
 """
 
 from __future__ import annotations
@@ -51,17 +51,28 @@ def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]
-    for above, below, (task, members) in zip(axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True):
+    for above, below, (task, members) in zip(
+        axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
+    ):
         examples = [one for one in members if one.entry.column.startswith("K")]
         trade_offs = [one for one in members if one.entry.column.startswith("λ")]
         less = table, "epr"
-        lines_of(above, examples, "in-context examples K", lambda one: one.entry.cell.config.shots, names, less)
+        lines_of(
+            above,
+            examples,
+            "in-context examples K",
+            lambda one: one.entry.cell.config.shots,
+            names,
+            less,
+        )
         lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off, names, less)
         above.set_title(task, fontsize="medium")
     return figure
 
 
-EXPERIMENT = Experiment("figure3", "Figure 3: number of examples, and λ, as gains over EPR", entries, draw)
+EXPERIMENT = Experiment(
+    "figure3", "Figure 3: number of examples, and λ, as gains over EPR", entries, draw
+)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())

@@ -2,8 +2,8 @@
 
     python experiments/figure4.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-The rank by similarity to the query of every example that CEIL chooses from a shortlist of 800 (or from the whole bank
-if that is smaller). Top-k would choose ranks 1 to K.
+The rank by similarity to the query of every example that CEIL chooses from a shortlist of 800 (or
+from the whole bank if that is smaller). Top-k would choose ranks 1 to K.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def with_ranks(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     for one in table.measured:
         cell = one.entry.cell.seeded(one.seeds[0])
         ranks = chosen_ranks(grid.open(cell), cell.method)
-        bins = Counter(next(i for i in range(len(EDGES) - 1) if rank < EDGES[i + 1]) for rank in ranks)
+        bins = Counter(
+            next(i for i in range(len(EDGES) - 1) if rank < EDGES[i + 1]) for rank in ranks
+        )
         shares = [100 * bins[i] / len(ranks) for i in range(len(EDGES) - 1)]
         rows.append([one.entry.task, one.entry.row, len(ranks), *shares])
     return replace(table, sections=[Table(header, rows, "Share of the chosen examples by rank, %")])
@@ -71,7 +73,8 @@ def draw(table: ExperimentTable) -> Figure:
 
 
 def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
-    """Draw histograms side by side: for each method, the share (%) of its examples in each bin of ranks."""
+    """Draw histograms side by side: for each method, the share (%) of its examples in each bin of
+    ranks."""
     width = 0.8 / len(shares)
     for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
         at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width

@@ -2,10 +2,10 @@
 
     python experiments/figure5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Top-k of the untrained encoder (the paper's TopK-BERT), EPR and CEIL with 1 to 32 examples a prompt, which the LM's
-context may cut (the column #ICE says how many fitted). The second table has what appendix B.2 claims: CEIL with 4
-examples less EPR with 32, and CEIL with 1 less top-k with 32, by paired bootstrap. The paper gives no numbers, only
-the figure.
+Top-k of the untrained encoder (the paper's TopK-BERT), EPR and CEIL with 1 to 32 examples a prompt,
+which the LM's context may cut (the column #ICE says how many fitted). The second table has what
+appendix B.2 claims: CEIL with 4 examples less EPR with 32, and CEIL with 1 less top-k with 32, by
+paired bootstrap. The paper gives no numbers, only the figure.
 """
 
 from __future__ import annotations
@@ -57,12 +57,16 @@ def draw(table: ExperimentTable) -> Figure:
     figure, axes = panels(len(tasks))
     names = [METHODS[method].label for method in ROWS]
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
-        lines_of(panel, members, "in-context examples K", lambda one: one.entry.cell.config.shots, names)
+        lines_of(
+            panel, members, "in-context examples K", lambda one: one.entry.cell.config.shots, names
+        )
         panel.set_title(task, fontsize="medium")
     return figure
 
 
-EXPERIMENT = Experiment("figure5", "Figure 5: number of in-context examples", entries, draw, with_claims)
+EXPERIMENT = Experiment(
+    "figure5", "Figure 5: number of in-context examples", entries, draw, with_claims
+)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())

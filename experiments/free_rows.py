@@ -1,11 +1,14 @@
-"""Supervision without an LM (no paper's table): what a bank's own outputs are worth, beside the nearest neighbours.
+"""Supervision without an LM (no paper's table): what a bank's own outputs are worth, beside the
+nearest neighbours.
 
-    python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600 --data-dir DATA
-    python experiments/free_rows.py --tasks geoquery.template --scale small --epr.initial free --method epr ceil
-    python experiments/free_rows.py --tasks geoquery.template --scale small --epr.candidates 40 --method epr
+    python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600
+    --data-dir DATA python experiments/free_rows.py --tasks geoquery.template --scale small
+    --epr.initial free --method epr ceil python experiments/free_rows.py --tasks geoquery.template
+    --scale small --epr.candidates 40 --method epr
 
-Rows that do not apply to a task are left out of it; `--plugin set_bsr` adds Set-BSR. With `--epr.initial free` EPR's
-candidates come from the free row's shortlists, and its encoder takes over that row's cosines; CEIL starts from EPR.
+Rows that do not apply to a task are left out of it; `--plugin set_bsr` adds Set-BSR. With
+`--epr.initial free` EPR's candidates come from the free row's shortlists, and its encoder takes
+over that row's cosines; CEIL starts from EPR.
 """
 
 import sys
@@ -27,7 +30,8 @@ ROWS = (
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
-    """A row for each method that applies to the task; those that learn from the LM only where they are asked for."""
+    """A row for each method that applies to the task; those that learn from the LM only where they
+    are asked for."""
     task = load_task(config.task, config.data_dir, limit=2)
     # with more candidates EPR reads as many LM tokens as CEIL: the row at an equal price
     usual = config.epr.candidates == SCALES["small"].epr.candidates
@@ -35,7 +39,8 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     wanted = [
         name
         for name in ROWS
-        if name in METHODS and (name in options.method or not (options.method or METHODS[name].learns_from_lm))
+        if name in METHODS
+        and (name in options.method or not (options.method or METHODS[name].learns_from_lm))
     ]
     labels = {name: label_of(name, settings_of(config)) for name in wanted}
     return [

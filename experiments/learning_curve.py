@@ -1,11 +1,14 @@
-"""Learning curves (no paper's figure): EPR and CEIL with more training queries, untrained at first or from free.
+"""Learning curves (no paper's figure): EPR and CEIL with more training queries, untrained at first
+or from free.
 
     python experiments/learning_curve.py --tasks geoquery.template --scale small --data-dir DATA
-    python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600 --epr.initial free
+    python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600
+    --epr.initial free
 
-Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the bank where it is
-smaller; with --epr.initial free from that start alone. A second table has what no LM is asked for: how alike the
-chosen examples' outputs are to the query's: whether equal or, of programs, by the F1 of their structures.
+Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the bank
+where it is smaller; with --epr.initial free from that start alone. A second table has what no LM is
+asked for: how alike the chosen examples' outputs are to the query's: whether equal or, of programs,
+by the F1 of their structures.
 """
 
 from __future__ import annotations
@@ -56,15 +59,19 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows: list[list[Value]] = [
-        [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)] for one in table.measured
+        [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)]
+        for one in table.measured
     ]
     header = ["task", "row", "column", "alike, %"]
-    return replace(table, sections=[Table(header, rows, "Outputs of the chosen examples and of the query")])
+    return replace(
+        table, sections=[Table(header, rows, "Outputs of the chosen examples and of the query")]
+    )
 
 
 def agreement(grid: Grid, measured: Measured) -> float:
-    """Return how alike the outputs of the chosen examples are to their query's, from 0 to 1, in the first seed's run:
-    the mean F1 of their structures or, where they are no programs, the share that is equal."""
+    """Return how alike the outputs of the chosen examples are to their query's, from 0 to 1, in the
+    first seed's run: the mean F1 of their structures or, where they are no programs, the share that
+    is equal."""
     cell = measured.entry.cell.seeded(measured.seeds[0])
     run, graph = grid.open(cell)
     task = grid.task(cell.config)
@@ -86,9 +93,13 @@ def draw(table: ExperimentTable) -> Figure:
         for one in members:
             if one not in trained:
                 panel.axhline(one.interval[0], linestyle=":", color="grey", linewidth=1)
-                panel.annotate(one.entry.row, (1, one.interval[0]), xycoords=("axes fraction", "data"))
+                panel.annotate(
+                    one.entry.row, (1, one.interval[0]), xycoords=("axes fraction", "data")
+                )
         if trained:
-            lines_of(panel, trained, "training queries", lambda one: one.entry.cell.config.ceil.instances)
+            lines_of(
+                panel, trained, "training queries", lambda one: one.entry.cell.config.ceil.instances
+            )
         panel.set_title(task, fontsize="medium")
     return figure
 

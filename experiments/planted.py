@@ -1,19 +1,21 @@
 """Train CEIL on a planted score, to judge training without an LM.
 
-    python experiments/planted.py --task movie_reviews
-    python experiments/planted.py --task mtop --data-dir DATA --queries 1600 --size 3 --sets 13 --epochs 3 \
+    python experiments/planted.py --task movie_reviews python experiments/planted.py --task mtop
+    --data-dir DATA --queries 1600 --size 3 --sets 13 --epochs 3 \
         --learning-rate 1e-4
 
-The planted score of a set is the mean, or with `--planted max` the largest, similarity of its examples' outputs to
-the query's output, as the encoder sees them before training, plus Gaussian noise. `--noise 1` is noise as large as
-the score's spread within a query. Training starts from the encoder itself, or with `--candidates N` from EPR, trained
-on planted scores of N single examples a query.
+The planted score of a set is the mean, or with `--planted max` the largest, similarity of its
+examples' outputs to the query's output, as the encoder sees them before training, plus Gaussian
+noise. `--noise 1` is noise as large as the score's spread within a query. Training starts from the
+encoder itself, or with `--candidates N` from EPR, trained on planted scores of N single examples a
+query.
 
-A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after training, on the
-held-out queries and on independent queries, the planted score of the sets that greedy MAP chooses for the independent
-queries, and the seconds of training. Independent queries are judged on the same sets whatever training ranks:
-`--judged` sets of `--shots` examples, drawn uniformly from the untrained encoder's shortlist (τ with the noise, and
-without it) and from its k-DPP, near what MAP chooses; its own top-k is not among them.
+A run prints one line and appends it to `--out`: Kendall's τ with the planted score before and after
+training, on the held-out queries and on independent queries, the planted score of the sets that
+greedy MAP chooses for the independent queries, and the seconds of training. Independent queries are
+judged on the same sets whatever training ranks: `--judged` sets of `--shots` examples, drawn
+uniformly from the untrained encoder's shortlist (τ with the noise, and without it) and from its
+k-DPP, near what MAP chooses; its own top-k is not among them.
 """
 
 from __future__ import annotations
@@ -112,7 +114,9 @@ def config_of(options: Options) -> CEILConfig:
         "batch_size",
         "learning_rate",
     )
-    return CEILConfig(subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own})
+    return CEILConfig(
+        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
+    )
 
 
 def planted_scores(
@@ -121,9 +125,11 @@ def planted_scores(
     """Return the planted scores [Q, M] with the noise, and without it.
 
     Args:
-        similar: float [Q, n]: similarity of each shortlisted example's output to the query's output.
+        similar: float [Q, n]: similarity of each shortlisted example's output to the query's
+            output.
         subsets: int [Q, M, k]: places in the shortlist.
-        noise: standard deviation of the noise, relative to the mean standard deviation within a query.
+        noise: standard deviation of the noise, relative to the mean standard deviation within a
+            query.
         seed: of the noise.
         planted: "mean" or "max" over a set's examples.
     """
@@ -154,7 +160,8 @@ def judged_sets(
     vectors: np.ndarray,
     cosines: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Return the sets that independent queries are judged on, int [Q, M, k] each, without the top-k."""
+    """Return the sets that independent queries are judged on, int [Q, M, k] each, without the
+    top-k."""
     count, size, seed = options.judged + 1, options.shots, options.seed
     uniform = uniform_sets(queries, shortlist, count, size, seed)
     near = k_dpp_sets(shortlist, vectors, similarity(cosines), count, size, options.trade_off, seed)
@@ -174,7 +181,9 @@ def map_score(
     @jax.jit
     @jax.vmap
     def choose(query: jax.Array, examples: jax.Array) -> jax.Array:
-        kernel = conditional_kernel(relevance(query, examples), similarity_from_features(examples), trade_off)
+        kernel = conditional_kernel(
+            relevance(query, examples), similarity_from_features(examples), trade_off
+        )
         return greedy_map(kernel, size).items
 
     items = np.asarray(choose(queries, examples))
@@ -188,8 +197,10 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     asked = options.queries + options.independent
     if asked > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
         raise UserError(
-            f"the bank of {options.task} has {len(bank)} examples: --queries and --independent take {asked} of them, "
-            f"--shortlist {options.shortlist} has to be smaller, and --size {size} no larger than the shortlist"
+            f"the bank of {options.task} has {len(bank)} examples: --queries and --independent "
+            f"take {asked} of them, "
+            f"--shortlist {options.shortlist} has to be smaller, and --size {size} no larger than "
+            "the shortlist"
         )
     positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:asked]
     queries = [bank[i] for i in positions]
@@ -205,7 +216,9 @@ def run(options: Options, task: Task) -> dict[str, Any]:
             )
     vectors = unit_rows(encoder.encode(texts))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist + 1)
-    others = np.argsort(nearest == positions[:, None], axis=1, kind="stable")[:, : options.shortlist]
+    others = np.argsort(nearest == positions[:, None], axis=1, kind="stable")[
+        :, : options.shortlist
+    ]
     cosines, shortlist = (np.take_along_axis(found, others, 1) for found in (cosines, nearest))
     similar = output_similarity(outputs[positions], outputs, shortlist)
     first, rest = slice(options.queries), slice(options.queries, None)
@@ -223,11 +236,15 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         asked_vectors = unit_rows(query.encode([one.input for one in queries[rest]]))
         bank = vectors if context is encoder else unit_rows(context.encode(texts))
         examples = bank[shortlist[rest]]
-        score = jax.jit(lambda asked, shown, sets: set_log_probs(asked, shown, sets, None, options.trade_off))
+        score = jax.jit(
+            lambda asked, shown, sets: set_log_probs(asked, shown, sets, None, options.trade_off)
+        )
         ours = {
             name: np.concatenate(
                 [
-                    np.asarray(score(*(part[i : i + CHUNK] for part in (asked_vectors, examples, subsets))))
+                    np.asarray(
+                        score(*(part[i : i + CHUNK] for part in (asked_vectors, examples, subsets)))
+                    )
                     for i in range(0, options.independent, CHUNK)
                 ]
             )
@@ -237,14 +254,23 @@ def run(options: Options, task: Task) -> dict[str, Any]:
             f"tau{name}": float(ranking_quality(ours[sets], planted).mean())
             for name, (sets, planted) in scores.items()
         }
-        found = map_score(asked_vectors, examples, similar[rest], options.shots, options.trade_off, options.planted)
+        found = map_score(
+            asked_vectors,
+            examples,
+            similar[rest],
+            options.shots,
+            options.trade_off,
+            options.planted,
+        )
         return {**taus, "map_score": found}
 
     config = config_of(options)
     shape = options.sets, options.size
     if options.sampler == "k_dpp":
         relevances = similarity(cosines[first])
-        candidates = k_dpp_sets(shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed)
+        candidates = k_dpp_sets(
+            shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed
+        )
     else:
         candidates = uniform_sets(queries[first], shortlist[first], *shape, options.seed)
     noisy, _ = planted_scores(similar[first], candidates.subsets, *how)
@@ -256,10 +282,14 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     before = measured(encoder, encoder)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        trained = train_ceil(Path(folder), encoder, vectors, data, config, options.seed, float(config.trade_off))
+        trained = train_ceil(
+            Path(folder), encoder, vectors, data, config, options.seed, float(config.trade_off)
+        )
     seconds = time.perf_counter() - began
     query = encoder.with_params(trained.params["query"])
-    context = encoder.with_params(trained.params["context"]) if "context" in trained.params else query
+    context = (
+        encoder.with_params(trained.params["context"]) if "context" in trained.params else query
+    )
     after = measured(query, context)
     kept, quality = trained.ending
     return {
@@ -267,7 +297,9 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         "held_out_before": quality["start"],
         "held_out_after": quality[kept],
         **{
-            f"{name}_{when}": found[name] for name in before for when, found in (("before", before), ("after", after))
+            f"{name}_{when}": found[name]
+            for name in before
+            for when, found in (("before", before), ("after", after))
         },
         "seconds": seconds,
     }
@@ -277,16 +309,21 @@ def main(argv: list[str] | None = None) -> None:
     options = tyro.cli(Options, args=argv, description=__doc__)
     task = load_task(options.task, options.data_dir, bank_limit=options.bank_limit)
     found = {
-        name: round(value, 4) if isinstance(value, float) else value for name, value in run(options, task).items()
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in run(options, task).items()
     }
     print(
         f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, "
         f"independent {found['tau_before']:.3f} → {found['tau_after']:.3f} "
-        f"(without noise {found['tau_without_noise_before']:.3f} → {found['tau_without_noise_after']:.3f}, "
+        f"(without noise {found['tau_without_noise_before']:.3f} → "
+        f"{found['tau_without_noise_after']:.3f}, "
         f"near MAP {found['tau_near_map_before']:.3f} → {found['tau_near_map_after']:.3f}), "
-        f"MAP sets {found['map_score_before']:.3f} → {found['map_score_after']:.3f}, {found['seconds']:.0f} s"
+        f"MAP sets {found['map_score_before']:.3f} → {found['map_score_after']:.3f}, "
+        f"{found['seconds']:.0f} s"
     )
-    settings = {name: value for name, value in asdict(options).items() if name not in ("out", "data_dir")}
+    settings = {
+        name: value for name, value in asdict(options).items() if name not in ("out", "data_dir")
+    }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with options.out.open("a") as file:
         file.write(json.dumps({**settings, **found}) + "\n")

@@ -1,14 +1,16 @@
-"""Print the recorded runs as tables: values, means over tasks, paired differences, costs and parts of the queries.
+"""Print the recorded runs as tables: values, means over tasks, paired differences, costs and parts
+of the queries.
 
-    python experiments/results.py --experiment table2 --minus EPR "EPR + MAP" "dense top-k"
-    python experiments/results.py --together first_runs table2 --data-dir DATA
-    python experiments/results.py --experiment learning_curve --minus "dense top-k" free "400 queries"
+    python experiments/results.py --experiment table2 --minus EPR "EPR + MAP" "dense top-k" python
+    experiments/results.py --together first_runs table2 --data-dir DATA python
+    experiments/results.py --experiment learning_curve --minus "dense top-k" free "400 queries"
     python experiments/results.py --add runs/new.jsonl --data-dir DATA
 
-The file is one that --record of an experiment wrote, by default experiments/results.jsonl. Intervals resample
-questions, or programs where a task's outputs are programs (`harness.programs`). --together takes two experiments that
-ran the same rows on two machines: it has the tables of each on the queries that both answered, and of both as more
-seeds of one; the task's data say which queries those are. --add adds another file's runs to this one.
+The file is one that --record of an experiment wrote, by default experiments/results.jsonl.
+Intervals resample questions, or programs where a task's outputs are programs (`harness.programs`).
+--together takes two experiments that ran the same rows on two machines: it has the tables of each
+on the queries that both answered, and of both as more seeds of one; the task's data say which
+queries those are. --add adds another file's runs to this one.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.words import Overlap
 
 
-def published(records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()) -> str:
+def published(
+    records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()
+) -> str:
     """Return records as Markdown, with a section for each experiment and setting.
 
-    Means, and intervals of differences, need records with statistics; the queries of each column are resampled
-    independently (`averaged_interval`).
+    Means, and intervals of differences, need records with statistics; the queries of each column
+    are resampled independently (`averaged_interval`).
 
     Args:
         records: of a results file.
@@ -45,11 +49,16 @@ def published(records: Sequence[Published], experiments: Sequence[str] = (), min
         minus: rows or columns that the others are compared with, where a table has them.
 
     Raises:
-        UserError: no such experiment; a table with two runs in one place, or with different queries in a column.
+        UserError: no such experiment; a table with two runs in one place, or with different queries
+            in a column.
     """
     parts = []
     for title, table in tables(records, experiments, minus):
-        counts = {place: Number(one.examples) for place, one in table.runs.items() if one.examples is not None}
+        counts = {
+            place: Number(one.examples)
+            for place, one in table.runs.items()
+            if one.examples is not None
+        }
         shown = [*table.tables()]
         if counts:
             shown.append(table.crossed(counts, "#ICE: examples that fitted into a prompt, mean"))
@@ -60,7 +69,8 @@ def published(records: Sequence[Published], experiments: Sequence[str] = (), min
 def tables(
     records: Sequence[Published], experiments: Sequence[str] = (), minus: Sequence[str] = ()
 ) -> list[tuple[str, Crossed]]:
-    """Return a title and a table for each experiment and setting; arguments and errors as for `published`."""
+    """Return a title and a table for each experiment and setting; arguments and errors as for
+    `published`."""
     known = list(dict.fromkeys(record.experiment for record in records))
     for name in experiments:
         if name not in known:
@@ -73,7 +83,8 @@ def tables(
 
 
 def _title(record: Published) -> str:
-    """Return the title of a record's table: of all tasks if they are the columns, else of one task."""
+    """Return the title of a record's table: of all tasks if they are the columns, else of one
+    task."""
     by_task = record.column == record.task
     name = record.experiment if by_task else f"{record.experiment} on {record.task}"
     shots = f"{record.config['shots']} examples a prompt, " if by_task else ""
@@ -99,8 +110,9 @@ def _crossed(title: str, records: Sequence[Published], minus: Sequence[str]) -> 
 
 
 def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place, Runs]:
-    """Return what the runs are compared with, by their places: a row in the same column, or in its only one (an
-    untrained row beside numbers of training queries); or, where a column has that name, the same row there."""
+    """Return what the runs are compared with, by their places: a row in the same column, or in its
+    only one (an untrained row beside numbers of training queries); or, where a column has that
+    name, the same row there."""
     columns = [column for row, column in runs if row == other]
     found = {}
     for (row, column), one in runs.items():
@@ -122,13 +134,19 @@ def _where(table: Crossed) -> str:
     where = sorted({f"{one.device}, {one.date}" for one in records if isinstance(one, Published)})
     first = {column: one.queries for (_, column), one in reversed(list(table.runs.items()))}
     asked = [f"{first[column]} of {column}" for column in table.columns]
-    return f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. {'; '.join(where)}.\n"
+    return (
+        f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. "
+        f"{'; '.join(where)}.\n"
+    )
 
 
-def together(records: Sequence[Published], first: str, again: str, data_dir: Path | None = None) -> list[Published]:
+def together(
+    records: Sequence[Published], first: str, again: str, data_dir: Path | None = None
+) -> list[Published]:
     """Return the runs that two experiments have in common, cut to the queries that both answered.
 
-    They stand under each experiment's name, and once more under both names, as further seeds of one.
+    They stand under each experiment's name, and once more under both names, as further seeds of
+    one.
 
     Args:
         records: of a results file.
@@ -146,7 +164,9 @@ def together(records: Sequence[Published], first: str, again: str, data_dir: Pat
     ]
     common = [run for run in sides[0] if run in sides[1]]
     if not common:
-        raise UserError(f"{first} and {again} have no row, task, LM, number of examples and seed in common")
+        raise UserError(
+            f"{first} and {again} have no row, task, LM, number of examples and seed in common"
+        )
 
     @cache
     def drawn(task: str, count: int) -> list[str]:
@@ -163,13 +183,21 @@ def together(records: Sequence[Published], first: str, again: str, data_dir: Pat
         part, count = record.statistics[where], int(where.sum())
         value = 100 * float(METRICS[record.metric].from_sums(part.sum(axis=0), count))
         overlap = Overlap(*(column[where] for column in record.overlap))
-        return replace(record, statistics=part, queries=count, value=value, overlap=overlap, texts="cut")
+        return replace(
+            record, statistics=part, queries=count, value=value, overlap=overlap, texts="cut"
+        )
 
-    before, after = ([cut(side[run], other[run]) for run in common] for side, other in (sides, sides[::-1]))
-    apart = [replace(one, experiment=f"{one.experiment}, queries of both") for one in before + after]
+    before, after = (
+        [cut(side[run], other[run]) for run in common] for side, other in (sides, sides[::-1])
+    )
+    apart = [
+        replace(one, experiment=f"{one.experiment}, queries of both") for one in before + after
+    ]
     # the repetition's seeds are others, also where nothing was trained
     further = [replace(one, seed=1000 + (one.seed or 0)) for one in after]
-    return apart + [replace(one, experiment=f"{first} and {again}", texts="cut") for one in before + further]
+    return apart + [
+        replace(one, experiment=f"{first} and {again}", texts="cut") for one in before + further
+    ]
 
 
 def _run(record: Published) -> tuple[str, str, str, int, int | None]:
@@ -177,13 +205,23 @@ def _run(record: Published) -> tuple[str, str, str, int, int | None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", nargs="?", type=Path, default=RESULTS)
-    parser.add_argument("--experiment", nargs="+", default=[], help="only these, such as table2; default: all")
-    parser.add_argument("--minus", nargs="+", default=["EPR", "dense top-k"], help="rows or columns to compare with")
-    parser.add_argument("--together", nargs=2, metavar=("FIRST", "AGAIN"), help="a run and its repetition")
+    parser.add_argument(
+        "--experiment", nargs="+", default=[], help="only these, such as table2; default: all"
+    )
+    parser.add_argument(
+        "--minus", nargs="+", default=["EPR", "dense top-k"], help="rows or columns to compare with"
+    )
+    parser.add_argument(
+        "--together", nargs=2, metavar=("FIRST", "AGAIN"), help="a run and its repetition"
+    )
     parser.add_argument("--add", type=Path, help="another such file, whose runs are added")
-    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
+    parser.add_argument(
+        "--data-dir", type=Path, help="a folder of datasets; default: the hub or the package"
+    )
     options = parser.parse_args(arguments)
     if options.add:
         keep(options.file, (by_program(one, options.data_dir) for one in _read(options.add)))

@@ -2,8 +2,8 @@
 
     python experiments/scaling.py
 
-The LM tokens were printed by this project on 2 CPU cores; what is said of a GPU is a guess: replace it by your own
-and print the table again.
+The LM tokens were printed by this project on 2 CPU cores; what is said of a GPU is a guess: replace
+it by your own and print the table again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-# `make demo` of 2026-11-22: film reviews, SmolLM2-135M, 240 training queries with 12 sets of 6, and the query
+# `make demo` of 2026-11-22: film reviews, SmolLM2-135M, 240 training queries with 12 sets of 6, and
+# the query
 CEIL_TOKENS, EPR_TOKENS = 757_407, 206_102
 """LM tokens of the two rows; EPR's, from which CEIL starts, are part of CEIL's."""
 TOKENS_A_TEXT = (CEIL_TOKENS - EPR_TOKENS) / (240 * 12 * 7)
@@ -21,7 +22,8 @@ TOKENS_A_TEXT = (CEIL_TOKENS - EPR_TOKENS) / (240 * 12 * 7)
 PEAK = 989e12
 """bf16 FLOP/s, without sparsity."""
 UTILISATION, SPLIT_UTILISATION = 0.4, 0.3
-"""Share of the peak in prefill, in full batches of some hundred tokens; the second if an LM is split over GPUs."""
+"""Share of the peak in prefill, in full batches of some hundred tokens; the second if an LM is
+split over GPUs."""
 MEMORY, ROOM = 80e9, 0.6
 """Bytes, and the share of them for weights; the rest is for keys, values and activations."""
 DISK = 2e9
@@ -55,7 +57,8 @@ def scoring(lm: str, gpus: int, texts: int) -> Scoring:
     parameters, layers, width = LMS[lm]
     length = texts * TOKENS_A_TEXT
     tokens = INSTANCES * SETS * length
-    # 2 FLOP per parameter and token; attention: 4 · width per layer and pair of tokens, half of which are masked
+    # 2 FLOP per parameter and token; attention: 4 · width per layer and pair of tokens, half of
+    # which are masked
     flops = tokens * (2 * parameters + 2 * layers * width * length)
     split = 1 << max(0, math.ceil(math.log2(2 * parameters / (MEMORY * ROOM))))
     rate = PEAK * (UTILISATION if split == 1 else SPLIT_UTILISATION)

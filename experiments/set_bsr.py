@@ -1,10 +1,13 @@
-"""Set-BSR (Gupta, Gardner and Singh, Findings of EMNLP 2023), as a retriever from outside the package.
+"""Set-BSR (Gupta, Gardner and Singh, Findings of EMNLP 2023), as a retriever from outside the
+package.
 
-    ceil-jax compare --plugin set_bsr --method topk set_bsr dpp          # in this folder, or with it on PYTHONPATH
+    ceil-jax compare --plugin set_bsr --method topk set_bsr dpp          # in this folder, or with
+    it on PYTHONPATH
 
-A set of examples is as good as it covers the query's tokens: the mean over these of the largest cosine of a token's
-contextual vector with that of any token of any example (BERTScore's recall, Zhang et al., ICLR 2020, over a set). It
-is submodular, so that the set is chosen greedily. All tokens weigh the same; special tokens are left out.
+A set of examples is as good as it covers the query's tokens: the mean over these of the largest
+cosine of a token's contextual vector with that of any token of any example (BERTScore's recall,
+Zhang et al., ICLR 2020, over a set). It is submodular, so that the set is chosen greedily. All
+tokens weigh the same; special tokens are left out.
 """
 
 from collections.abc import Sequence
@@ -31,8 +34,8 @@ def last_layer(graph: Any, state: Any, ids: Array, mask: Array) -> Float[Array, 
 
 
 def token_vectors(encoder: Any, texts: Sequence[str]) -> list[Float[np.ndarray, "t d"]]:
-    """Return the unit vectors of each text's tokens in the last layer, without the first and the last one, which are
-    the special tokens of BERT's family."""
+    """Return the unit vectors of each text's tokens in the last layer, without the first and the
+    last one, which are the special tokens of BERT's family."""
     graph, state = nnx.split(encoder.module)
     ids = encoder.tokenizer(list(texts), encoder.max_length)
     order, found = np.argsort([len(own) for own in ids], kind="stable"), [np.empty(0)] * len(ids)
@@ -58,10 +61,14 @@ class SetBSR:
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         asked = token_vectors(self.encoder, [query.input for query in queries])
-        return [self.cover(tokens, own, k) for tokens, own in zip(asked, self.own_rows(queries), strict=True)]
+        return [
+            self.cover(tokens, own, k)
+            for tokens, own in zip(asked, self.own_rows(queries), strict=True)
+        ]
 
     def cover(self, query: Float[np.ndarray, "t d"], own: Sequence[int], k: int) -> list[Retrieved]:
-        """Return k examples, but for the query's own, in the order in which they add most coverage."""
+        """Return k examples, but for the query's own, in the order in which they add most
+        coverage."""
         best = np.maximum.reduceat(query @ self.tokens.T, self.first, axis=1)  # [t, bank]
         best[:, own] = -1
         recall, covered = best.mean(axis=0), np.full(len(query), -1.0)

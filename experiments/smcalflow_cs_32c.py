@@ -1,4 +1,5 @@
-"""smcalflow_cs.32c: SMCalFlow-CS, cross-domain test, every prompt starts with 32 cross-domain examples."""
+"""smcalflow_cs.32c: SMCalFlow-CS, cross-domain test, every prompt starts with 32 cross-domain
+examples."""
 
 from runner import run
 

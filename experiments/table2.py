@@ -2,15 +2,16 @@
 
     python experiments/table2.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-The paper's twelve tasks: --tasks sst5 mrpc qnli mnli cmsqa hellaswag webqs geoquery nl2bash break mtop smcalflow. The
-paper's numbers are of GPT-Neo 2.7B with 50 examples, cut to its context; its BERT and DPP-BERT embed with bert-base,
-ours with --encoder. Its rows Contriever and SimCSE: --encoders facebook/contriever
-princeton-nlp/sup-simcse-bert-base-uncased, or any encoders that --encoder takes, each a row of its nearest examples.
-The paper does not say which SimCSE. A plain hub folder is read with mean pooling, as Contriever's is meant; SimCSE's
-is the first token, which a folder says in 1_Pooling/config.json.
+The paper's twelve tasks: --tasks sst5 mrpc qnli mnli cmsqa hellaswag webqs geoquery nl2bash break
+mtop smcalflow. The paper's numbers are of GPT-Neo 2.7B with 50 examples, cut to its context; its
+BERT and DPP-BERT embed with bert-base, ours with --encoder. Its rows Contriever and SimCSE:
+--encoders facebook/contriever princeton-nlp/sup-simcse-bert-base-uncased, or any encoders that
+--encoder takes, each a row of its nearest examples. The paper does not say which SimCSE. A plain
+hub folder is read with mean pooling, as Contriever's is meant; SimCSE's is the first token, which a
+folder says in 1_Pooling/config.json.
 
-CEIL as in the paper, whose encoder of examples learns too, is a row of its own: --ceil.train-context both --method
-ceil.
+CEIL as in the paper, whose encoder of examples learns too, is a row of its own:
+--ceil.train-context both --method ceil.
 """
 
 import sys
@@ -24,7 +25,14 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.tasks import TASKS
 
-PAPER = {"random": "random", "bm25": "BM25", "topk": "BERT", "dpp": "DPP-BERT", "epr": "EPR", "ceil": "CEIL"}
+PAPER = {
+    "random": "random",
+    "bm25": "BM25",
+    "topk": "BERT",
+    "dpp": "DPP-BERT",
+    "epr": "EPR",
+    "ceil": "CEIL",
+}
 ENCODERS = {"contriever": "Contriever", "simcse": "SimCSE"}
 """A part of an encoder's name → its row in the paper."""
 ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
@@ -42,7 +50,12 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         for name in options.encoders
     ]
     own = [
-        Entry(_label(config, method), config.task, Cell(config, method), paper.get(PAPER.get(method, "")))
+        Entry(
+            _label(config, method),
+            config.task,
+            Cell(config, method),
+            paper.get(PAPER.get(method, "")),
+        )
         for method in ROWS
     ]
     return own[:2] + others + own[2:]

@@ -1,22 +1,25 @@
 """Table 3: compositional splits.
 
-    python experiments/table3.py --tasks geoquery.template smcalflow_cs.0s --scale tiny --data-dir DATA
+    python experiments/table3.py --tasks geoquery.template smcalflow_cs.0s --scale tiny --data-dir
+    DATA
 
-GeoQuery's template, length and TMCD splits, and SMCalFlow-CS: queries of one domain (0s), of two (0c), and of two
-with a block of 8, 16 or 32 examples of two domains at the start of every prompt (8c, 16c, 32c). All tasks: --tasks
-geoquery geoquery.template geoquery.tmcd geoquery.length smcalflow_cs.0s smcalflow_cs.0c smcalflow_cs.8c
-smcalflow_cs.16c smcalflow_cs.32c. Every split has its own bank. EPR and CEIL are trained in three ways:
+GeoQuery's template, length and TMCD splits, and SMCalFlow-CS: queries of one domain (0s), of two
+(0c), and of two with a block of 8, 16 or 32 examples of two domains at the start of every prompt
+(8c, 16c, 32c). All tasks: --tasks geoquery geoquery.template geoquery.tmcd geoquery.length
+smcalflow_cs.0s smcalflow_cs.0c smcalflow_cs.8c smcalflow_cs.16c smcalflow_cs.32c. Every split has
+its own bank. EPR and CEIL are trained in three ways:
 
-- on the standard data set, GeoQuery or SMCalFlow, as the paper's (sections 4.5 and A.2); its numbers stand beside
-  these rows;
-- on this split's own bank: on GeoQuery's template split it holds no template of a query, and on SMCalFlow-CS no
-  example of two domains, so that this is the retriever of section 4.5's last sentence, which has seen no
-  compositional data;
-- on GeoQuery's standard training set less the template twins of this split's queries: examples whose output is a
-  query's but for the entities. Against the first row it says what the twins are worth.
+- on the standard data set, GeoQuery or SMCalFlow, as the paper's (sections 4.5 and A.2); its
+  numbers stand beside these rows;
+- on this split's own bank: on GeoQuery's template split it holds no template of a query, and on
+  SMCalFlow-CS no example of two domains, so that this is the retriever of section 4.5's last
+  sentence, which has seen no compositional data;
+- on GeoQuery's standard training set less the template twins of this split's queries: examples
+  whose output is a query's but for the entities. Against the first row it says what the twins are
+  worth.
 
-With --lms A B, retrievers trained with A's scores choose for B too, as the paper's Codex takes GPT-Neo's retriever;
-the paper gives Codex --shots 16 on the splits with a block.
+With --lms A B, retrievers trained with A's scores choose for B too, as the paper's Codex takes
+GPT-Neo's retriever; the paper gives Codex --shots 16 on the splits with a block.
 """
 
 import re
@@ -59,7 +62,8 @@ PAPER = {
         "smcalflow_cs.32c": (49.72, 48.06, 55.28),
     },
 }
-"""A part of the LM's name → task → top-k with BERT, EPR, CEIL: the paper's numbers stand beside its own LMs alone."""
+"""A part of the LM's name → task → top-k with BERT, EPR, CEIL: the paper's numbers stand beside its
+own LMs alone."""
 ON_STANDARD, ON_OWN, LESS_TWINS = (
     "trained on the standard split",
     "trained on this split",
@@ -75,11 +79,16 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         numbers = next((tasks for part, tasks in PAPER.items() if part in lm.lower()), {})
         paper = dict(zip(("topk", *TRAINED), numbers.get(config.task, ()), strict=False))
         column = config.task if len(lms) < 2 else f"{config.task}, answered by {lm}"
-        found += [Entry(METHODS[name].label, column, Cell(to, name), paper.get(name)) for name in UNTRAINED]
+        found += [
+            Entry(METHODS[name].label, column, Cell(to, name), paper.get(name))
+            for name in UNTRAINED
+        ]
         for how, by in trainings(replace(config, lm=lms[0])).items():
             for name in TRAINED:
                 number = paper.get(name) if how == ON_STANDARD else None
-                found.append(Entry(f"{METHODS[name].label}, {how}", column, Cell(to, name, (by,)), number))
+                found.append(
+                    Entry(f"{METHODS[name].label}, {how}", column, Cell(to, name, (by,)), number)
+                )
     return found
 
 
@@ -97,7 +106,8 @@ def trainings(config: RunConfig) -> dict[str, RunConfig]:
 
 
 def less_twins(config: RunConfig) -> str:
-    """Return the name of a task: GeoQuery's standard split less the template twins of a split's queries."""
+    """Return the name of a task: GeoQuery's standard split less the template twins of a split's
+    queries."""
     name = f"geoquery.standard_less_{config.task.partition('.')[2]}_twins"
     spec = TASKS["geoquery"]
 

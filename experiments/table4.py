@@ -2,9 +2,10 @@
 
     python experiments/table4.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-RAND samples from the whole bank, TOP100 + RAND from the shortlist, TOP100 + k-DPP from the shortlist by the
-conditional DPP (100 is --ceil.shortlist, less at small scales), with 10 or 50 subsets per query. The second table is
-the mean reciprocal rank of the top-k subset among the scored ones: near 1, sampling finds nothing better.
+RAND samples from the whole bank, TOP100 + RAND from the shortlist, TOP100 + k-DPP from the
+shortlist by the conditional DPP (100 is --ceil.shortlist, less at small scales), with 10 or 50
+subsets per query. The second table is the mean reciprocal rank of the top-k subset among the scored
+ones: near 1, sampling finds nothing better.
 """
 
 import sys
@@ -33,7 +34,9 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
         Entry(
             row,
             f"{count} subsets",
-            Cell(replace(config, ceil=replace(config.ceil, sampler=sampler, subsets=count)), "ceil"),
+            Cell(
+                replace(config, ceil=replace(config.ceil, sampler=sampler, subsets=count)), "ceil"
+            ),
         )
         for row, sampler in SAMPLERS.items()
         for count in SUBSETS
@@ -41,8 +44,8 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def top_subset_mrr(scores: np.ndarray) -> float:
-    """Return the mean over queries of 1 / rank of set 0, the top-k, among the scored sets, [Q, M]; equal scores share
-    the best rank."""
+    """Return the mean over queries of 1 / rank of set 0, the top-k, among the scored sets, [Q, M];
+    equal scores share the best rank."""
     rank = 1 + (scores > scores[:, :1]).sum(axis=1)
     return float((1 / rank).mean())
 
@@ -54,7 +57,9 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         run, graph = grid.open(one.entry.cell.seeded(one.seeds[0]))
         scores = run.get(graph.scored("ceil")).scores
         queries, count = scores.shape
-        rows.append([one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)])
+        rows.append(
+            [one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)]
+        )
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])
 
 

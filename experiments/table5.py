@@ -2,9 +2,9 @@
 
     python experiments/table5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Rows: the untrained encoder (the paper's BERT) or EPR's weights. Columns: InfoNCE with the best-scored subset as the
-positive, the pairwise margin loss, or (in no paper's table) DPO's logistic loss of pairs. The runs of a row share the
-LM's scores of subsets.
+Rows: the untrained encoder (the paper's BERT) or EPR's weights. Columns: InfoNCE with the
+best-scored subset as the positive, the pairwise margin loss, or (in no paper's table) DPO's
+logistic loss of pairs. The runs of a row share the LM's scores of subsets.
 """
 
 import sys
@@ -25,7 +25,11 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     untrained = [Entry("base encoder", "no CEIL training, top-k", Cell(config, "topk"))]
     untrained += [Entry("EPR", "no CEIL training, top-k", Cell(config, "epr"))]
     return untrained + [
-        Entry(start, loss, Cell(replace(config, ceil=replace(config.ceil, initial=initial, loss=name)), "ceil"))
+        Entry(
+            start,
+            loss,
+            Cell(replace(config, ceil=replace(config.ceil, initial=initial, loss=name)), "ceil"),
+        )
         for start, initial in STARTS.items()
         for loss, name in LOSSES.items()
     ]

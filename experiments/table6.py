@@ -2,8 +2,8 @@
 
     python experiments/table6.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Rows: the untrained encoder (the paper's BERT), EPR's and CEIL's. Columns: the nearest examples, or the greedy MAP set
-of the DPP. All six numbers are also in Table 2.
+Rows: the untrained encoder (the paper's BERT), EPR's and CEIL's. Columns: the nearest examples, or
+the greedy MAP set of the DPP. All six numbers are also in Table 2.
 """
 
 import sys

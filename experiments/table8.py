@@ -2,11 +2,12 @@
 
     python experiments/table8.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
-Rows as the paper's: top-k with the untrained encoder (its TopK-BERT), EPR, and CEIL with n from 50 to 800. Latencies
-are of all validation queries together with the bank's vectors in memory, split into encoding the queries,
-shortlisting (of top-k and EPR: finding the K nearest), and greedy MAP: medians of five runs after compilation.
-Shortlists larger than the bank are left out. Paper (SST-5 validation, 1,101 queries): 30 s for top-k and EPR; CEIL 30
-s at n = 50, 36 s at n = 100, 118 s at n = 800 (section B.1).
+Rows as the paper's: top-k with the untrained encoder (its TopK-BERT), EPR, and CEIL with n from 50
+to 800. Latencies are of all validation queries together with the bank's vectors in memory, split
+into encoding the queries, shortlisting (of top-k and EPR: finding the K nearest), and greedy MAP:
+medians of five runs after compilation. Shortlists larger than the bank are left out. Paper (SST-5
+validation, 1,101 queries): 30 s for top-k and EPR; CEIL 30 s at n = 50, 36 s at n = 100, 118 s at n
+= 800 (section B.1).
 """
 
 from __future__ import annotations
@@ -35,12 +36,24 @@ SHORTLISTS = (50, 100, 200, 400, 800)
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     found = [Entry(METHODS[name].label, "top-k", Cell(config, name)) for name in ("topk", "epr")]
     for n in SHORTLISTS:
-        found.append(Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil"), least_bank=n))
+        found.append(
+            Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil"), least_bank=n)
+        )
     return found
 
 
 def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    header = ["task", "method", "n", "queries", "bank", "encode, s", "shortlist, s", "MAP, s", "ms per query"]
+    header = [
+        "task",
+        "method",
+        "n",
+        "queries",
+        "bank",
+        "encode, s",
+        "shortlist, s",
+        "MAP, s",
+        "ms per query",
+    ]
     rows = []
     for one in table.measured:
         cell = one.entry.cell
@@ -49,7 +62,10 @@ def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         n = cell.config.shortlist if METHODS[cell.method].needs.shortlist else None
         rows.append(
             [one.entry.task, one.entry.row, n, seconds.queries, seconds.bank]
-            + [Number(number, 3) for number in (seconds.encode, seconds.shortlist, seconds.map, total)]
+            + [
+                Number(number, 3)
+                for number in (seconds.encode, seconds.shortlist, seconds.map, total)
+            ]
         )
     return replace(table, sections=[Table(header, rows, "Latency")])
 
@@ -58,7 +74,9 @@ def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
     [latency] = table.sections
-    for above, below, (task, members) in zip(axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True):
+    for above, below, (task, members) in zip(
+        axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
+    ):
         sizes = [one for one in members if one.entry.cell.method == "ceil"]
         lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
         timed: list[Any] = [row for row in latency.rows if row[0] == task and row[2] is not None]

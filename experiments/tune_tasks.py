@@ -1,16 +1,19 @@
-"""`ceil-jax tune` on real tasks: what the tuned choice gains over plain top-k, and loses to the best in hindsight.
+"""`ceil-jax tune` on real tasks: what the tuned choice gains over plain top-k, and loses to the
+best in hindsight.
 
     python experiments/tune_tasks.py --data-dir DATA --out runs/tune --record runs/tune.jsonl
 
-For each task every candidate that needs no training answers every row of a pool of held-out rows, once: a table of
-outcomes. Each seed then splits the pool in halves, races on one half within `--budget` LM tokens as the command does,
-and measures on the other half, so that seeds cost nothing. Random search asks for all rows of randomly drawn
-candidates until the tokens that the race spent are used up.
+For each task every candidate that needs no training answers every row of a pool of held-out rows,
+once: a table of outcomes. Each seed then splits the pool in halves, races on one half within
+`--budget` LM tokens as the command does, and measures on the other half, so that seeds cost
+nothing. Random search asks for all rows of randomly drawn candidates until the tokens that the race
+spent are used up.
 
-One line a task is printed and added to `--record`: points of the metric, means over seeds. `winner` and `recommended`
-less plain top-k with K = 8 on the final half; `regret`, what the winner loses to the candidate that is best over all
-rows of the table, both measured over all rows; the same for random search; and the LM tokens of a race. A run that
-was stopped goes on; a task that is on record with the same settings is not run again.
+One line a task is printed and added to `--record`: points of the metric, means over seeds. `winner`
+and `recommended` less plain top-k with K = 8 on the final half; `regret`, what the winner loses to
+the candidate that is best over all rows of the table, both measured over all rows; the same for
+random search; and the LM tokens of a race. A run that was stopped goes on; a task that is on record
+with the same settings is not run again.
 """
 
 from __future__ import annotations
@@ -48,12 +51,18 @@ TOLERANCE = 0.02
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
-    parser.add_argument("--data-dir", type=Path, help="a folder of datasets; default: the hub or the package")
+    parser.add_argument(
+        "--data-dir", type=Path, help="a folder of datasets; default: the hub or the package"
+    )
     parser.add_argument("--lm", default=TUNE.lm)
     parser.add_argument("--encoder", default=TUNE.encoder)
-    parser.add_argument("--pool", type=int, default=300, help="held-out rows that all candidates answer")
+    parser.add_argument(
+        "--pool", type=int, default=300, help="held-out rows that all candidates answer"
+    )
     parser.add_argument("--bank-limit", type=int, default=2000, help="examples in the bank at most")
     parser.add_argument("--budget", type=int, default=500_000, help="LM tokens of a race")
     parser.add_argument("--ks", type=int, nargs="+", default=list(TuneConfig().ks))
@@ -62,7 +71,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--record", type=Path, default=Path("runs/tune_tasks.jsonl"))
     options = parser.parse_args(argv)
     if (k := PLAIN.shots) not in options.ks:
-        raise UserError(f"--ks: all candidates are compared with top-k of {k} examples; give {k} too")
+        raise UserError(
+            f"--ks: all candidates are compared with top-k of {k} examples; give {k} too"
+        )
     return options
 
 
@@ -78,7 +89,9 @@ class Outcomes:
         rows = field.task.validation
         methods = searched(search, field.config, field.task)
         entrants = [field.enter(one, rows) for one in candidates(methods, search, field.task)]
-        found = field.answer(entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates")
+        found = field.answer(
+            entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"
+        )
         self.candidates = [one.candidate for one in entrants]
         self.labels = [one.candidate.label for one in entrants]
         self.tokens = np.stack([one.tokens for one in entrants])
@@ -110,7 +123,9 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
     tuning, final = np.split(order, [len(order) // 2])
     race = Race(table.tokens[:, tuning])
     if race.first_cost() > budget:
-        raise UserError(f"--budget {budget:,}: the first round takes {race.first_cost():,.0f} LM tokens")
+        raise UserError(
+            f"--budget {budget:,}: the first round takes {race.first_cost():,.0f} LM tokens"
+        )
     spent = 0.0
 
     def ask(step):
@@ -121,7 +136,9 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
 
     hold(race, ask, lambda: budget - spent)
     winner = race.winner()
-    finalists = list(dict.fromkeys((winner, race.near(points=TOLERANCE)[0], table.top_k, table.zero)))
+    finalists = list(
+        dict.fromkeys((winner, race.near(points=TOLERANCE)[0], table.top_k, table.zero))
+    )
     verdict = judge(
         [Sample(table.statistics[i, final], table.from_sums) for i in finalists],
         table.lengths[finalists].tolist(),
@@ -129,7 +146,11 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
     )
     recommended = finalists[verdict.recommended]
     drawn = np.random.default_rng([seed, 9]).permutation(len(table.labels))
-    paid = [i for i, total in zip(drawn, race.tokens[drawn].sum(1).cumsum(), strict=True) if total <= spent]
+    paid = [
+        i
+        for i, total in zip(drawn, race.tokens[drawn].sum(1).cumsum(), strict=True)
+        if total <= spent
+    ]
     by_chance = max(paid or [drawn[0]], key=lambda i: table.scores[i, tuning].mean())
     value, whole = table.value(final), table.value(order)
     return {
@@ -157,12 +178,18 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     task = load_task(name, options.data_dir, limit=options.pool, bank_limit=options.bank_limit)
     config = TUNE.__class__(
-        task=name, lm=options.lm, encoder=options.encoder, out=options.out / name, data_dir=options.data_dir
+        task=name,
+        lm=options.lm,
+        encoder=options.encoder,
+        out=options.out / name,
+        data_dir=options.data_dir,
     )
     budget = Budget(10**12)
     table = Outcomes(Field(config, task, budget), TuneConfig(ks=tuple(options.ks)))
     seeds = [replay(table, seed, options.budget) for seed in range(options.seeds)]
-    means = {column: float(np.mean([one[column] for one in seeds])) for column in (*COLUMNS, "tokens")}
+    means = {
+        column: float(np.mean([one[column] for one in seeds])) for column in (*COLUMNS, "tokens")
+    }
     whole = table.value(np.arange(table.scores.shape[1]))
     return {
         "task": name,
@@ -174,7 +201,9 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "seeds": seeds,
         "table": {
             label: {"value": value, "tokens": tokens}
-            for label, value, tokens in zip(table.labels, whole.tolist(), table.lengths.tolist(), strict=True)
+            for label, value, tokens in zip(
+                table.labels, whole.tolist(), table.lengths.tolist(), strict=True
+            )
         },
         "table_tokens": budget.tokens,
         "seconds": round(time.perf_counter() - began, 1),
@@ -183,7 +212,12 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def settings(name: str, options: argparse.Namespace) -> str:
     """Return the hash of what a task's record depends on."""
-    own = vars(options) | {"tasks": name, "out": None, "record": None, "data_dir": str(options.data_dir)}
+    own = vars(options) | {
+        "tasks": name,
+        "out": None,
+        "record": None,
+        "data_dir": str(options.data_dir),
+    }
     return digest([own, asdict(TuneConfig())])
 
 
@@ -209,13 +243,17 @@ def main(argv: Sequence[str] | None = None) -> None:
             with options.record.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(known, default=float) + "\n")
         rows.append(known)
-        print(f"{name}: " + ", ".join(f"{column} {known[column]:+.1f}" for column in COLUMNS), flush=True)
+        print(
+            f"{name}: " + ", ".join(f"{column} {known[column]:+.1f}" for column in COLUMNS),
+            flush=True,
+        )
     if rows:
         print("\n" + summary(rows).text())
 
 
 def summary(records: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of tasks: points of the metric, tokens of the race, and of a prompt of two of the choices."""
+    """Return the table of tasks: points of the metric, tokens of the race, and of a prompt of two
+    of the choices."""
     named = {"tokens a prompt, recommended": "tokens_a_prompt", "top-k": "top_k_tokens_a_prompt"}
     cells = [
         [

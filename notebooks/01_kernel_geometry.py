@@ -59,7 +59,13 @@ for panel, angle in zip(axes, (20, 75), strict=False):
         panel.annotate("", vector, (0, 0), arrowprops={"arrowstyle": "->", "color": BLUE, "lw": 2})
         panel.annotate(name, vector, (4, 4), textcoords="offset points")
     area = float(np.linalg.det(np.array([a, b])))
-    panel.set(xlim=(-0.1, 2.1), ylim=(-0.1, 1.1), aspect="equal", xlabel="first feature", ylabel="second feature")
+    panel.set(
+        xlim=(-0.1, 2.1),
+        ylim=(-0.1, 1.1),
+        aspect="equal",
+        xlabel="first feature",
+        ylabel="second feature",
+    )
     panel.set_title(f"θ = {angle}°: area {area:.2f}, det S = {area**2:.2f}", fontsize="medium")
 axes[2].plot(angles, dets["cosine"], color=BLUE, label="S = cos θ")
 axes[2].plot(angles, dets["shifted"], color=ORANGE, linestyle="--", label="S = (1 + cos θ)/2")
@@ -128,7 +134,9 @@ def draw(axes, trade_off):
     """Draw the candidates in the plane, and circle those that MAP takes."""
     items = np.asarray(choose(trade_off).items)
     axes.scatter(*points.T, s=14, color=GREY, label="candidates")
-    axes.scatter(*points[items].T, s=80, facecolors="none", edgecolors=BLUE, linewidths=1.8, label="MAP set")
+    axes.scatter(
+        *points[items].T, s=80, facecolors="none", edgecolors=BLUE, linewidths=1.8, label="MAP set"
+    )
     for place, item in enumerate(items, 1):
         axes.annotate(str(place), points[item], (5, 5), textcoords="offset points", color=BLUE)
     axes.scatter(0, 0, marker="*", s=160, color=RED, label="query")

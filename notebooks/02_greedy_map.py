@@ -75,11 +75,28 @@ print(f"Σ gains = {result.gains.sum():.4f} = log det L'_S = {total:.4f}")
 
 figure, axes = plt.subplots(figsize=(8, 3))
 image = axes.imshow(np.ma.masked_invalid(gains), cmap="cividis", aspect="auto")
-axes.scatter(by_hand, range(K), marker="s", s=480, facecolors="none", edgecolors=RED, linewidths=2, label="chosen")
+axes.scatter(
+    by_hand,
+    range(K),
+    marker="s",
+    s=480,
+    facecolors="none",
+    edgecolors=RED,
+    linewidths=2,
+    label="chosen",
+)
 for (step, item), gain in np.ndenumerate(gains):
     if np.isfinite(gain):
         dark = gain < (np.nanmin(gains) + np.nanmax(gains)) / 2
-        axes.text(item, step, f"{gain:.1f}", ha="center", va="center", color="white" if dark else "black", size=8)
+        axes.text(
+            item,
+            step,
+            f"{gain:.1f}",
+            ha="center",
+            va="center",
+            color="white" if dark else "black",
+            size=8,
+        )
 axes.set_xticks(range(N))
 axes.set_yticks(range(K), range(1, K + 1))
 axes.set(xlabel="item (groups of three alike)", ylabel="step", title="gain of each item, log d²")
@@ -131,9 +148,13 @@ axes.grid(alpha=0.3)
 DRAWS = 4000
 drawn = jax.vmap(lambda key: sample_k_dpp(key, L, K))(jax.random.split(jax.random.key(2), DRAWS))
 place = {tuple(subset): i for i, subset in enumerate(subsets.tolist())}
-counts = np.bincount([place[tuple(sorted(draw))] for draw in drawn.tolist()], minlength=len(subsets))
+counts = np.bincount(
+    [place[tuple(sorted(draw))] for draw in drawn.tolist()], minlength=len(subsets)
+)
 exact_probs = np.exp(log_dets - np.logaddexp.reduce(log_dets))
-noise = np.random.default_rng(0).multinomial(DRAWS, exact_probs.astype(float) / exact_probs.astype(float).sum())
+noise = np.random.default_rng(0).multinomial(
+    DRAWS, exact_probs.astype(float) / exact_probs.astype(float).sum()
+)
 
 
 def distance(count):

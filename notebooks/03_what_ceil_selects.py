@@ -48,7 +48,9 @@ def shortlisted(query_encoder, bank_encoder, bank):
     """Return the query's vector, and the vectors and positions of its nearest examples, nearest first."""
     asked = query_encoder.encode([query.input])[0]
     vectors = bank_encoder.encode([example.input for example in bank])
-    nearest = np.argsort(-np.asarray(relevance(jnp.asarray(asked), jnp.asarray(vectors))), kind="stable")
+    nearest = np.argsort(
+        -np.asarray(relevance(jnp.asarray(asked), jnp.asarray(vectors))), kind="stable"
+    )
     nearest = np.array([i for i in nearest if bank[i].id != query.id][:SHORTLIST])
     return asked, vectors[nearest], nearest
 
@@ -77,16 +79,23 @@ def as_config(settings):
     known = {field.name for field in fields(RunConfig)} & set(settings)
     values = {name: settings[name] for name in known}
     for part in ("tst", "epr", "ceil", "skills"):
-        given = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.get(part, {}).items()}
+        given = {
+            name: tuple(one) if isinstance(one, list) else one
+            for name, one in settings.get(part, {}).items()
+        }
         values[part] = replace(getattr(RunConfig(), part), **given)
     return RunConfig(**values | {"out": Path("runs")})
 
 
 records, _ = read_records(Path("runs"))
-trained = [record for record in records if record.method == "ceil" and record.task == "movie_reviews"]
+trained = [
+    record for record in records if record.method == "ceil" and record.task == "movie_reviews"
+]
 if trained:
     config = as_config(trained[0].config)
-    full = load_task("movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
+    full = load_task(
+        "movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
+    )
     run, graph = open_run(config, full)
     ceil = run.get(graph.encoders("ceil"))
     r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.context, full.train)
@@ -131,7 +140,9 @@ def draw_plane(axes, query, items, labels, sets):
     if 1 < len(names) <= len(COLOURS):
         for name, colour, marker in zip(names, COLOURS, MARKERS, strict=False):
             here = np.array([label == name for label in labels])
-            axes.scatter(plane[here, 0], plane[here, 1], s=26, marker=marker, color=colour, label=name)
+            axes.scatter(
+                plane[here, 0], plane[here, 1], s=26, marker=marker, color=colour, label=name
+            )
     else:
         axes.scatter(plane[:, 0], plane[:, 1], s=14, color=GREY)
     ink = axes.xaxis.label.get_color()
@@ -151,7 +162,13 @@ def draw_plane(axes, query, items, labels, sets):
     axes.set_xlabel("first principal axis of the candidates")
     axes.set_ylabel("second principal axis")
     # beside the points, so that it hides none of them
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=1.1, frameon=False)
+    axes.legend(
+        fontsize="small",
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        labelspacing=1.1,
+        frameon=False,
+    )
 
 
 figure, axes = plt.subplots(figsize=(7, 5))
@@ -183,7 +200,9 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True)
 for panel, (name, (from_relevance, from_novelty)) in zip(axes, parts.items(), strict=True):
     places = np.arange(1, K + 1)
     panel.bar(places, from_relevance, color=BLUE, label="relevance, $r_i/λ$")
-    panel.bar(places, from_novelty, bottom=from_relevance, color=ORANGE, label="novelty, log $d_i^2$")
+    panel.bar(
+        places, from_novelty, bottom=from_relevance, color=ORANGE, label="novelty, log $d_i^2$"
+    )
     total = sum(map(np.sum, (from_relevance, from_novelty)))
     panel.set(xlabel="order of choice", title=f"{name}: log det L'_S = {total:.2f}")
     panel.axhline(0, color=GREY, linewidth=0.8)
@@ -218,16 +237,25 @@ def draw_kernel(axes, kernel, chosen):
     low, high = float(off.min()), float(off.max())
     norm = LogNorm(low, high) if 0 < 10 * low < high else Normalize(low, high)
     ink, places = axes.xaxis.label.get_color(), np.asarray(chosen, int)
-    shown = axes.imshow(np.ma.masked_array(kernel, diagonal), cmap="cividis", interpolation="nearest", norm=norm)
+    shown = axes.imshow(
+        np.ma.masked_array(kernel, diagonal), cmap="cividis", interpolation="nearest", norm=norm
+    )
     for place in places:
         axes.axhline(place, color=RED, linewidth=0.9, alpha=0.7)
         axes.axvline(place, color=RED, linewidth=0.9, alpha=0.7)
-    axes.scatter(places, places, marker="s", s=22, color=RED, edgecolors=ink, linewidths=0.6, zorder=3)
+    axes.scatter(
+        places, places, marker="s", s=22, color=RED, edgecolors=ink, linewidths=0.6, zorder=3
+    )
     axes.set_xlabel("candidate, most relevant first; red: chosen")
     axes.set_ylabel("candidate")
     beside = axes.inset_axes((1.04, 0.0, 0.2, 1.0), sharey=axes)
     values = np.diag(kernel)
-    beside.barh(np.arange(len(values)), values, 0.9, color=[RED if i in places else GREY for i in range(len(values))])
+    beside.barh(
+        np.arange(len(values)),
+        values,
+        0.9,
+        color=[RED if i in places else GREY for i in range(len(values))],
+    )
     if values.max() > 10 * values.min() > 0:
         beside.set_xscale("log")
     beside.tick_params(axis="y", labelleft=False)

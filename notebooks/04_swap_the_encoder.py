@@ -79,7 +79,9 @@ config = RunConfig(
     lm="tiny",
     shots=4,
     shortlist=30,
-    epr=EPRConfig(instances=120, candidates=12, positives=3, epochs=3, learning_rate=1e-2, temperature=0.1),
+    epr=EPRConfig(
+        instances=120, candidates=12, positives=3, epochs=3, learning_rate=1e-2, temperature=0.1
+    ),
     ceil=CEILConfig(instances=120, subsets=8, size=4, shortlist=30, epochs=3, learning_rate=3e-3),
     out=Path(folder.name),
 )
@@ -117,5 +119,7 @@ axes.legend()
 trained = run.get(graph.encoders("epr")).query
 trained.save_pretrained(Path(folder.name) / "my-encoder")
 again = load_encoder(Path(folder.name) / "my-encoder")
-moved = np.abs(np.asarray(trained.params["vectors.embedding"]) - encoder.params["vectors.embedding"]).max()
+moved = np.abs(
+    np.asarray(trained.params["vectors.embedding"]) - encoder.params["vectors.embedding"]
+).max()
 print("largest change of a parameter in training:", moved)

@@ -24,7 +24,9 @@ plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use
 
 folder = Path("runs")
 if not any(folder.glob("run-*")):
-    config = RunConfig(encoder="tiny", lm="tiny", shots=4, shortlist=30, limit=60, bank_limit=300, out=folder)
+    config = RunConfig(
+        encoder="tiny", lm="tiny", shots=4, shortlist=30, limit=60, bank_limit=300, out=folder
+    )
     task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
     compare(*open_run(config, task), ["random", "bm25", "topk", "dpp"])
 
@@ -77,13 +79,19 @@ print(
 )
 
 figure, axes = plt.subplots(figsize=(7, 3.2))
-pairs = [(line, bootstrap_interval(line.scores - theirs.scores).percent()) for line in table.rows[1:]]
+pairs = [
+    (line, bootstrap_interval(line.scores - theirs.scores).percent()) for line in table.rows[1:]
+]
 for place, (_, interval) in enumerate(pairs):
     reach = [[interval.mean - interval.low], [interval.high - interval.mean]]
     axes.errorbar(interval.mean, place, xerr=reach, fmt="o", color=BLUE, capsize=3)
 axes.axvline(0, color=GREY, linewidth=1)
 axes.set_yticks(range(len(pairs)), [line.label for line, _ in pairs])
-axes.set(xlabel=f"points more than {theirs.label}, 95 % interval", ylabel="method", ylim=(len(pairs) - 0.5, -0.5))
+axes.set(
+    xlabel=f"points more than {theirs.label}, 95 % interval",
+    ylabel="method",
+    ylim=(len(pairs) - 0.5, -0.5),
+)
 
 # %% [markdown]
 # ## One query
@@ -94,7 +102,9 @@ axes.set(xlabel=f"points more than {theirs.label}, 95 % interval", ylabel="metho
 rows = {line.record.method: {row["id"]: row for row in line.record.rows()} for line in table.rows}
 ids = list(rows[theirs.record.method])
 differing = [
-    i for i in ids if rows[ours.record.method][i]["prediction"] != rows[theirs.record.method][i]["prediction"]
+    i
+    for i in ids
+    if rows[ours.record.method][i]["prediction"] != rows[theirs.record.method][i]["prediction"]
 ]
 shown = (differing or ids)[0]
 for line in (theirs, ours):
@@ -103,7 +113,10 @@ for line in (theirs, ours):
     for example, relevance, gain in row["examples"]:
         print(f"    {example}  relevance {relevance:.3f}  gain {gain:.2f}")
 agree = np.mean(
-    [rows[ours.record.method][i]["prediction"] == rows[theirs.record.method][i]["prediction"] for i in ids]
+    [
+        rows[ours.record.method][i]["prediction"] == rows[theirs.record.method][i]["prediction"]
+        for i in ids
+    ]
 )
 print(f"the two agree on {agree:.0%} of the queries")
 

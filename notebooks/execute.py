@@ -39,7 +39,9 @@ def executed(source: Path) -> nbformat.NotebookNode:
 def main(names: list[str]) -> None:
     """Execute the notebooks of these names, by default all."""
     # the kernel is another process, which has to find this package and to draw into the notebook
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]
+    )
     os.environ.pop("MPLBACKEND", None)
     for source in sorted(FOLDER.glob("[0-9]*.py")):
         if not names or source.stem in names:

@@ -1,4 +1,5 @@
-"""The original logical form of COGS from a compact one, which shows that the compact form loses nothing."""
+"""The original logical form of COGS from a compact one, which shows that the compact form loses
+nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ FUNCTION_WORDS = frozenset({"a", "the", "was", "to", "by", "that", "in", "on", "
 
 
 def logical_form(compact: str, sentence: str) -> str:
-    """Return the original form of a compact one; the positions of words in the sentence number its variables.
+    """Return the original form of a compact one; the positions of words in the sentence number its
+    variables.
 
     Raises:
         ValueError: the form is malformed or its words are not the sentence's.
@@ -63,11 +65,13 @@ def _names(call: Call) -> set[str]:
     return inside | ({call.word} if _is_name(call) else set())
 
 
-def _positions(root: Call, nouns: list[Call], verbs: list[Call], words: list[str]) -> dict[int, int]:
+def _positions(
+    root: Call, nouns: list[Call], verbs: list[Call], words: list[str]
+) -> dict[int, int]:
     """The position of the word of each noun and verb, by the call's identity.
 
-    Nouns stand in the sentence as they are and verbs inflected; each kind comes in the same order in the
-    sentence as in the form, so one pass over the content words settles which is which.
+    Nouns stand in the sentence as they are and verbs inflected; each kind comes in the same order
+    in the sentence as in the form, so one pass over the content words settles which is which.
     """
     found: dict[int, int] = {}
     names = _names(root)

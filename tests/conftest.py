@@ -9,7 +9,9 @@ from xla_flags import flags_for
 os.environ.setdefault("XLA_FLAGS", flags_for(1))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # compiled functions are shared between the workers of one run and with the next run
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla")
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 import jax
@@ -46,7 +48,8 @@ def x64():
 
 @pytest.fixture(scope="session", autouse=True)
 def encoders_made_once():
-    """Encoders that many tests load are made once: they are immutable, and copies share what is compiled."""
+    """Encoders that many tests load are made once: they are immutable, and copies share what is
+    compiled."""
     from ceil_jax.encoders.registry import _FACTORIES
 
     for name in ("tiny", "all-MiniLM-L6-v2"):
@@ -105,10 +108,14 @@ def move_for_training(monkeypatch):
 
     def fit(folder, params, gradient, batches, held_out, *, seed, **_):
         rng = np.random.default_rng(seed)
-        moved = jax.tree.map(lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), params)
+        moved = jax.tree.map(
+            lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), params
+        )
         before, after = ({"kendall_tau": t} for t in (0.1, 0.2))
         history = [{"step": 0, **before}, {"step": 1, "loss": 1.0, **after}]
-        return Trained(moved, history, Ending("average", {"start": 0.1, "best": 0.2, "average": 0.2}))
+        return Trained(
+            moved, history, Ending("average", {"start": 0.1, "best": 0.2, "average": 0.2})
+        )
 
     monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
     monkeypatch.setattr("ceil_jax.training.ceil.fit", fit)
@@ -124,13 +131,15 @@ def moved_for_trained_in_module():
 
 @pytest.fixture
 def moved_for_trained(monkeypatch):
-    """Training only moves the weights a little: for tests of what is done with encoders once they are trained."""
+    """Training only moves the weights a little: for tests of what is done with encoders once they
+    are trained."""
     move_for_training(monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """A folder of real datasets in their hub column names; tests that ask for it are marked `data`."""
+    """A folder of real datasets in their hub column names; tests that ask for it are marked
+    `data`."""
     folder = Path(os.environ.get("CEIL_JAX_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip(f"no datasets at {folder}; set CEIL_JAX_DATA")

@@ -20,7 +20,9 @@ SMALL = RunConfig(
 
 def film(split, i):
     mood = ("dull grey", "bright funny")[i % 2]
-    return Example(f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS)
+    return Example(
+        f"{split}-{i}", f"a {mood} film about topic{i % 5} number{i}", WORDS[i % 2], WORDS
+    )
 
 
 def films(train, validation):

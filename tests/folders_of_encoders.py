@@ -1,15 +1,30 @@
-"""Small Hugging Face folders with random weights, as transformers and sentence-transformers write them."""
+"""Small Hugging Face folders with random weights, as transformers and sentence-transformers write
+them."""
 
 import json
 import shutil
 
 from safetensors.numpy import load_file, save_file
 
-WORDS = ["a", "slow", "river", "under", "the", "old", "bridge", "carries", "leaves", ",", "ducks", "."]
+WORDS = [
+    "a",
+    "slow",
+    "river",
+    "under",
+    "the",
+    "old",
+    "bridge",
+    "carries",
+    "leaves",
+    ",",
+    "ducks",
+    ".",
+]
 
 
 def make_folder(folder, family="bert", pooling="mean", normalize=True, limit=20):
-    """A random checkpoint of that family as transformers writes it, with sentence-transformers' files."""
+    """A random checkpoint of that family as transformers writes it, with sentence-transformers'
+    files."""
     import torch
     import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -21,7 +36,11 @@ def make_folder(folder, family="bert", pooling="mean", normalize=True, limit=20)
     text.pre_tokenizer = pre_tokenizers.Whitespace()
     text.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 0))
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=text, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+        tokenizer_object=text,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
     ).save_pretrained(folder)
     torch.manual_seed(0)
     name = {"bert": "Bert", "roberta": "Roberta", "mpnet": "MPNet"}[family]
@@ -45,7 +64,10 @@ def make_folder(folder, family="bert", pooling="mean", normalize=True, limit=20)
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit}))
     (folder / "1_Pooling").mkdir()
-    modes = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}
+    modes = {
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+    }
     config = {"word_embedding_dimension": 16, **modes}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
     return folder
@@ -56,7 +78,9 @@ def changed(folder, to, file="config.json", **fields):
     shutil.copytree(folder, to)
     content = json.loads((to / file).read_text()) if (to / file).exists() else {}
     content |= fields
-    (to / file).write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+    (to / file).write_text(
+        json.dumps({name: value for name, value in content.items() if value is not None})
+    )
     return to
 
 

@@ -18,7 +18,8 @@ WORDS = [" good", " great", " bad", " is", " It", " film", "; ", ";\n", "film", 
 
 
 def tokenizer(*, bos: bool = False) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of bytes with a token for each of WORDS, merged from the left; `bos` puts <s> first."""
+    """Return a tokenizer of bytes with a token for each of WORDS, merged from the left; `bos` puts
+    <s> first."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     vocabulary = ["<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     merges = []
@@ -35,7 +36,9 @@ def tokenizer(*, bos: bool = False) -> PreTrainedTokenizerFast:
     backend.post_processor = processors.ByteLevel(trim_offsets=True)
     if bos:
         start = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-        backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), start])
+        backend.post_processor = processors.Sequence(
+            [processors.ByteLevel(trim_offsets=True), start]
+        )
     first = {"bos_token": "<s>"} if bos else {}
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **first)
 
@@ -46,13 +49,20 @@ def model(kind: str, context: int = 96, **settings):
     ids = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
     shared = {"vocab_size": len(tokenizer()), "initializer_range": 0.3, **ids}
     if kind == "gpt2":
-        config = GPT2Config(**shared, n_positions=context, n_embd=32, n_layer=2, n_head=4, **settings)
+        config = GPT2Config(
+            **shared, n_positions=context, n_embd=32, n_layer=2, n_head=4, **settings
+        )
         return GPT2LMHeadModel(config).eval()
     if kind == "gpt_neo":
         # its attention is its own; the second layer sees the last 8 tokens only
         layers = {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 8}
         config = GPTNeoConfig(
-            **shared, **layers, hidden_size=32, num_heads=4, max_position_embeddings=context, **settings
+            **shared,
+            **layers,
+            hidden_size=32,
+            num_heads=4,
+            max_position_embeddings=context,
+            **settings,
         )
         return GPTNeoForCausalLM(config).eval()
     shape = {

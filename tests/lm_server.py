@@ -1,4 +1,5 @@
-"""A server on loopback with an OpenAI-compatible interface to the tiny LM, and the faults that a test asks for."""
+"""A server on loopback with an OpenAI-compatible interface to the tiny LM, and the faults that a
+test asks for."""
 
 import json
 import re
@@ -14,11 +15,13 @@ TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 
 class Server:
-    """Answers for the LM "tiny" and the encoder "tiny-encoder", except for faults, and records the requests.
+    """Answers for the LM "tiny" and the encoder "tiny-encoder", except for faults, and records the
+    requests.
 
-    `faults` holds one entry for each request to come: a (status, headers, body) to answer with, "drop" (the
-    connection ends inside the body), "slow" (the body trickles and does not end), or None for the right answer.
-    `change` is given (path, request, answer) of each right answer and returns the one to send, or (status, answer).
+    `faults` holds one entry for each request to come: a (status, headers, body) to answer with,
+    "drop" (the connection ends inside the body), "slow" (the body trickles and does not end), or
+    None for the right answer. `change` is given (path, request, answer) of each right answer and
+    returns the one to send, or (status, answer).
     """
 
     def __init__(self, encoder=None, key=None):
@@ -53,7 +56,11 @@ class Server:
         prompts = body["prompt"]
         written = self.written(prompts, body)
         choices = [
-            {"index": i, "text": text, "logprobs": self.scores(prompts[i]) if body.get("echo") else None}
+            {
+                "index": i,
+                "text": text,
+                "logprobs": self.scores(prompts[i]) if body.get("echo") else None,
+            }
             for i, text in enumerate(written)
         ]
         return {"choices": choices, "usage": self.usage(prompts, written)}
@@ -61,7 +68,11 @@ class Server:
     def chat(self, body):
         prompts = [message["content"] for message in body["messages"]]
         [text] = self.written(prompts, body)
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+        }
         return {"choices": [choice], "usage": self.usage(prompts, [text])}
 
     def embeddings(self, body):
@@ -102,7 +113,9 @@ def listening(server):
             self.wfile.write(body)
 
         def respond(self):
-            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+            body = json.loads(
+                self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}"
+            )
             server.requests.append((self.path, body))
             server.headers.append({name.lower(): value for name, value in self.headers.items()})
             fault = server.faults.pop(0) if server.faults else None
@@ -132,7 +145,9 @@ def listening(server):
     listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listener.daemon_threads = True
     listener.handle_error = lambda *_: None
-    threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    threading.Thread(
+        target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    ).start()
     try:
         yield f"http://127.0.0.1:{listener.server_address[1]}/v1"
     finally:

@@ -30,7 +30,11 @@ def conditional_kernel(r, S, trade_off):
 def log_det(kernel, subset):
     """log det of the block of the items that are not −1."""
     items = [i for i in subset if i >= 0]
-    return float(np.linalg.slogdet(np.asarray(kernel, np.float64)[np.ix_(items, items)])[1]) if items else 0.0
+    return (
+        float(np.linalg.slogdet(np.asarray(kernel, np.float64)[np.ix_(items, items)])[1])
+        if items
+        else 0.0
+    )
 
 
 def subsets(n, size=None):
@@ -51,7 +55,9 @@ def greedy_map(S, log_quality, k, candidates=None):
     chosen, gains, value = [], [], 0.0
     left = list(range(len(S)) if candidates is None else candidates)
     for _ in range(min(k, len(left))):
-        with_item = [log_det(S, [*chosen, i]) + sum(log_quality[j] for j in [*chosen, i]) for i in left]
+        with_item = [
+            log_det(S, [*chosen, i]) + sum(log_quality[j] for j in [*chosen, i]) for i in left
+        ]
         best = int(np.argmax(with_item))
         gains.append(with_item[best] - value)
         value = with_item[best]

@@ -1,4 +1,5 @@
-"""A bank, and an encoder that needs no weights, for the tests of the selector and of its adapters."""
+"""A bank, and an encoder that needs no weights, for the tests of the selector and of its
+adapters."""
 
 import numpy as np
 
@@ -24,7 +25,9 @@ class Words:
 
     def encode(self, texts):
         def vector(word):
-            return np.random.default_rng(sum(ord(c) * 7**i for i, c in enumerate(word))).normal(size=self.dim)
+            return np.random.default_rng(sum(ord(c) * 7**i for i, c in enumerate(word))).normal(
+                size=self.dim
+            )
 
         return np.array([sum(map(vector, text.split())) for text in texts], np.float32)
 

@@ -56,7 +56,11 @@ def inside(module: str, places: tuple[str, ...]) -> bool:
 def test_every_file_is_in_a_room():
     """`ceil_jax/` itself holds only its contents page, the errors and what a registry is."""
     assert {DRAWN["room"](module) for module in MODULES} == {"", *ROOMS}
-    assert {file.name for file in PACKAGE.glob("*.py")} == {"__init__.py", "errors.py", "registry.py"}
+    assert {file.name for file in PACKAGE.glob("*.py")} == {
+        "__init__.py",
+        "errors.py",
+        "registry.py",
+    }
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -65,8 +69,12 @@ def test_a_room_imports_only_rooms_below_it(module):
     if here:
         above = ROOMS[ROOMS.index(here) + 1 :]
         assert [name for name in sorted(GRAPH[module]) if DRAWN["room"](name) in above] == []
-        ours = {name for name in names_imported(MODULES[module]) if name.split(".")[0] == "ceil_jax"}
-        assert {name for name in ours if DRAWN["room"](name) not in ROOMS} == set(), "name the module"
+        ours = {
+            name for name in names_imported(MODULES[module]) if name.split(".")[0] == "ceil_jax"
+        }
+        assert {name for name in ours if DRAWN["room"](name) not in ROOMS} == set(), (
+            "name the module"
+        )
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -95,7 +103,11 @@ def test_modules_do_not_import_each_other():
 
 @pytest.mark.parametrize("library", HOMES)
 def test_a_heavy_library_stays_in_its_room(library):
-    used = [name for name, file in MODULES.items() if library in {n.split(".")[0] for n in names_imported(file)}]
+    used = [
+        name
+        for name, file in MODULES.items()
+        if library in {n.split(".")[0] for n in names_imported(file)}
+    ]
     assert used, f"nothing imports {library}: take it out of the table"
     assert [name for name in used if not inside(name, HOMES[library])] == []
 
@@ -117,7 +129,9 @@ def test_nothing_imports_what_is_private():
     for module, file in MODULES.items():
         for name in names_imported(file):
             parts = name.split(".")
-            private = [part for part in parts[1:] if part.startswith("_") and not part.startswith("__")]
+            private = [
+                part for part in parts[1:] if part.startswith("_") and not part.startswith("__")
+            ]
             assert not private, f"{module} imports {name}"
 
 
@@ -125,17 +139,32 @@ def test_every_room_has_a_contents_page():
     """It names every module of the room, so that a reader finds one without opening them."""
     missing = set()
     for room in ROOMS[2:]:
-        page = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
-        here = {e.stem for e in (PACKAGE / room).iterdir() if e.suffix == ".py" or any(e.glob("*.py"))}
+        page = (
+            ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+        )
+        here = {
+            e.stem for e in (PACKAGE / room).iterdir() if e.suffix == ".py" or any(e.glob("*.py"))
+        }
         unnamed = {name for name in here - {"__init__"} if f"`{name}" not in page}
-        missing |= {room} if unnamed == here - {"__init__"} else {f"{room}.{name}" for name in unnamed}
+        missing |= (
+            {room} if unnamed == here - {"__init__"} else {f"{room}.{name}" for name in unnamed}
+        )
     assert missing == set()
 
 
 LOADS = {
     "ceil_jax": {"numpy", "jax", "torch", "transformers", "datasets", "flax", "matplotlib"},
     "dpp": {"transformers", "datasets", "torch", "flax", "optax", "orbax", "tokenizers", "pyarrow"},
-    "retrieval": {"torch", "transformers", "datasets", "flax", "optax", "orbax", "bm25s", "matplotlib"},
+    "retrieval": {
+        "torch",
+        "transformers",
+        "datasets",
+        "flax",
+        "optax",
+        "orbax",
+        "bm25s",
+        "matplotlib",
+    },
     "encoders": {"torch", "datasets", "orbax", "matplotlib"},
     "encoders.registry": {"openai"},
     "lm.registry": {"torch", "openai", "httpx2", "transformers"},
@@ -144,7 +173,8 @@ LOADS = {
     "pipeline": {"torch", "openai", "matplotlib", "tyro", "ray"},
     "cli.main": {"torch", "openai", "matplotlib", "datasets", "ray"},
 }
-"""A room with all its modules, or one module, and libraries that importing it must not load, not even by a detour."""
+"""A room with all its modules, or one module, and libraries that importing it must not load, not
+even by a detour."""
 
 
 @pytest.mark.parametrize("place", LOADS)

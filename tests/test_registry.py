@@ -9,7 +9,9 @@ def test_a_second_registration_is_refused_unless_it_replaces():
     metrics.register("b", 1)
     metrics.register("a", 2)
     for value in (1, 3):
-        with pytest.raises(UserError, match=r"a metric 'b' is registered already; .* pass replace=True"):
+        with pytest.raises(
+            UserError, match=r"a metric 'b' is registered already; .* pass replace=True"
+        ):
             metrics.register("b", value)
     metrics.register("b", 3, replace=True)
     metrics.register("c", 4, replace=True)
@@ -19,6 +21,8 @@ def test_a_second_registration_is_refused_unless_it_replaces():
 def test_an_unknown_name_is_a_message_and_adds_nothing():
     metrics = Registry("metric", "register_metric adds one.")
     metrics.register("accuracy", 1)
-    with pytest.raises(UserError, match=r"unknown metric 'acuracy'; did you mean 'accuracy'.*adds one\.$"):
+    with pytest.raises(
+        UserError, match=r"unknown metric 'acuracy'; did you mean 'accuracy'.*adds one\.$"
+    ):
         metrics["acuracy"]
     assert "acuracy" not in metrics and metrics.get("acuracy") is None and len(metrics) == 1

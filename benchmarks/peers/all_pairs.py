@@ -1,5 +1,6 @@
-"""The CEIL training step by all pairs, in torch: for each query the kernel of all the batch's unique contexts,
-[B, U, U], from which the subsets' blocks are cut. The released code works so, with U up to B n.
+"""The CEIL training step by all pairs, in torch: for each query the kernel of all the batch's
+unique contexts, [B, U, U], from which the subsets' blocks are cut. The released code works so, with
+U up to B n.
 """
 
 from __future__ import annotations
@@ -49,9 +50,13 @@ class AllPairs:
         import torch
 
         self.queries.grad = self.items.grad = None
-        queries, items = (torch.nn.functional.normalize(x, dim=1) for x in (self.queries, self.items))
+        queries, items = (
+            torch.nn.functional.normalize(x, dim=1) for x in (self.queries, self.items)
+        )
         relevance = (1 + queries @ items.T) / 2
-        root_quality = torch.exp((relevance - relevance.amax(1, keepdim=True)) / (2 * self.trade_off))
+        root_quality = torch.exp(
+            (relevance - relevance.amax(1, keepdim=True)) / (2 * self.trade_off)
+        )
         similarity = (1 + items @ items.T) / 2
         kernel = root_quality[:, :, None] * similarity * root_quality[:, None, :]
         row = torch.arange(len(kernel), device=kernel.device)[:, None, None, None]

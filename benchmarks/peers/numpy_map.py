@@ -1,4 +1,5 @@
-"""Greedy MAP in numpy as Chen, Zhang & Zhou 2018 wrote it (Algorithm 1), a query at a time, and in a process pool.
+"""Greedy MAP in numpy as Chen, Zhang & Zhou 2018 wrote it (Algorithm 1), a query at a time, and in
+a process pool.
 
 Numpy alone: a worker of the pool must start fast and hold no accelerator.
 """
@@ -14,8 +15,8 @@ _shared: dict[str, np.ndarray] = {}
 
 
 def greedy_map(kernel: np.ndarray, k: int, epsilon: float = 1e-10) -> list[int]:
-    """Algorithm 1: j ← argmax d_i²; e_i = (L_ji − ⟨c_j, c_i⟩) / d_j, c_i ← [c_i, e_i], d_i² ← d_i² − e_i²; until
-    k items are chosen or d_j² < ε."""
+    """Algorithm 1: j ← argmax d_i²; e_i = (L_ji − ⟨c_j, c_i⟩) / d_j, c_i ← [c_i, e_i], d_i² ← d_i²
+    − e_i²; until k items are chosen or d_j² < ε."""
     factor = np.zeros((k, len(kernel)), kernel.dtype)
     residual = np.diagonal(kernel).copy()
     chosen: list[int] = []
@@ -50,7 +51,8 @@ def from_embeddings(
 def from_embeddings_one_thread(
     queries: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int, trade_off: float
 ) -> np.ndarray:
-    """`from_embeddings` with one BLAS thread: more of them cost more than they give on small matrices."""
+    """`from_embeddings` with one BLAS thread: more of them cost more than they give on small
+    matrices."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):

@@ -1,5 +1,5 @@
-"""Scoring as CEIL's released scorer does it: padded batches in the order given, one whole text a row, logits
-for every position, the answer's log-probabilities masked out of all."""
+"""Scoring as CEIL's released scorer does it: padded batches in the order given, one whole text a
+row, logits for every position, the answer's log-probabilities masked out of all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class PaddedLM:
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
         """float64 [N]: Σ log P of each continuation's tokens, which are those that ours scores."""
         rows = self.tokens.pairs(prompts, continuations)
-        return np.concatenate([self._batch(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)])
+        return np.concatenate(
+            [self._batch(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)]
+        )
 
     def _batch(self, rows: Sequence) -> np.ndarray:
         longest = max(len(row.ids) for row in rows)
@@ -44,7 +46,9 @@ class PaddedLM:
         ).reshape(len(rows), -1)
         return -(loss * scored[:, 1:]).sum(1).double().cpu().numpy()
 
-    def choice_log_likelihood(self, prompts: Sequence[str], choices: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
+    ) -> list[np.ndarray]:
         """One whole pass for each option of each prompt."""
         return [
             self.log_likelihood([prompt] * len(options), options)

@@ -1,4 +1,5 @@
-"""Sentences to vectors with all-MiniLM-L6-v2, against sentence-transformers: film reviews of natural length."""
+"""Sentences to vectors with all-MiniLM-L6-v2, against sentence-transformers: film reviews of
+natural length."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def cases(settings: Settings) -> Iterator[Case]:
         f"{len(texts):,} sentences, {ENCODER}, float32",
         {
             OURS: partial(encoder.encode, texts, BATCH),
-            "sentence-transformers": partial(peer.encode, texts, batch_size=BATCH, show_progress_bar=False),
+            "sentence-transformers": partial(
+                peer.encode, texts, batch_size=BATCH, show_progress_bar=False
+            ),
         },
         same_vectors,
         at_least={"sentence-transformers": 0.9},

@@ -1,8 +1,10 @@
-"""The gradient of a step of EPR: 16 queries, as many positives and hard negatives, film reviews, all-MiniLM-L6-v2.
+"""The gradient of a step of EPR: 16 queries, as many positives and hard negatives, film reviews,
+all-MiniLM-L6-v2.
 
-Ours encodes the texts in four chunks of similar length, each distinct text once. One peer encodes all 48 as one batch
-that is padded to 32 or 64 tokens, with the same encoder, as training did before; the other pads to the longest text,
-in torch, with sentence-transformers. Nobody drops out, so that losses and gradients can be compared.
+Ours encodes the texts in four chunks of similar length, each distinct text once. One peer encodes
+all 48 as one batch that is padded to 32 or 64 tokens, with the same encoder, as training did
+before; the other pads to the longest text, in torch, with sentence-transformers. Nobody drops out,
+so that losses and gradients can be compared.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def _one_batch(ids: list[list[int]], rows: np.ndarray, encoder: Encoder) -> Toke
 
 
 def _outcome(steps: list[Any]) -> dict[str, Any]:
-    squares = [sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(slope)) for _, slope in steps]
+    squares = [
+        sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(slope)) for _, slope in steps
+    ]
     return {
         "loss": np.array([float(value) for value, _ in steps]),
         "norm": np.sqrt([float(one) for one in squares]),
@@ -92,15 +96,21 @@ def _torch(texts: list[str], rows: np.ndarray, device: str) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import batch_to_device
 
-    model = SentenceTransformer(str(fetch(ENCODER)), device="cuda" if device == "gpu" else "cpu").eval()
+    model = SentenceTransformer(
+        str(fetch(ENCODER)), device="cuda" if device == "gpu" else "cpu"
+    ).eval()
 
     def step(one: np.ndarray) -> tuple[float, float]:
         model.zero_grad()
-        asked = batch_to_device(model.preprocess([texts[row] for row in one.reshape(-1)]), model.device)
+        asked = batch_to_device(
+            model.preprocess([texts[row] for row in one.reshape(-1)]), model.device
+        )
         vectors = model(asked)["sentence_embedding"]
         positives, negatives, queries = vectors.split(one.shape[1])
         cosines = queries @ torch.cat([positives, negatives]).T / TEMPERATURE
-        loss = torch.nn.functional.cross_entropy(cosines, torch.arange(len(queries), device=model.device))
+        loss = torch.nn.functional.cross_entropy(
+            cosines, torch.arange(len(queries), device=model.device)
+        )
         loss.backward()
         squares = [part.grad.square().sum() for part in model.parameters() if part.grad is not None]
         return float(loss.detach()), float(torch.stack(squares).sum().sqrt())

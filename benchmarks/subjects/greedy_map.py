@@ -1,7 +1,8 @@
-"""Greedy MAP from embeddings to indices: the size of SST-5's validation set, in the paper's Table 8 about 6 s
-at n = 100 and 88 s at n = 800.
+"""Greedy MAP from embeddings to indices: the size of SST-5's validation set, in the paper's Table 8
+about 6 s at n = 100 and 88 s at n = 800.
 
-Ours and the peers start from the same arrays: queries, bank and shortlists. On a GPU the bank lies on it.
+Ours and the peers start from the same arrays: queries, bank and shortlists. On a GPU the bank lies
+on it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ SIZES = ((100, 16, 5), (100, 50, 5), (800, 50, 3))
 """n, K, and how many times faster than numpy we want to be."""
 
 TOLERANCE = 1e-3
-"""In log det of a set. Where two items tie but for rounding, each is as good a choice, and all later steps
-may differ."""
+"""In log det of a set. Where two items tie but for rounding, each is as good a choice, and all
+later steps may differ."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -49,7 +50,9 @@ def cases(settings: Settings) -> Iterator[Case]:
                     {
                         OURS: partial(_ours, queries, bank, shortlists, k),
                         "numpy": partial(numpy_map.from_embeddings, *arrays),
-                        "numpy, one BLAS thread": partial(numpy_map.from_embeddings_one_thread, *arrays),
+                        "numpy, one BLAS thread": partial(
+                            numpy_map.from_embeddings_one_thread, *arrays
+                        ),
                         "numpy, process pool": partial(in_pool, queries, shortlists, k, TRADE_OFF),
                     },
                     partial(same_sets, queries, items),
@@ -63,20 +66,26 @@ def _ours(queries: np.ndarray, bank: jax.Array, shortlists: np.ndarray, k: int) 
 
 
 def same_sets(queries: np.ndarray, items: np.ndarray, results: Mapping[str, np.ndarray]) -> str:
-    """Each peer's sets are ours, or differ from a tie on: their log dets, in float64, are the same."""
+    """Each peer's sets are ours, or differ from a tie on: their log dets, in float64, are the
+    same."""
     ours = results[OURS]
     different = 0
     for peer, theirs in results.items():
         for row in np.flatnonzero((np.sort(ours, axis=1) != np.sort(theirs, axis=1)).any(axis=1)):
-            difference = log_det(queries[row], items[ours[row]]) - log_det(queries[row], items[theirs[row]])
+            difference = log_det(queries[row], items[ours[row]]) - log_det(
+                queries[row], items[theirs[row]]
+            )
             if (theirs[row] < 0).any() or abs(difference) > TOLERANCE:
-                raise Disagreement(f"query {row}: {OURS} {ours[row]}, {peer} {theirs[row]}, log det {difference:+}")
+                raise Disagreement(
+                    f"query {row}: {OURS} {ours[row]}, {peer} {theirs[row]}, log det {difference:+}"
+                )
             different += peer == "numpy"
     return f"same sets but for {different} ties among {len(ours)} queries"
 
 
 def log_det(query: np.ndarray, chosen: np.ndarray) -> float:
-    """log det L'_S of a set of unit rows in float64, up to the constant that sets of one size share."""
+    """log det L'_S of a set of unit rows in float64, up to the constant that sets of one size
+    share."""
     rows = chosen.astype(np.float64)
     relevance = (1 + rows @ query.astype(np.float64)) / 2
     return float(relevance.sum() / TRADE_OFF + np.linalg.slogdet((1 + rows @ rows.T) / 2)[1])

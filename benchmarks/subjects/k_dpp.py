@@ -1,4 +1,5 @@
-"""Exact k-DPP samples from one kernel, against dppy, which computes the eigenvectors once and keeps them.
+"""Exact k-DPP samples from one kernel, against dppy, which computes the eigenvectors once and keeps
+them.
 
 Ours computes them in every call. dppy stays on the CPU, in float64.
 """
@@ -24,7 +25,8 @@ BATCH = 512
 """Samples in one call on a CPU, where each core makes calls of its own."""
 
 SIGMAS = 5
-"""Standard errors of an item's frequency, or of the mean log det, beyond which distributions differ."""
+"""Standard errors of an item's frequency, or of the mean log det, beyond which distributions
+differ."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -66,33 +68,46 @@ def _dppy(kernel: np.ndarray, count: int, k: int) -> partial[np.ndarray]:
 
 
 def same_distribution(kernel: np.ndarray, k: int, results: Mapping[str, np.ndarray]) -> str:
-    """Every contender's item frequencies are the exact marginals, and the mean log dets are one another's."""
+    """Every contender's item frequencies are the exact marginals, and the mean log dets are one
+    another's."""
     expected = marginals(kernel, k)
     log_dets = {}
     for name, samples in results.items():
         samples = np.asarray(samples)
-        if samples.shape[1] != k or any(len(set(sample)) != k or min(sample) < 0 for sample in samples.tolist()):
+        if samples.shape[1] != k or any(
+            len(set(sample)) != k or min(sample) < 0 for sample in samples.tolist()
+        ):
             raise Disagreement(f"{name}: a sample that is no set of {k} items")
         frequency = np.bincount(samples.ravel(), minlength=len(kernel)) / len(samples)
         deviation = np.sqrt(np.maximum(expected * (1 - expected), 1e-3) / len(samples))
         furthest = np.abs((frequency - expected) / deviation).max()
         if furthest > SIGMAS:
-            raise Disagreement(f"{name}: an item's frequency is {furthest:.1f} sigma from its probability")
-        log_dets[name] = [np.linalg.slogdet(kernel[np.ix_(sample, sample)])[1] for sample in samples]
+            raise Disagreement(
+                f"{name}: an item's frequency is {furthest:.1f} sigma from its probability"
+            )
+        log_dets[name] = [
+            np.linalg.slogdet(kernel[np.ix_(sample, sample)])[1] for sample in samples
+        ]
     for name, values in log_dets.items():
         ours = log_dets[OURS]
         error = np.hypot(np.std(ours), np.std(values)) / np.sqrt(len(values))
         if abs(np.mean(ours) - np.mean(values)) > SIGMAS * error:
-            raise Disagreement(f"{name}: mean log det {np.mean(values):.3f}, {OURS} {np.mean(ours):.3f}")
+            raise Disagreement(
+                f"{name}: mean log det {np.mean(values):.3f}, {OURS} {np.mean(ours):.3f}"
+            )
     return "frequencies within 5 sigma of the exact marginals, mean log dets of each other"
 
 
 def marginals(kernel: np.ndarray, k: int) -> np.ndarray:
-    """P(i ∈ S) of the k-DPP: Σ_j v_ij² λ_j e_{k−1}(λ without λ_j) / e_k(λ)  (Kulesza & Taskar 2012, 5.2)."""
+    """P(i ∈ S) of the k-DPP: Σ_j v_ij² λ_j e_{k−1}(λ without λ_j) / e_k(λ)  (Kulesza & Taskar 2012,
+    5.2)."""
     values, vectors = np.linalg.eigh(kernel)
     with jax.enable_x64(True):
         log_values = jnp.log(jnp.maximum(jnp.asarray(values), 1e-300))
         log_all = log_elementary_symmetric(log_values, k)[-1, k]
-        without = [log_elementary_symmetric(jnp.delete(log_values, j), k - 1)[-1, k - 1] for j in range(len(values))]
+        without = [
+            log_elementary_symmetric(jnp.delete(log_values, j), k - 1)[-1, k - 1]
+            for j in range(len(values))
+        ]
         taken = np.exp(np.asarray(log_values + jnp.stack(without) - log_all))
     return np.asarray(vectors**2 @ taken)

@@ -1,6 +1,8 @@
-"""`jax.jit(jax.vmap(greedy_map_from_features))`, as the documentation lifts it, from features to indices.
+"""`jax.jit(jax.vmap(greedy_map_from_features))`, as the documentation lifts it, from features to
+indices.
 
-The peer is numpy's greedy MAP on kernels that are ready, a query at a time, so that forming them is ours alone.
+The peer is numpy's greedy MAP on kernels that are ready, a query at a time, so that forming them is
+ours alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Choosing among 5 options behind 8 and 16 examples. The peer makes one whole pass for each option."""
+"""Choosing among 5 options behind 8 and 16 examples. The peer makes one whole pass for each
+option."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def cases(settings: Settings) -> Iterator[Case]:
         for shots in (2,) if settings.small else (8, 16):
             queries = task.validation[: 2 if settings.small else PROMPTS]
             prompts = [
-                builder.build(query, [task.train[i] for i in rng.choice(1000, shots)], range(shots)).text
+                builder.build(
+                    query, [task.train[i] for i in rng.choice(1000, shots)], range(shots)
+                ).text
                 for query in queries
             ]
             # the options as they are, of one token each, and as an answer in words

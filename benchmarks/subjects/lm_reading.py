@@ -1,8 +1,9 @@
 """Reading prompts: the share of the machine's products that is reached.
 
-16 prompts of 8 film reviews each, and the log-probability of an answer of one token. The prompts share nothing, so
-that prefixes are no help; `lm_choice` and `lm_subsets` measure what sharing gives. "its products alone" computes the
-products of the LM's linear layers with as many tokens, and nothing else: the time of a reader without overhead.
+16 prompts of 8 film reviews each, and the log-probability of an answer of one token. The prompts
+share nothing, so that prefixes are no help; `lm_choice` and `lm_subsets` measure what sharing
+gives. "its products alone" computes the products of the LM's linear layers with as many tokens, and
+nothing else: the time of a reader without overhead.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ def cases(settings: Settings) -> Iterator[Case]:
         lm, plain = lm_workloads.pair(name, dtype, settings)
         task, builder = lm_workloads.reviews(lm)
         queries = task.validation[:count]
-        shown = np.random.default_rng(0).permutation(len(task.train))[: count * SHOTS].reshape(count, SHOTS)
+        shown = (
+            np.random.default_rng(0)
+            .permutation(len(task.train))[: count * SHOTS]
+            .reshape(count, SHOTS)
+        )
         prompts = [
             builder.build(query, [task.train[i] for i in row], list(range(SHOTS))).text
             for query, row in zip(queries, shown, strict=True)
@@ -51,7 +56,11 @@ def cases(settings: Settings) -> Iterator[Case]:
 def linear_weights(lm: PaddedLM) -> list[torch.Tensor]:
     """The weights of all layers, without those of the logits."""
     head = lm.model.get_output_embeddings()
-    linear = (part for part in lm.model.modules() if isinstance(part, torch.nn.Linear) and part is not head)
+    linear = (
+        part
+        for part in lm.model.modules()
+        if isinstance(part, torch.nn.Linear) and part is not head
+    )
     return [part.weight for part in linear]
 
 
@@ -71,4 +80,6 @@ def products(weights: Sequence[torch.Tensor], tokens: int) -> None:
 
 def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
     """The plain reader's log-probabilities are ours."""
-    return lm_workloads.same_scores(dtype, {name: one for name, one in results.items() if name != PRODUCTS})
+    return lm_workloads.same_scores(
+        dtype, {name: one for name, one in results.items() if name != PRODUCTS}
+    )

@@ -1,7 +1,7 @@
 """Scoring subsets with the LM: 50 subsets of 16 examples for an instance, drawn uniformly.
 
-The peer is the released scorer's way. `tokens` counts what stands in the prompts, so that tokens/s is the
-effective rate, what is shared included; `FLOP` counts what was read.
+The peer is the released scorer's way. `tokens` counts what stands in the prompts, so that tokens/s
+is the effective rate, what is shared included; `FLOP` counts what was read.
 """
 
 from __future__ import annotations

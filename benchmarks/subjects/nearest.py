@@ -44,6 +44,10 @@ def same_neighbours(results: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str
     others = 0
     for name, (their_scores, their_items) in results.items():
         if np.abs(scores - their_scores).max() > TOLERANCE:
-            raise Disagreement(f"{name}: a score differs by {np.abs(scores - their_scores).max():.2g}")
-        others = max(others, sum(len(set(a) - set(b)) for a, b in zip(items, their_items, strict=True)))
+            raise Disagreement(
+                f"{name}: a score differs by {np.abs(scores - their_scores).max():.2g}"
+            )
+        others = max(
+            others, sum(len(set(a) - set(b)) for a, b in zip(items, their_items, strict=True))
+        )
     return f"same scores; {others} of {items.size:,} items other, by ties"

@@ -1,4 +1,5 @@
-"""The selection service: one query against a bank of 100,000, everything loaded, without encoding the query."""
+"""The selection service: one query against a bank of 100,000, everything loaded, without encoding
+the query."""
 
 from __future__ import annotations
 
@@ -51,6 +52,8 @@ def _select(selector: CeilSelector, texts: Iterator[str]) -> Selection:
 def full(results: Mapping[str, Selection]) -> str:
     """As many different examples as asked for, and the most relevant stands last."""
     picks = results[OURS].picks
-    if len({pick.example.id for pick in picks}) != K or picks[-1].relevance != max(p.relevance for p in picks):
+    if len({pick.example.id for pick in picks}) != K or picks[-1].relevance != max(
+        p.relevance for p in picks
+    ):
         raise Disagreement(f"{len(picks)} picks: {picks}")
     return f"{K} examples"

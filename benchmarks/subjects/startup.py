@@ -13,11 +13,17 @@ from functools import partial
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 
 IMPORT = ("-c", "import ceil_jax")
-HELP = ("-c", "import sys; from ceil_jax.cli.main import main; sys.argv = ['ceil-jax', '--help']; main()")
+HELP = (
+    "-c",
+    "import sys; from ceil_jax.cli.main import main; sys.argv = ['ceil-jax', '--help']; main()",
+)
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    for name, arguments, seconds in (("import ceil_jax", IMPORT, 0.3), ("ceil-jax --help", HELP, 1.0)):
+    for name, arguments, seconds in (
+        ("import ceil_jax", IMPORT, 0.3),
+        ("ceil-jax --help", HELP, 1.0),
+    ):
         yield Case(name, {OURS: partial(_run, arguments)}, _succeeded, at_most=seconds)
 
 

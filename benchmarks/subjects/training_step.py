@@ -1,9 +1,10 @@
 """The CEIL training step from vectors to gradients, without the encoder that both share.
 
-Ours takes the M blocks k × k of each instance out of its n × n matrix; with frozen contexts their log dets are
-computed before training, once. The peer forms the kernel of all unique contexts of the batch for every query, as the
-released code does, in torch: its [B, U, U] tensors, four of 10 GiB with their gradients at B = 64, do not fit 20 GiB,
-so on a CPU the comparison is at B = 32, where the peer's work is an eighth (B U², and U grows with B).
+Ours takes the M blocks k × k of each instance out of its n × n matrix; with frozen contexts their
+log dets are computed before training, once. The peer forms the kernel of all unique contexts of the
+batch for every query, as the released code does, in torch: its [B, U, U] tensors, four of 10 GiB
+with their gradients at B = 64, do not fit 20 GiB, so on a CPU the comparison is at B = 32, where
+the peer's work is an eighth (B U², and U grows with B).
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ TOLERANCE = 2e-3
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    sizes = (4,) if settings.small else (BATCH,) if settings.device == "gpu" else (BATCH // 2, BATCH)
+    sizes = (
+        (4,) if settings.small else (BATCH,) if settings.device == "gpu" else (BATCH // 2, BATCH)
+    )
     for batch in sizes:
         for learned in (False, True):
             with_peer = batch == sizes[0]
@@ -43,7 +46,9 @@ def _case(settings: Settings, batch: int, learned: bool, with_peer: bool) -> Cas
     items = workloads.bank(rng, bank, d)
     queries = workloads.queries(rng, items, batch)
     shortlists = np.stack([rng.permutation(bank)[:n] for _ in range(batch)]).astype(np.int32)
-    subsets = np.stack([[rng.permutation(n)[:k] for _ in range(m)] for _ in range(batch)]).astype(np.int32)
+    subsets = np.stack([[rng.permutation(n)[:k] for _ in range(m)] for _ in range(batch)]).astype(
+        np.int32
+    )
     lm_scores = rng.standard_normal((batch, m), np.float32)
     arrays = tuple(map(jnp.asarray, (queries, items[shortlists], subsets, lm_scores)))
     if learned:
@@ -68,14 +73,20 @@ def _case(settings: Settings, batch: int, learned: bool, with_peer: bool) -> Cas
 
 @jax.jit
 def frozen_step(
-    queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array, log_dets: jax.Array
+    queries: jax.Array,
+    items: jax.Array,
+    subsets: jax.Array,
+    lm_scores: jax.Array,
+    log_dets: jax.Array,
 ) -> dict[str, Any]:
     loss, gradient = jax.value_and_grad(_loss)(queries, items, subsets, lm_scores, log_dets)
     return {"loss": loss, "queries": gradient}
 
 
 @jax.jit
-def learned_step(queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array) -> dict[str, Any]:
+def learned_step(
+    queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array
+) -> dict[str, Any]:
     def loss(queries: jax.Array, items: jax.Array) -> jax.Array:
         return _loss(queries, items, subsets, lm_scores, jax.vmap(block_log_dets)(items, subsets))
 
@@ -84,11 +95,17 @@ def learned_step(queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_sc
 
 
 def _loss(
-    queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array, log_dets: jax.Array
+    queries: jax.Array,
+    items: jax.Array,
+    subsets: jax.Array,
+    lm_scores: jax.Array,
+    log_dets: jax.Array,
 ) -> jax.Array:
     similar = jax.vmap(relevance)(queries, items)
     ours = jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, log_dets, subsets, TRADE_OFF)
-    return jnp.mean(jax.vmap(pairwise_margin_loss)(SetScores(ours, lm_scores, jnp.ones(ours.shape, bool))))
+    return jnp.mean(
+        jax.vmap(pairwise_margin_loss)(SetScores(ours, lm_scores, jnp.ones(ours.shape, bool)))
+    )
 
 
 def same_gradients(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -103,4 +120,8 @@ def same_gradients(results: Mapping[str, Mapping[str, Any]]) -> str:
             furthest = max(furthest, float(difference))
     if furthest > TOLERANCE:
         raise Disagreement(f"loss or gradient differ by {furthest:.2g} of their size")
-    return f"loss and gradient equal to {furthest:.1g}" if len(results) > 1 else "no peer fits at this size"
+    return (
+        f"loss and gradient equal to {furthest:.1g}"
+        if len(results) > 1
+        else "no peer fits at this size"
+    )

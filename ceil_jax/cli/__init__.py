@@ -6,5 +6,6 @@
 - `task_list`: the tasks with their metrics, and one of them in detail
 - `data_flags`: a named task, or a file of the user's own
 - `propose`: the columns and the metric of a file that were not named
-- `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them (`--help-all`)
+- `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them
+  (`--help-all`)
 """

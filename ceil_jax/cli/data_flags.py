@@ -27,14 +27,16 @@ class OwnData:
     output: str = "output"
     """The column with the answer."""
     template: str | None = None
-    """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default input, tab,
-    output."""
+    """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default
+    input, tab, output."""
     metric: str = "exact_match"
     """A name in METRICS; with "accuracy" the LM chooses among the distinct outputs of the file."""
     stop: tuple[str, ...] = (r"\n",)
-    """The end of a generated answer, also between examples; answers of several lines need another one."""
+    """The end of a generated answer, also between examples; answers of several lines need another
+    one."""
     delimiter: str | None = None
-    """Between the values of a text file, such as ';' or '\\t'; by default a comma, a tab in .tsv."""
+    """Between the values of a text file, such as ';' or '\\t'; by default a comma, a tab in
+    .tsv."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
 
@@ -44,10 +46,11 @@ NO_FILE = OwnData()
 
 
 def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
-    """Load the task of `--data` if it is given, else of `--task`, and log its size and the output folder.
+    """Load the task of `--data` if it is given, else of `--task`, and log its size and the output
+    folder.
 
-    A share of a file's inputs is `held_out` as queries, unless --validation has them. Flags of `--data` without it,
-    `--task` beside it, and data that cannot be read are UserErrors.
+    A share of a file's inputs is `held_out` as queries, unless --validation has them. Flags of
+    `--data` without it, `--task` beside it, and data that cannot be read are UserErrors.
     """
     task = _named_task(config, own) if own.data is None else _own_task(config, own, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
@@ -63,7 +66,9 @@ def _named_task(config: RunConfig, own: OwnData) -> Task:
     given = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
     if given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UserError(f"{flags}: only with --data FILE; a named task has its own columns and metric")
+        raise UserError(
+            f"{flags}: only with --data FILE; a named task has its own columns and metric"
+        )
     where = config.task, config.data_dir, config.limit, config.data_seed
     return load_task(*where, bank_limit=config.bank_limit)
 
@@ -73,7 +78,9 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     from ceil_jax.tasks.load import load_file
 
     if config.task != RunConfig().task:
-        raise UserError(f"--task {config.task}: not beside --data, which is a task of its own; give one of them")
+        raise UserError(
+            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
+        )
     assert own.data is not None
     delimiter = own.delimiter and _unescaped(own.delimiter)
     if own.input == NO_FILE.input or own.output == NO_FILE.output:

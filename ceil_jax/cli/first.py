@@ -30,13 +30,16 @@ EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ra
 
 
 def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None:
-    """Raise a UserError for a missing library, `needed` or by the settings, and do without an unreachable hub."""
+    """Raise a UserError for a missing library, `needed` or by the settings, and do without an
+    unreachable hub."""
     local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
     wants = {"openai": is_address(config.lm), "torch": local, "ray": config.engine == "ray"}
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
-    wanted = [name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)]
+    wanted = [
+        name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)
+    ]
     if own.data is None and config.data_dir is None:
         hub = TASKS[config.task].hub
         wanted += [] if hub is None else [hub.repo]
@@ -51,9 +54,11 @@ def _on_hub(name: str) -> bool:
 
 
 def go_offline_without_hub(wanted: Iterable[str]) -> None:
-    """Tell the hub's libraries to use their caches only if the hub cannot be reached; they would retry for a minute.
+    """Tell the hub's libraries to use their caches only if the hub cannot be reached; they would
+    retry for a minute.
 
-    Has to be called before `huggingface_hub` is imported. A message names the repositories that are `wanted`.
+    Has to be called before `huggingface_hub` is imported. A message names the repositories that are
+    `wanted`.
     """
     hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     if os.environ.get("HF_HUB_OFFLINE") or _reachable(hub):
@@ -65,7 +70,9 @@ def go_offline_without_hub(wanted: Iterable[str]) -> None:
 def _reachable(address: str) -> bool:
     """Whether a server answers, with whatever; proxies of the environment are used."""
     try:
-        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=HUB_SECONDS).close()
+        urllib.request.urlopen(
+            urllib.request.Request(address, method="HEAD"), timeout=HUB_SECONDS
+        ).close()
     except urllib.error.HTTPError:
         return True
     except (OSError, ValueError) as error:

@@ -1,7 +1,9 @@
-"""Help texts of dataclass fields: each field's docstring as one paragraph, and the range of its numbers.
+"""Help texts of dataclass fields: each field's docstring as one paragraph, and the range of its
+numbers.
 
-tyro reads a field's docstring with the indentation of its source and keeps its line breaks. `asked_for_help` makes a
-registry for `tyro.cli` that joins the lines instead. `--help` shows the settings in COMMON, `--help-all` all.
+tyro reads a field's docstring with the indentation of its source and keeps its line breaks.
+`asked_for_help` makes a registry for `tyro.cli` that joins the lines instead. `--help` shows the
+settings in COMMON, `--help-all` all.
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from itertools import pairwise
 from typing import Any, get_type_hints
 
 import tyro
-from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+from tyro.constructors import (
+    ConstructorRegistry,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 from ceil_jax.errors import range_of
 
@@ -26,11 +33,13 @@ COMMON = frozenset(_COMMON.split())
 """The settings of a run and of a file of one's own that most people need."""
 
 SHORTENED = ("RunConfig", "OwnData", "TuneConfig")
-"""The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside them."""
+"""The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside
+them."""
 
 
 def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
-    """Return the arguments as tyro knows them, and the registry that prints as much help as they ask for."""
+    """Return the arguments as tyro knows them, and the registry that prints as much help as they
+    ask for."""
     short = "--help-all" not in arguments and not {"-h", "--help"}.isdisjoint(arguments)
     registry = ConstructorRegistry()
     # settings are left out for printing help only: tyro takes no argument that it does not show
@@ -39,7 +48,8 @@ def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry
 
 
 def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | None:
-    """Build a dataclass from flags; generic types, and those without a default instance, are left to tyro."""
+    """Build a dataclass from flags; generic types, and those without a default instance, are left
+    to tyro."""
     generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or generic or not isinstance(info.default, info.type):
         return None
@@ -52,7 +62,9 @@ def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | 
         fields=tuple(
             StructFieldSpec(
                 field.name,
-                suppress[hints[field.name]] if cut and field.name not in COMMON else hints[field.name],
+                suppress[hints[field.name]]
+                if cut and field.name not in COMMON
+                else hints[field.name],
                 getattr(info.default, field.name),
                 # read from the source only when help is asked for
                 helptext=partial(_help, info.type, field.name, hints[field.name]),
@@ -69,7 +81,9 @@ def _help(kind: type, name: str, hint: Any) -> str:
     said, allowed = "", range_of(hint)
     for field, after in pairwise(definition.body):
         match field, after:
-            case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))):
+            case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(
+                value=ast.Constant(value=str(text))
+            ):
                 if found == name:
                     said = " ".join(text.split())
     return said if allowed is None else f"{said} Range: {allowed}."

@@ -1,4 +1,5 @@
-"""The command `ceil-jax`, and what all commands of the project share: scales, settings of JAX, exit codes."""
+"""The command `ceil-jax`, and what all commands of the project share: scales, settings of JAX, exit
+codes."""
 
 from __future__ import annotations
 
@@ -37,14 +38,16 @@ compare trained in the folder runs):
 log = logging.getLogger(__name__)
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-"""The flags of all commands, which are read first: the scale decides what the other flags default to."""
+"""The flags of all commands, which are read first: the scale decides what the other flags default
+to."""
 _SHARED.add_argument("--plugin", action="append", default=[])
 _SHARED.add_argument("--scale")
 _SHARED.add_argument("--quiet", action="store_true")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ceil-jax` with a command line, by default that of the process, and return its exit code."""
+    """Run `ceil-jax` with a command line, by default that of the process, and return its exit
+    code."""
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
         names: dict[str, Callable[..., int | None]] = {
@@ -71,10 +74,12 @@ def command(
     scales: Mapping[str, RunConfig] = SCALES,
     scaled: Sequence[str] = (),
 ) -> int:
-    """Run a command and return its exit code: 2 after a one-line message about a mistake of the user.
+    """Run a command and return its exit code: 2 after a one-line message about a mistake of the
+    user.
 
-    `run` gets the defaults that `--scale` names in `scales`, and the arguments that not all commands take. The
-    sub-commands in `scaled` take `--scale`, by default all. The command line is by default that of the process.
+    `run` gets the defaults that `--scale` names in `scales`, and the arguments that not all
+    commands take. The sub-commands in `scaled` take `--scale`, by default all. The command line is
+    by default that of the process.
     """
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -89,7 +94,13 @@ def command(
         scale = given.scale or "tiny"
         if scale not in scales:
             raise unknown_name("scale", scale, scales)
-        if given.scale and scaled and rest and rest[0] not in scaled and not rest[0].startswith("-"):
+        if (
+            given.scale
+            and scaled
+            and rest
+            and rest[0] not in scaled
+            and not rest[0].startswith("-")
+        ):
             raise UserError(f"--scale: {rest[0]} has no scales; leave it out")
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
@@ -98,10 +109,15 @@ def command(
             log.warning("--retriever is called --method now")
             rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         # shells leave ~ as it is behind an equals sign
-        rest = [re.sub(r"^(--[\w.-]+=|)~(?=/)", lambda found: f"{found[1]}{Path.home()}", word) for word in rest]
+        rest = [
+            re.sub(r"^(--[\w.-]+=|)~(?=/)", lambda found: f"{found[1]}{Path.home()}", word)
+            for word in rest
+        ]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))
         for flag in [flag for flag, count in flags.items() if count > 1]:
-            log.warning("%s stands twice: the last one counts; several values stand behind one", flag)
+            log.warning(
+                "%s stands twice: the last one counts; several values stand behind one", flag
+            )
         for module in given.plugin:
             try:
                 imported_module(module)

@@ -35,7 +35,8 @@ class Column(NamedTuple):
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return the columns that have a name, and texts or numbers, in the order in which they come up."""
+    """Return the columns that have a name, and texts or numbers, in the order in which they come
+    up."""
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
@@ -53,8 +54,11 @@ def _words(values: Sequence[str]) -> float:
     return 0.0
 
 
-def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None) -> None:
-    """Raise a UserError, which proposes other columns, if a file lacks `input` or `output` where they are meant."""
+def check_named(
+    file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None
+) -> None:
+    """Raise a UserError, which proposes other columns, if a file lacks `input` or `output` where
+    they are meant."""
     table = read_table(file, delimiter)
     named = [name for name in inputs if name != "input" or name in table.columns()]
     answer = output if output != "output" or output in table.columns() else ""
@@ -62,19 +66,29 @@ def check_named(file: Path, inputs: Sequence[str], output: str, delimiter: str |
         return
     found = columns([row for row in table.rows if not isinstance(row, RowError)])
     flags = propose(found, named, answer)
-    how = f"name the columns, such as {flags}" if flags else "no two of them are a text and its answer"
-    shown = ", ".join(map(str, found)) or f"no column of texts or numbers, but {', '.join(table.columns())}"
+    how = (
+        f"name the columns, such as {flags}"
+        if flags
+        else "no two of them are a text and its answer"
+    )
+    shown = (
+        ", ".join(map(str, found))
+        or f"no column of texts or numbers, but {', '.join(table.columns())}"
+    )
     raise UserError(f"{file}: {len(table.rows):,} rows with {shown}: {how}")
 
 
 def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
     """Return flags that name a file's columns; "" where no two of them can be meant.
 
-    The output is the first column of labels, with the others named beside it, else the text with the fewest words;
-    the input is the text with the most words of the others. Columns that are named already are not proposed again.
+    The output is the first column of labels, with the others named beside it, else the text with
+    the fewest words; the input is the text with the most words of the others. Columns that are
+    named already are not proposed again.
     """
     left = [one for one in found if one.name not in (*inputs, output)]
-    texts = sorted((one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words)
+    texts = sorted(
+        (one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words
+    )
     if not inputs and texts:
         inputs = [texts.pop(0).name]
     labels = [one.name for one in left if one.labels and one.name not in inputs]
@@ -83,5 +97,7 @@ def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
         output = labels[0] if labels else texts[-1].name
     if not (inputs and output):
         return ""
-    metric = ["--metric", "accuracy"] if any(one.name == output and one.labels for one in found) else []
+    metric = (
+        ["--metric", "accuracy"] if any(one.name == output and one.labels for one in found) else []
+    )
     return shlex.join(["--input", *inputs, "--output", output, *metric]) + others

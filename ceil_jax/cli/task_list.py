@@ -15,7 +15,13 @@ def listed(data_dir: Path | None = None) -> str:
     """Return all tasks in the order of TASKS."""
     rows = []
     for spec in TASKS.values():
-        source = "embedded" if spec.embedded else spec.hub.repo if spec.hub else f"files in {spec.folder}/"
+        source = (
+            "embedded"
+            if spec.embedded
+            else spec.hub.repo
+            if spec.hub
+            else f"files in {spec.folder}/"
+        )
         here = spec.embedded or (data_dir and spec.folder and (data_dir / spec.folder).is_dir())
         rows.append([spec.name, spec.metric, "yes" if here else None, source])
     return (

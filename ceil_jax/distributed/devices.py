@@ -1,7 +1,9 @@
-"""One function over many rows, on all devices: the rows are split over a 1-D mesh, everything else is replicated.
+"""One function over many rows, on all devices: the rows are split over a 1-D mesh, everything else
+is replicated.
 
-This is what `jax.pmap` did over the GPUs of a machine, with today's interface. `map_batches` is for functions that
-treat rows independently; `over_devices` is for the part of a training step before the rows meet (in a batch's loss).
+This is what `jax.pmap` did over the GPUs of a machine, with today's interface. `map_batches` is for
+functions that treat rows independently; `over_devices` is for the part of a training step before
+the rows meet (in a batch's loss).
 """
 
 from __future__ import annotations
@@ -44,14 +46,16 @@ def filled_up(rows: int, mesh: Mesh) -> int:
 def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Split the rows of a function over all devices, for use inside a jitted step.
 
-    Each device computes its share of the rows, then all devices receive all results: what follows (in-batch
-    negatives, a mean over the batch) sees the whole batch, so the loss does not depend on the number of devices. If
-    they do not divide B, the batch is padded with copies of its first row, whose results are dropped and have no
-    gradient. The padding comes last, and JAX's random bits depend only on a row's place, so dropout does not change.
+    Each device computes its share of the rows, then all devices receive all results: what follows
+    (in-batch negatives, a mean over the batch) sees the whole batch, so the loss does not depend on
+    the number of devices. If they do not divide B, the batch is padded with copies of its first
+    row, whose results are dropped and have no gradient. The padding comes last, and JAX's random
+    bits depend only on a row's place, so dropout does not change.
 
     Args:
-        function: `function(params, rows, **others)` → [B, …]. `rows` is a pytree of arrays [B, …], and each row's
-            result depends on that row alone. It is returned as it is if there is one device.
+        function: `function(params, rows, **others)` → [B, …]. `rows` is a pytree of arrays [B, …],
+            and each row's result depends on that row alone. It is returned as it is if there is one
+            device.
     """
     mesh = device_mesh()
     if mesh.size == 1:
@@ -82,13 +86,13 @@ def map_batches(
 ) -> Any:
     """Apply `function(*rows, *shared, **static)` to batches of the rows, on all devices.
 
-    The last batch is padded with copies of its first row, so that one shape is compiled; their results are
-    dropped. On a CPU as many batches run side by side as there are cores, because most of XLA's small operations
-    use one core. The results are jax arrays [Q, …].
+    The last batch is padded with copies of its first row, so that one shape is compiled; their
+    results are dropped. On a CPU as many batches run side by side as there are cores, because most
+    of XLA's small operations use one core. The results are jax arrays [Q, …].
 
     Args:
-        function: takes and returns arrays (or pytrees of arrays) with a leading axis of any length, and treats rows
-            independently.
+        function: takes and returns arrays (or pytrees of arrays) with a leading axis of any length,
+            and treats rows independently.
         rows: arrays [Q, …], all with the same Q.
         shared: arrays that every device receives whole.
         batch_size: greatest number of rows that a device works on in one call.
@@ -111,7 +115,8 @@ def map_batches(
     def run(start: int) -> Any:
         batch = [_filled(array[start : start + step], step) for array in rows]
         result = apply(*(jax.device_put(array, split(mesh)) for array in batch), *shared)
-        # a thread that does not wait would take all batches, and the calls of one thread run one after another
+        # a thread that does not wait would take all batches, and the calls of one thread run one
+        # after another
         return jax.block_until_ready(result) if threads > 1 else result
 
     with ThreadPoolExecutor(threads) as pool:
@@ -122,7 +127,8 @@ def map_batches(
 def _even(total: int, most: int, workers: int) -> int:
     """Size of a batch, at most `most`, that gives all workers about the same number of rows.
 
-    It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are compiled.
+    It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are
+    compiled.
     """
     rounds = -(-total // (workers * most))
     share = -(-total // (workers * rounds))
@@ -130,7 +136,8 @@ def _even(total: int, most: int, workers: int) -> int:
 
 
 def _filled(batch: Any, size: int) -> Any:
-    """The batch, padded with copies of its first row. It uses indexing alone, which arrays of random keys support."""
+    """The batch, padded with copies of its first row. It uses indexing alone, which arrays of
+    random keys support."""
     if len(batch) == size:
         return batch
     places = np.arange(size)
@@ -139,9 +146,14 @@ def _filled(batch: Any, size: int) -> Any:
 
 @functools.lru_cache(maxsize=128)
 def _over_mesh(
-    function: Callable[..., Any], mesh: Mesh, rows: int, shared: int, static: tuple[tuple[str, Any], ...]
+    function: Callable[..., Any],
+    mesh: Mesh,
+    rows: int,
+    shared: int,
+    static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
-    """The jitted function. It is cached, because `jax.jit` of a new function object would compile each time."""
+    """The jitted function. It is cached, because `jax.jit` of a new function object would compile
+    each time."""
     mapped = jax.shard_map(
         functools.partial(function, **dict(static)),
         mesh=mesh,

@@ -19,7 +19,8 @@ def processor() -> str:
 
 
 def device() -> str:
-    """Return the accelerators that language models run on, or the processor: `2 cores, AMD EPYC`."""
+    """Return the accelerators that language models run on, or the processor: `2 cores, AMD
+    EPYC`."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
@@ -27,7 +28,8 @@ def device() -> str:
 
 
 def device_hours(seconds: float, device: str) -> float:
-    """Return the GPU-hours, or without a GPU the core-hours, of some seconds: what was reserved, busy or not.
+    """Return the GPU-hours, or without a GPU the core-hours, of some seconds: what was reserved,
+    busy or not.
 
     `device` is what the function `device` returns; any other text counts as one device.
 

@@ -1,7 +1,8 @@
 """The mathematics: determinantal point processes over the candidate examples of one query.
 
-Only jax and numpy are imported here. Every function is pure and takes one query's arrays; `jax.vmap` lifts it to
-many. Searching a bank and batching over shortlists and devices live in `retrieval/`; losses live in `training/`.
+Only jax and numpy are imported here. Every function is pure and takes one query's arrays;
+`jax.vmap` lifts it to many. Searching a bank and batching over shortlists and devices live in
+`retrieval/`; losses live in `training/`.
 
 - `kernel`: similarity, relevance, the conditional kernel L', log determinants
 - `distribution`: log-probabilities of subsets, DPP and k-DPP samples

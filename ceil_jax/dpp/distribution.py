@@ -1,4 +1,5 @@
-"""The distribution of a determinantal point process: log-probabilities of subsets, and exact samples.
+"""The distribution of a determinantal point process: log-probabilities of subsets, and exact
+samples.
 
 P(S) = det(L_S) / det(L + I)   (Kulesza & Taskar 2012, section 2.2)
 
@@ -17,9 +18,11 @@ from ceil_jax.dpp.kernel import Scalar, at_least_float32, log_det
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
-    """log det L_S of a positive semi-definite L: the log-probability of a subset up to `log_normalizer`.
+    """log det L_S of a positive semi-definite L: the log-probability of a subset up to
+    `log_normalizer`.
 
-    It is 0 for the empty subset, and finite for one that holds an item twice (see `kernel.log_det`).
+    It is 0 for the empty subset, and finite for one that holds an item twice (see
+    `kernel.log_det`).
 
     >>> import jax.numpy as jnp
     >>> round(float(subset_log_det(jnp.diag(jnp.array([2.0, 3.0, 4.0])), jnp.array([0, 2, -1]))), 4)  # log 8
@@ -45,11 +48,12 @@ def subset_log_probs(
     subsets: Int[Array, "m k"],
     trade_off: Scalar,
 ) -> Float[Array, " m"]:
-    """log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S) up to the shared normaliser.
+    """log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S) up to the shared
+    normaliser.
 
-    No matrix of all the batch's items is built (the released code builds [B, U, U]), and any trade-off is safe,
-    because no exponential is taken. r comes from `kernel.relevance`, log det S_S from `kernel.block_log_dets`; λ is
-    above 0.
+    No matrix of all the batch's items is built (the released code builds [B, U, U]), and any
+    trade-off is safe, because no exponential is taken. r comes from `kernel.relevance`, log det S_S
+    from `kernel.block_log_dets`; λ is above 0.
     """
     chosen = jnp.where(subsets >= 0, relevance[jnp.maximum(subsets, 0)], 0)
     return chosen.sum(axis=-1) / trade_off + block_log_dets
@@ -57,9 +61,11 @@ def subset_log_probs(
 
 @jax.jit
 def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
-    """One sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006), for a positive semi-definite L.
+    """One sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006), for a positive
+    semi-definite L.
 
-    Eigenvector j takes part with probability λ_j / (1 + λ_j). The items come in the order drawn, then −1 (int32).
+    Eigenvector j takes part with probability λ_j / (1 + λ_j). The items come in the order drawn,
+    then −1 (int32).
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -76,10 +82,10 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
 def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
     """One sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm 8).
 
-    The elementary symmetric polynomials are computed in log space, and the kernel's scale does not matter.
-    Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32). The items come in the order
-    drawn (int32). A kernel of rank below k has no subset of size k; the sample then has as many items as the rank,
-    then −1.
+    The elementary symmetric polynomials are computed in log space, and the kernel's scale does not
+    matter. Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32). The
+    items come in the order drawn (int32). A kernel of rank below k has no subset of size k; the
+    sample then has as many items as the rank, then −1.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -95,7 +101,8 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
 
 
 def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
-    """Logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1}).
+    """Logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i
+    e_{l−1}(… v_{i−1}).
 
     Row i, column l of the result, [n + 1, k + 1], holds log e_l(v_1 … v_i).
     """
@@ -116,8 +123,11 @@ def _eigh(kernel: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array,
     return jnp.where(values > floor, values, 0), vectors
 
 
-def _sample_eigenvectors(key: PRNGKeyArray, values: Float[Array, " n"], k: int) -> Bool[Array, " n"]:
-    """A sample of k eigenvectors (fewer if fewer eigenvalues are positive), with P(J) ∝ Π_{j ∈ J} λ_j."""
+def _sample_eigenvectors(
+    key: PRNGKeyArray, values: Float[Array, " n"], k: int
+) -> Bool[Array, " n"]:
+    """A sample of k eigenvectors (fewer if fewer eigenvalues are positive), with P(J) ∝ Π_{j ∈ J}
+    λ_j."""
     log_values = jnp.log(values)
     log_e = log_elementary_symmetric(log_values, k)
     log_uniform = jnp.log(jax.random.uniform(key, values.shape, values.dtype))
@@ -128,32 +138,41 @@ def _sample_eigenvectors(key: PRNGKeyArray, values: Float[Array, " n"], k: int) 
         return left - taken, taken
 
     size = jnp.minimum(k, jnp.count_nonzero(values))
-    _, chosen = jax.lax.scan(step, size, (log_values, log_e[:-1], log_e[1:], log_uniform), reverse=True)
+    _, chosen = jax.lax.scan(
+        step, size, (log_values, log_e[:-1], log_e[1:], log_uniform), reverse=True
+    )
     return chosen
 
 
 def _sample_projection(
     key: PRNGKeyArray, vectors: Float[Array, "n n"], chosen: Bool[Array, " n"], k: int
 ) -> Int[Array, " k"]:
-    """One sample from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1 after the last item.
+    """One sample from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1
+    after the last item.
 
-    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a random draw in
-    place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
+    The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a
+    random draw in place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
     """
     if not min(k, chosen.size):
         return jnp.full(k, -1, jnp.int32)
-    # the chosen columns first, in their order: `top_k` puts the earlier of equals first, and sorts only k
+    # the chosen columns first, in their order: `top_k` puts the earlier of equals first, and sorts
+    # only k
     _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)
     size = chosen.sum()
     product = partial(jnp.matmul, precision="highest")
 
-    def step(state: tuple[Array, Array], place: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        # K_ii given the items drawn so far, 0 for these; rows of the incremental Cholesky factor of K
+    def step(
+        state: tuple[Array, Array], place: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], Array]:
+        # K_ii given the items drawn so far, 0 for these; rows of the incremental Cholesky factor of
+        # K
         residual, factor = state
         t, uniform = place
         item = _draw(uniform, residual)
-        row = (product(V, V[item]) - product(factor[:, item], factor)) * jax.lax.rsqrt(residual[item])
+        row = (product(V, V[item]) - product(factor[:, item], factor)) * jax.lax.rsqrt(
+            residual[item]
+        )
         row = jnp.where(t < size, row, 0)
         residual = jnp.maximum(residual - row * row, 0).at[item].set(0)
         return (residual, factor.at[t].set(row)), jnp.where(t < size, item, -1).astype(jnp.int32)
@@ -165,10 +184,11 @@ def _sample_projection(
 
 
 def _draw(uniform: Float[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
-    """Draw a place with probability proportional to its weight; never one of weight 0 while another is positive.
+    """Draw a place with probability proportional to its weight; never one of weight 0 while another
+    is positive.
 
-    It is the place whose share of [0, Σ weights) holds uniform · Σ weights. This takes one random number a draw,
-    where `jax.random.categorical` takes n and their logarithms.
+    It is the place whose share of [0, Σ weights) holds uniform · Σ weights. This takes one random
+    number a draw, where `jax.random.categorical` takes n and their logarithms.
     """
     n = weights.size
     # a matrix product is faster than a cumulative sum when lifted over samples

@@ -1,17 +1,17 @@
 """Greedy MAP inference for a DPP: add the item that raises log det the most, k times.
 
-This is the algorithm of Chen, Zhang & Zhou 2018 (Fast Greedy MAP Inference for DPP). Its incremental Cholesky
-factorisation runs on the correlations C_ij = S_ij / √(S_ii S_jj), because
+This is the algorithm of Chen, Zhang & Zhou 2018 (Fast Greedy MAP Inference for DPP). Its
+incremental Cholesky factorisation runs on the correlations C_ij = S_ij / √(S_ii S_jj), because
 
     log det L'_S = Σ_{i ∈ S} (r_i / λ + log S_ii) + log det C_S,
 
-so that the gain of item i is r_i / λ + log S_ii + log d_i² with d_i² = 1 − Σ_t c_ti². The exponential of r / λ, which
-leaves float32 below λ = 0.01, is never taken.
+so that the gain of item i is r_i / λ + log S_ii + log d_i² with d_i² = 1 − Σ_t c_ti². The
+exponential of r / λ, which leaves float32 below λ = 0.01, is never taken.
 
-The objective is log det over sets of exactly k items: items are added even while the gain is negative, as in the
-released code, which repeats items where there are duplicates. Here an item is closed once it is chosen, or once
-d_i² ≤ ε: it is then a linear combination of the chosen items but for rounding. When every item is closed, the
-remaining places hold item −1 and gain −inf.
+The objective is log det over sets of exactly k items: items are added even while the gain is
+negative, as in the released code, which repeats items where there are duplicates. Here an item is
+closed once it is chosen, or once d_i² ≤ ε: it is then a linear combination of the chosen items but
+for rounding. When every item is closed, the remaining places hold item −1 and gain −inf.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from ceil_jax.dpp.kernel import (
 from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024
-"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999, where log d_i² is
-still accurate to 1e-3."""
+"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999,
+where log d_i² is still accurate to 1e-3."""
 
 GRAM_UP_TO = 4
-"""Up to n = 4 k, one matrix product for all n rows of S takes no longer than k of the rows one by one."""
+"""Up to n = 4 k, one matrix product for all n rows of S takes no longer than k of the rows one by
+one."""
 
 
 class MapResult(NamedTuple):
@@ -49,7 +50,8 @@ class MapResult(NamedTuple):
     items: Int[Array, "*b k"] | Int[np.ndarray, "*b k"]
     """Item indices; −1 in the places where no item was left."""
     gains: Float[Array, "*b k"] | Float[np.ndarray, "*b k"]
-    """The gain in log det of each item; they sum to the log det of the set. −inf where the item is −1."""
+    """The gain in log det of each item; they sum to the log det of the set. −inf where the item is
+    −1."""
 
 
 class _State(NamedTuple):
@@ -61,11 +63,13 @@ class _State(NamedTuple):
 
 
 @partial(jax.jit, static_argnames="k")
-def greedy_map(kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None) -> MapResult:
+def greedy_map(
+    kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None
+) -> MapResult:
     """Greedy MAP from a positive semi-definite kernel L: k of the valid items (all by default).
 
-    Ties go to the lower index. Items with L_ii = 0, also by underflow under a small trade-off, have log det −∞ and
-    are never chosen.
+    Ties go to the lower index. Items with L_ii = 0, also by underflow under a small trade-off, have
+    log det −∞ and are never chosen.
 
     >>> import jax.numpy as jnp
     >>> greedy_map(jnp.array([[2.0, 1.9, 0.0], [1.9, 2.0, 0.0], [0.0, 0.0, 1.0]]), k=2).items.tolist()
@@ -83,11 +87,13 @@ def greedy_map_from_features(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | Bool[np.ndarray, " n"] | None = None,
 ) -> MapResult:
-    """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off), k)`.
+    """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off),
+    k)`.
 
-    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S that belong to chosen items
-    are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). A constant added to r (`kernel.relevance`) does
-    not change the set. Ties go to the lower index; only valid items are chosen (all by default).
+    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S that belong
+    to chosen items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). A constant
+    added to r (`kernel.relevance`) does not change the set. Ties go to the lower index; only valid
+    items are chosen (all by default).
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
@@ -98,13 +104,19 @@ def greedy_map_from_features(
         ValueError: see `kernel.check_trade_off`.
     """
     check_trade_off(trade_off)
-    return _from_features(at_least_float32(features), at_least_float32(relevance), k, trade_off, valid)
+    return _from_features(
+        at_least_float32(features), at_least_float32(relevance), k, trade_off, valid
+    )
 
 
 @partial(jax.jit, static_argnames="k")
-def _from_features(features: Array, relevance: Array, k: int, trade_off: Scalar, valid: Array | None) -> MapResult:
+def _from_features(
+    features: Array, relevance: Array, k: int, trade_off: Scalar, valid: Array | None
+) -> MapResult:
     @lifted_in_chunks
-    def choose(features: Array, relevance: Array, trade_off: Array, valid: Array | None) -> MapResult:
+    def choose(
+        features: Array, relevance: Array, trade_off: Array, valid: Array | None
+    ) -> MapResult:
         norms = norm(features)
         diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms)
         S = similarity_from_features(features) if features.shape[0] <= GRAM_UP_TO * k else None
@@ -127,7 +139,8 @@ def _greedy(
     k: int,
     valid: Bool[Array, " n"] | None,
 ) -> MapResult:
-    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from S's diagonal and a function from items to their rows."""
+    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from S's diagonal and a function from items
+    to their rows."""
     n, dtype = diagonal.size, diagonal.dtype
     steps = min(k, n)
     if not steps:
@@ -143,7 +156,8 @@ def _greedy(
         gain = jnp.where(state.open, log_quality + jnp.log(state.residual), -jnp.inf)
         highest = gain.max()
         found = highest > -jnp.inf
-        # argmax, the first of ties, as two plain reductions: on a CPU, XLA vectorises these and not argmax
+        # argmax, the first of ties, as two plain reductions: on a CPU, XLA vectorises these and not
+        # argmax
         best = jnp.where(gain == highest, places, n - 1).min()
         # Σ_t c_t,best c_t
         explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")

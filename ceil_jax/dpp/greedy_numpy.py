@@ -1,7 +1,7 @@
 """Greedy MAP on the host, one step at a time, for one query that must not wait for a compiler.
 
-This is the recursion of `greedy.py` as a generator: the caller takes items until its token budget is used up, and may
-change from step to step which items are allowed.
+This is the recursion of `greedy.py` as a generator: the caller takes items until its token budget
+is used up, and may change from step to step which items are allowed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ def greedy_steps(
     fits: Callable[[int], bool] = lambda item: True,
     waits: Callable[[int], bool] = lambda item: False,
 ) -> Iterator[Pick]:
-    """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by one.
+    """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by
+    one.
 
-    There are fewer than n steps where the remaining items do not fit or are combinations of chosen ones.
+    There are fewer than n steps where the remaining items do not fit or are combinations of chosen
+    ones.
 
     Args:
         features: unit rows; S = (1 + F Fᵀ) / 2.
         relevance: r on the scale of S; its maximum is subtracted.
         trade_off: λ, above 0.
-        groups: numbers from 0. Each step chooses among the items whose group was chosen least often so far, of the
-            groups with open items left. By default all items are in one group.
-        fits: is called with the item whose turn it is; one for which it returns False is passed over for good.
-        waits: is called likewise; one for which it returns True is chosen only when its group has no other open item,
-            by gain among the waiting ones.
+        groups: numbers from 0. Each step chooses among the items whose group was chosen least often
+            so far, of the groups with open items left. By default all items are in one group.
+        fits: is called with the item whose turn it is; one for which it returns False is passed
+            over for good.
+        waits: is called likewise; one for which it returns True is chosen only when its group has
+            no other open item, by gain among the waiting ones.
 
     >>> import numpy as np
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
@@ -57,7 +60,9 @@ def greedy_steps(
     taken = np.zeros(groups.max(initial=0) + 1, np.intp)
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64) / trade_off
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
-    factor = np.zeros((n, n))  # row t of the Cholesky factor is written when the t-th item is chosen
+    factor = np.zeros(
+        (n, n)
+    )  # row t of the Cholesky factor is written when the t-th item is chosen
     open_, waiting = np.ones(n, bool), np.zeros(n, bool)
     t = 0
     while open_.any():

@@ -2,7 +2,8 @@
 
 L' = Diag(exp(r / 2λ)) · S · Diag(exp(r / 2λ))   (CEIL, Ye et al. 2023, section 3.1)
 
-with the relevance r_i of item i to the query, the similarity S_ij of items i and j, and the trade-off λ.
+with the relevance r_i of item i to the query, the similarity S_ij of items i and j, and the
+trade-off λ.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Scalar = int | float | Float[Array, ""]
 
 
 def at_least_float32(array: Any) -> Array:
-    """The array in float32, or in float64 if it is: in half precision two different items look alike."""
+    """The array in float32, or in float64 if it is: in half precision two different items look
+    alike."""
     return jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
 
 
@@ -30,8 +32,8 @@ def check_trade_off(trade_off: Any) -> None:
 def similarity(dots: Any, norms: Any = 1.0) -> Any:
     """Similarity (1 + cos) / 2 of pairs of vectors, given their dot products.
 
-    The paper has a linear kernel, the released code this one: it is positive semi-definite, lies within [0, 1], and
-    its diagonal is 1.
+    The paper has a linear kernel, the released code this one: it is positive semi-definite, lies
+    within [0, 1], and its diagonal is 1.
 
     Args:
         dots: dot products of the pairs, a float or an array of jax or numpy of any shape.
@@ -57,13 +59,16 @@ def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "
 
 
 def relevance(
-    query: Float[Array, "*b d"], items: Float[Array, "*b n d"], valid: Bool[Array, "*b n"] | None = None
+    query: Float[Array, "*b d"],
+    items: Float[Array, "*b n d"],
+    valid: Bool[Array, "*b n"] | None = None,
 ) -> Float[Array, "*b n"]:
-    """Relevance r of the items to the query: their similarity to it, less the greatest of the valid items' (of all by
-    default), so that it is 0 for the most relevant one. Vectors may have any length.
+    """Relevance r of the items to the query: their similarity to it, less the greatest of the valid
+    items' (of all by default), so that it is 0 for the most relevant one. Vectors may have any
+    length.
 
-    The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1 and shifts the log det of
-    all sets of one size by the same amount.
+    The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1 and
+    shifts the log det of all sets of one size by the same amount.
 
     >>> import jax.numpy as jnp
     >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
@@ -83,9 +88,10 @@ def conditional_kernel(
     """Conditional kernel L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ) (CEIL, section 3.1).
 
     Args:
-        relevance: r. In float32 its maximum should be 0, as `kernel.relevance` returns it: the kernel overflows where
-            r is above 88 λ. Where r is below −87 λ, the item's diagonal underflows to 0 and `greedy_map` never
-            chooses it; `greedy_map_from_features` and `distribution.subset_log_probs` work with r / λ itself.
+        relevance: r. In float32 its maximum should be 0, as `kernel.relevance` returns it: the
+            kernel overflows where r is above 88 λ. Where r is below −87 λ, the item's diagonal
+            underflows to 0 and `greedy_map` never chooses it; `greedy_map_from_features` and
+            `distribution.subset_log_probs` work with r / λ itself.
         similarity: S.
         trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
 
@@ -106,8 +112,9 @@ def conditional_kernel(
 def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) -> Float[Array, " m"]:
     """log det S_S of each subset S, from its own k × k block; differentiable in the features.
 
-    If the subsets hold more items in all than there are, the blocks are taken out of the n × n matrix S, which spares
-    a copy of the subsets' features. Otherwise they are formed one by one. −1 marks an empty place of a subset.
+    If the subsets hold more items in all than there are, the blocks are taken out of the n × n
+    matrix S, which spares a copy of the subsets' features. Otherwise they are formed one by one. −1
+    marks an empty place of a subset.
     """
     places = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
@@ -117,14 +124,18 @@ def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) ->
     return log_det(blocks, subsets >= 0)
 
 
-def log_det(matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = None) -> Float[Array, " *b"]:
-    """log det of positive semi-definite matrices: finite, with finite gradients, for singular ones too.
+def log_det(
+    matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = None
+) -> Float[Array, " *b"]:
+    """log det of positive semi-definite matrices: finite, with finite gradients, for singular ones
+    too.
 
-    It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so that rows of any
-    scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1 − ε, where ε is 64 times the
-    dtype's machine epsilon (7.6e-6 in float32). A duplicated item then gives log 2ε instead of NaN, with gradients
-    below 1/ε, while the log det of a well-conditioned block moves by no more than its rounding. Only valid rows and
-    columns count (all by default); where none is, the result is 0.
+    It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so
+    that rows of any scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1
+    − ε, where ε is 64 times the dtype's machine epsilon (7.6e-6 in float32). A duplicated item then
+    gives log 2ε instead of NaN, with gradients below 1/ε, while the log det of a well-conditioned
+    block moves by no more than its rounding. Only valid rows and columns count (all by default);
+    where none is, the result is 0.
     """
     matrix, k = at_least_float32(matrix), matrix.shape[-1]
     tiny = jnp.finfo(matrix.dtype).tiny

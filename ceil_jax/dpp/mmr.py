@@ -10,7 +10,8 @@ from ceil_jax.dpp.greedy import MapResult
 from ceil_jax.dpp.kernel import Scalar, at_least_float32, similarity
 
 MMR_TRADE_OFF = 0.5
-"""λ of MMR in comparisons: relevance and novelty weigh the same. It is not on the scale of DPP-MAP's λ."""
+"""λ of MMR in comparisons: relevance and novelty weigh the same. It is not on the scale of
+DPP-MAP's λ."""
 
 
 def maximal_marginal_relevance(
@@ -20,10 +21,12 @@ def maximal_marginal_relevance(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
 ) -> MapResult:
-    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2; λ in [0, 1], where 1 gives top-k.
+    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2; λ in [0, 1],
+    where 1 gives top-k.
 
-    Features are unit rows, and r is on the scale of s. The result holds valid items (all by default) in the order
-    chosen, ties by the lower index, and the value that each had when it was chosen; −1 and −inf when none is left.
+    Features are unit rows, and r is on the scale of s. The result holds valid items (all by
+    default) in the order chosen, ties by the lower index, and the value that each had when it was
+    chosen; −1 and −inf when none is left.
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -34,12 +37,16 @@ def maximal_marginal_relevance(
     n = features.shape[0]
     open_ = jnp.ones(n, bool) if valid is None else valid
 
-    def step(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    def step(
+        carry: tuple[Array, Array], _: None
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         open_, nearest = carry
         value = jnp.where(open_, trade_off * relevance - (1 - trade_off) * nearest, -jnp.inf)
         item: Int[Array, ""] = jnp.argmax(value).astype(jnp.int32)
         found = open_[item]
-        nearest = jnp.maximum(nearest, similarity(jnp.matmul(features, features[item], precision="highest")))
+        nearest = jnp.maximum(
+            nearest, similarity(jnp.matmul(features, features[item], precision="highest"))
+        )
         return (open_.at[item].set(False), nearest), (jnp.where(found, item, -1), value[item])
 
     _, (items, gains) = jax.lax.scan(step, (open_, jnp.zeros(n, features.dtype)), length=k)

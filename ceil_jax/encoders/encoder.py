@@ -36,20 +36,28 @@ Params = Mapping[str, jax.Array | np.ndarray]
 """Arrays in float32 by dotted path, such as `layers.0.attention.query.kernel`."""
 
 FACTORY_FILE = "ceil_jax.json"
-"""The file of a saved encoder that names its factory, where the network is of no Hugging Face family."""
+"""The file of a saved encoder that names its factory, where the network is of no Hugging Face
+family."""
 
-HF_FILES = ("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+HF_FILES = (
+    "config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
 
 
 class Encoder:
-    """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` returns another one.
+    """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` returns
+    another one.
 
     On a GPU or TPU, `jax_default_matmul_precision` decides how exact its matrix products are.
 
     Args:
-        module: a Flax module called as `module(ids, mask, *, key=None)`, int32 [B, T] twice, that returns
-            [B, D]; `key` turns dropout on. Its `nnx.Param`s are the parameters; any other state is constant.
-            Its leaves may be shapes only (`nnx.eval_shape`) until `with_params` gives them values.
+        module: a Flax module called as `module(ids, mask, *, key=None)`, int32 [B, T] twice, that
+            returns [B, D]; `key` turns dropout on. Its `nnx.Param`s are the parameters; any other
+            state is constant. Its leaves may be shapes only (`nnx.eval_shape`) until `with_params`
+            gives them values.
         tokenizer: turns texts into lists of token ids.
         max_length: longer texts are cut to so many tokens, special tokens included.
         name: the name shown in reports; by default the class of the module.
@@ -59,8 +67,8 @@ class Encoder:
     """
 
     apply: Callable[..., Float[Array, "b d"]]
-    """`apply(params, tokens, *, key=None)` returns the vectors, float32 [B, D]. It is a pure function, to jit and
-    to differentiate. Dropout is on when a key is given."""
+    """`apply(params, tokens, *, key=None)` returns the vectors, float32 [B, D]. It is a pure
+    function, to jit and to differentiate. Dropout is on when a key is given."""
 
     def __init__(
         self,
@@ -72,13 +80,18 @@ class Encoder:
         factory: str | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        self.name, self.tokenizer, self.max_length = name or type(module).__name__, tokenizer, max_length
+        self.name, self.tokenizer, self.max_length = (
+            name or type(module).__name__,
+            tokenizer,
+            max_length,
+        )
         self.factory, self.checkpoint = factory, checkpoint
         self._graphdef, state, *self._constants = nnx.split(module, nnx.Param, ...)
         leaves = dict(nnx.to_flat_state(state))
         self._paths = {".".join(map(str, path)): path for path in leaves}
         self.params: Params = {name: leaves[path].get_value() for name, path in self._paths.items()}
-        # a function apart from self: copies share what is compiled, and it keeps no parameters alive
+        # a function apart from self: copies share what is compiled, and it keeps no parameters
+        # alive
         self.apply = _apply(self._graphdef, self._constants, self._paths)
         self._jitted = jax.jit(self.apply)
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
@@ -94,7 +107,8 @@ class Encoder:
         return self._changed(params=params)
 
     def renamed(self, name: str, factory: str | None = None) -> Encoder:
-        """Return this encoder under another name; `factory` replaces the name of the function that makes it."""
+        """Return this encoder under another name; `factory` replaces the name of the function that
+        makes it."""
         return self._changed(name=name, factory=factory or self.factory)
 
     def _changed(self, **attributes: Any) -> Encoder:
@@ -112,13 +126,16 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of a sha256 over the weights, network and tokenizer, under which vectors are cached.
+        """16 hex digits of a sha256 over the weights, network and tokenizer, under which vectors
+        are cached.
 
-        For a network of the user's own it covers the program and other state too: after an edit of `__call__`, the
-        vectors of the old program are not found.
+        For a network of the user's own it covers the program and other state too: after an edit of
+        `__call__`, the vectors of the old program are not found.
         """
         network = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
-        digest = hashlib.sha256(f"{network} {self.tokenizer.fingerprint} {self.max_length} float32".encode())
+        digest = hashlib.sha256(
+            f"{network} {self.tokenizer.fingerprint} {self.max_length} float32".encode()
+        )
         for name in sorted(self.params):
             value = np.ascontiguousarray(self.params[name])
             digest.update(f"{name} {value.shape} {value.dtype}".encode())
@@ -143,18 +160,22 @@ class Encoder:
         cut = sum(len(own) > self.max_length for own in whole_ids)
         if cut:
             log.warning(
-                "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it reads; what stands "
-                "behind them is ignored: shorten the texts, put what tells them apart first, or take an encoder "
+                "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it "
+                "reads; what stands "
+                "behind them is ignored: shorten the texts, put what tells them apart first, or "
+                "take an encoder "
                 "that reads more",
                 *(self.name, cut, len(texts), self.max_length),
             )
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each of N texts, float32 [N, D], in the order given; with a bar where it takes long.
+        """Return the vector of each of N texts, float32 [N, D], in the order given; with a bar
+        where it takes long.
 
-        Texts are sorted by length and padded to one of a few shapes. A text's vector does not depend on the other
-        texts, up to float error. Batches are split evenly over the devices of this process; each has `batch_size`
-        texts a device, or fewer where texts are longer than 128 tokens.
+        Texts are sorted by length and padded to one of a few shapes. A text's vector does not
+        depend on the other texts, up to float error. Batches are split evenly over the devices of
+        this process; each has `batch_size` texts a device, or fewer where texts are longer than 128
+        tokens.
 
         Raises:
             UserError: `texts` is not a list of strings, or a vector is not finite.
@@ -179,7 +200,8 @@ class Encoder:
                 rows = filled_up(rows, mesh)
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
                 result = self._jitted(self._on_devices, jax.device_put(tokens, split(mesh)))
-                # the previous batch is read only now, so that the device works while this thread pads the next
+                # the previous batch is read only now, so that the device works while this thread
+                # pads the next
                 if running:
                     receive(*running)
                 running = chosen, result
@@ -189,18 +211,21 @@ class Encoder:
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the encoder so that `load_encoder(folder)` brings it back, in place of one that is there.
+        """Write the encoder so that `load_encoder(folder)` brings it back, in place of one that is
+        there.
 
-        A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers folder, which
-        transformers and sentence-transformers read. Any other network is written as its parameters and the name
-        of its factory.
+        A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers
+        folder, which transformers and sentence-transformers read. Any other network is written as
+        its parameters and the name of its factory.
 
         Raises:
-            UserError: the disk is full, the folder cannot be written, or the encoder has no factory's name.
+            UserError: the disk is full, the folder cannot be written, or the encoder has no
+                factory's name.
         """
         if self.checkpoint is None and self.factory is None:
             raise UserError(
-                f"encoder {self.name!r} cannot be saved: nothing says how to build its network again; "
+                f"encoder {self.name!r} cannot be saved: nothing says how to build its network "
+                "again; "
                 "load it by a name given to register_encoder, or as 'module:function'"
             )
         folder = Path(folder)
@@ -217,7 +242,8 @@ class Encoder:
 
 
 def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """Raise a UserError unless two sets of arrays have the same names and shapes; it lists three names of a kind."""
+    """Raise a UserError unless two sets of arrays have the same names and shapes; it lists three
+    names of a kind."""
     missing = [name for name in expected if name not in found]
     unexpected = [name for name in found if name not in expected]
     shapes = [
@@ -238,7 +264,8 @@ def require_network(encoder: TextEncoder) -> Encoder:
     """Return the encoder, or raise a UserError if it has no network to train and save."""
     if not isinstance(encoder, Encoder):
         raise UserError(
-            f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be compared, but it "
+            f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be "
+            "compared, but it "
             "cannot be trained or saved; EPR and CEIL take a local one, such as all-MiniLM-L6-v2"
         )
     return encoder
@@ -253,13 +280,20 @@ def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
         digest.update(np.ascontiguousarray(value).data)
 
 
-def _apply(graphdef: Any, constants: Any, paths: Mapping[str, tuple]) -> Callable[..., Float[Array, "b d"]]:
-    def apply(params: Params, tokens: Tokens, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
+def _apply(
+    graphdef: Any, constants: Any, paths: Mapping[str, tuple]
+) -> Callable[..., Float[Array, "b d"]]:
+    def apply(
+        params: Params, tokens: Tokens, *, key: jax.Array | None = None
+    ) -> Float[Array, "b d"]:
         state = nnx.from_flat_state({path: params[name] for name, path in paths.items()})
         module = nnx.merge(graphdef, state, *constants)
         vectors = module(tokens.ids, tokens.mask, key=key)
         if jnp.shape(vectors)[:-1] != tokens.ids.shape[:1]:
-            what = f"{type(module).__name__} returned {vectors!r:.80} for ids of shape {tokens.ids.shape}"
+            what = (
+                f"{type(module).__name__} returned {vectors!r:.80} for ids of shape "
+                f"{tokens.ids.shape}"
+            )
             raise UserError(f"{what}; expected a vector for each text")
         return vectors.astype(jnp.float32)
 

@@ -18,8 +18,8 @@ from ceil_jax.store.hashing import text_digest
 
 
 class EndpointEncoder:
-    """A `TextEncoder` whose vectors come from a server, with the errors of `Client`. Without a network, it cannot be
-    trained or saved."""
+    """A `TextEncoder` whose vectors come from a server, with the errors of `Client`. Without a
+    network, it cannot be trained or saved."""
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         base, model = parse_address(spec)
@@ -35,14 +35,17 @@ class EndpointEncoder:
         return self._embedded(["dimension"]).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], with a progress bar whenever there are several requests.
+        """Return the vector of each text, float32 [N, D], with a progress bar whenever there are
+        several requests.
 
         Raises:
-            UserError: see `Client`; `texts` is no list of strings; an answer has another number of vectors than
-                texts, vectors of several lengths, or numbers that are not finite.
+            UserError: see `Client`; `texts` is no list of strings; an answer has another number of
+                vectors than texts, vectors of several lengths, or numbers that are not finite.
         """
         check_texts(texts)
-        batches = [texts[start : start + self._batch] for start in range(0, len(texts), self._batch)]
+        batches = [
+            texts[start : start + self._batch] for start in range(0, len(texts), self._batch)
+        ]
         vectors = self._client.map(self._embedded, batches, f"encode ({self.name})")
         lengths = {batch.shape[1] for batch in vectors}
         if len(lengths) > 1:

@@ -12,11 +12,14 @@ from ceil_jax.errors import UserError
 
 
 def read_config(file: Path, missing: Any = None) -> Any:
-    """Return the JSON object of a file, or `missing` where there is no such file; it also says the expected type."""
+    """Return the JSON object of a file, or `missing` where there is no such file; it also says the
+    expected type."""
     if not file.is_file():
         if missing is not None:
             return missing
-        raise UserError(f"{file} is missing; expected a Hugging Face or sentence-transformers folder")
+        raise UserError(
+            f"{file} is missing; expected a Hugging Face or sentence-transformers folder"
+        )
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -28,7 +31,8 @@ def read_config(file: Path, missing: Any = None) -> Any:
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never opened."""
+    """Return the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never
+    opened."""
     from safetensors.numpy import load_file
 
     files = sorted(folder.glob("model*.safetensors"))
@@ -40,8 +44,11 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     for file in files:
         try:
             tensors |= load_file(file)
-        except Exception as error:  # SafetensorError is one itself, and quantised types raise others
+        except (
+            Exception
+        ) as error:  # SafetensorError is one itself, and quantised types raise others
             raise UserError(
-                f"{file} cannot be read ({error}); fetch the checkpoint again, one that is not quantised"
+                f"{file} cannot be read ({error}); fetch the checkpoint again, one that is not "
+                "quantised"
             ) from None
     return tensors

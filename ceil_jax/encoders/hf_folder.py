@@ -1,4 +1,5 @@
-"""Hugging Face and sentence-transformers folders: the parts of an encoder, read from one and written to one.
+"""Hugging Face and sentence-transformers folders: the parts of an encoder, read from one and
+written to one.
 
 Weights are safetensors only; no code that comes with a checkpoint is run.
 """
@@ -24,7 +25,12 @@ from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfi
 from ceil_jax.errors import UserError
 from ceil_jax.store.folder import write_json
 
-_POOLINGS: dict[str, Pooling] = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
+_POOLINGS: dict[str, Pooling] = {
+    "mean": "mean",
+    "mean_tokens": "mean",
+    "cls": "cls",
+    "cls_token": "cls",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Checkpoint:
     config: Mapping[str, Any]
     """The content of config.json."""
     pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    """BERT's pooler. No vector depends on it; it is written back because transformers' models have it."""
+    """BERT's pooler. No vector depends on it; it is written back because transformers' models have
+    it."""
 
     def write(self, encoder: Encoder, folder: Path) -> None:
         """Write an encoder into a folder, in the layout that every sentence-transformers reads."""
@@ -43,14 +50,18 @@ class Checkpoint:
         assert isinstance(tokenizer, PretrainedTokenizer)
         tensors = dict(self.pooler)
         for name, value in encoder.params.items():
-            tensors[hugging_face_name(name, network.family)] = turned(name, np.asarray(value, np.float32))
+            tensors[hugging_face_name(name, network.family)] = turned(
+                name, np.asarray(value, np.float32)
+            )
         arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
         save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
         tokenizer.tokenizer.save_pretrained(folder)
         modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
         prompts = {"prompts": {"default": tokenizer.prefix}, "default_prompt_name": "default"}
         # the weights are written as float32, whatever the checkpoint was
-        config = {key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")}
+        config = {
+            key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
+        }
         contents = {
             "config.json": config | {"dtype": "float32"},
             "sentence_bert_config.json": {
@@ -59,7 +70,12 @@ class Checkpoint:
             },
             "config_sentence_transformers.json": prompts if tokenizer.prefix else {"prompts": {}},
             "modules.json": [
-                {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+                {
+                    "idx": i,
+                    "name": str(i),
+                    "path": path,
+                    "type": f"sentence_transformers.models.{kind}",
+                }
                 for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
             ],
             "1_Pooling/config.json": {
@@ -79,19 +95,28 @@ class Checkpoint:
 def read_folder(folder: Path, name: str) -> Encoder:
     """Read the encoder of that name from a Hugging Face or sentence-transformers folder.
 
-    Pooling and normalisation are those of `modules.json`. A plain Hugging Face folder has none and gets mean
-    pooling without normalisation, which is what sentence-transformers does with it.
+    Pooling and normalisation are those of `modules.json`. A plain Hugging Face folder has none and
+    gets mean pooling without normalisation, which is what sentence-transformers does with it.
 
     Raises:
-        UserError: a file is missing, damaged or not understood; the network, pooling or a module is of a kind
-            that is not built here; the weights do not fit the configuration (both sides are named).
+        UserError: a file is missing, damaged or not understood; the network, pooling or a module is
+            of a kind that is not built here; the weights do not fit the configuration (both sides
+            are named).
     """
     try:
         return _read(folder, name)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        ZeroDivisionError,
+    ) as error:
         said = str(error).partition("\n")[0]
         raise UserError(
-            f"{folder} is damaged, or no encoder's ({type(error).__name__}: {said:.80}); fetch it again"
+            f"{folder} is damaged, or no encoder's ({type(error).__name__}: {said:.80}); fetch it "
+            "again"
         ) from error
 
 
@@ -100,7 +125,9 @@ def _read(folder: Path, name: str) -> Encoder:
     inner = folder / modules.get("Transformer", "")
     config = read_config(inner / "config.json")
     pooling = _pooling(folder / modules["Pooling"] / "config.json") if modules else "mean"
-    network = network_config(config, inner / "config.json", pooling, normalize="Normalize" in modules)
+    network = network_config(
+        config, inner / "config.json", pooling, normalize="Normalize" in modules
+    )
     sentence = read_config(inner / "sentence_bert_config.json", missing={})
     prompts = read_config(folder / "config_sentence_transformers.json", missing={})
     prefix = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
@@ -114,25 +141,39 @@ def _read(folder: Path, name: str) -> Encoder:
         PretrainedTokenizer(tokenizer, prefix, bool(sentence.get("do_lower_case"))),
         max_length=min(limit for limit in limits if limit),
         name=name,
-        checkpoint=Checkpoint(network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}),
+        checkpoint=Checkpoint(
+            network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}
+        ),
     )
     ours = {hugging_face_name(name, network.family): name for name in encoder.params}
-    used = {key: turned(ours.get(key, ""), tensor) for key, tensor in tensors.items() if not UNUSED.match(key)}
+    used = {
+        key: turned(ours.get(key, ""), tensor)
+        for key, tensor in tensors.items()
+        if not UNUSED.match(key)
+    }
     check_same_shapes({key: encoder.params[name] for key, name in ours.items()}, used, str(inner))
-    return encoder.with_params({name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()})
+    return encoder.with_params(
+        {name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()}
+    )
 
 
 def _modules(folder: Path) -> dict[str, str]:
-    """Class name -> path of each entry of modules.json, whatever version wrote it; empty if there is no such file."""
+    """Class name -> path of each entry of modules.json, whatever version wrote it; empty if there
+    is no such file."""
     file = folder / "modules.json"
     paths: dict[str, str] = {}
     for entry in read_config(file, missing=[]):
         kind = entry["type"].rpartition(".")[2]
         if kind not in ("Transformer", "Pooling", "Normalize"):
-            raise UserError(f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, Normalize")
+            raise UserError(
+                f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, "
+                "Normalize"
+            )
         paths[kind] = entry["path"]
     if paths and "Pooling" not in paths:
-        raise UserError(f"{file}: no Pooling module; expected Transformer, Pooling and possibly Normalize")
+        raise UserError(
+            f"{file}: no Pooling module; expected Transformer, Pooling and possibly Normalize"
+        )
     return paths
 
 
@@ -140,12 +181,16 @@ def _pooling(file: Path) -> Pooling:
     config, prefix = read_config(file), "pooling_mode_"
     mode = config.get("pooling_mode")
     if mode is None:
-        mode = [key.removeprefix(prefix) for key, on in config.items() if key.startswith(prefix) and on]
+        mode = [
+            key.removeprefix(prefix) for key, on in config.items() if key.startswith(prefix) and on
+        ]
     modes = list(map(str, mode)) if isinstance(mode, list) else [str(mode)]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
         raise UserError(f"{file}: pooling {', '.join(modes) or 'none'}; expected mean or cls alone")
     if config.get("include_prompt", True) is False:
-        raise UserError(f"{file}: include_prompt is false; only pooling over the whole text is built here")
+        raise UserError(
+            f"{file}: include_prompt is false; only pooling over the whole text is built here"
+        )
     return _POOLINGS[modes[0]]
 
 
@@ -159,12 +204,19 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
     if not any((folder / file).is_file() for file in files):
         raise UserError(f"{folder} holds no tokenizer; expected one of {', '.join(files)}")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
     except Exception as error:  # the tokenizers library raises Exception itself
         said = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise UserError(f"{folder}: cannot read the tokenizer ({said[0]}); fetch it again") from None
+        raise UserError(
+            f"{folder}: cannot read the tokenizer ({said[0]}); fetch it again"
+        ) from None
     if tokenizer.pad_token_id is None:
-        raise UserError(f"{folder}: the tokenizer names no padding token; set pad_token in tokenizer_config.json")
+        raise UserError(
+            f"{folder}: the tokenizer names no padding token; set pad_token in "
+            "tokenizer_config.json"
+        )
     if len(tokenizer) > vocab_size:
         raise UserError(
             f"{folder}: the tokenizer has {len(tokenizer)} tokens and the network {vocab_size}; "

@@ -22,19 +22,22 @@ FAMILIES: dict[str, Family] = {
 """`model_type` of a config.json -> the network."""
 
 UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
-"""Tensors of a checkpoint that no vector depends on: the pretraining heads, and BERT's pooler, which neither mean
-nor cls pooling uses."""
+"""Tensors of a checkpoint that no vector depends on: the pretraining heads, and BERT's pooler,
+which neither mean nor cls pooling uses."""
 
 
 def network_config(
     config: Mapping[str, Any], file: Path | str, pooling: Pooling, normalize: bool
 ) -> TransformerConfig:
-    """Translate the content of a config.json, which does not say how vectors are pooled, into our configuration."""
+    """Translate the content of a config.json, which does not say how vectors are pooled, into our
+    configuration."""
 
     def number(field: str, default: float | None = None) -> Any:
         value = config.get(field)
         if value is None and default is None:
-            raise UserError(f"{file}: field {field!r} is missing; is this the config.json of an encoder?")
+            raise UserError(
+                f"{file}: field {field!r} is missing; is this the config.json of an encoder?"
+            )
         return default if value is None else value
 
     kind, activation = str(config.get("model_type")), str(config.get("hidden_act", "gelu"))
@@ -45,7 +48,8 @@ def network_config(
     position = config.get("position_embedding_type") or "absolute"
     if position != "absolute" or config.get("is_decoder"):
         raise UserError(
-            f"{file}: only encoders with absolute positions are built here, not {position!r} or a decoder"
+            f"{file}: only encoders with absolute positions are built here, not {position!r} or a "
+            "decoder"
         )
     family = FAMILIES[kind]
     return TransformerConfig(
@@ -69,7 +73,8 @@ def network_config(
 
 
 def hugging_face_name(name: str, family: Family) -> str:
-    """Translate a parameter's name: `layers.0.up.kernel` is `encoder.layer.0.intermediate.dense.weight`."""
+    """Translate a parameter's name: `layers.0.up.kernel` is
+    `encoder.layer.0.intermediate.dense.weight`."""
     stem, _, leaf = name.rpartition(".")
     leaf = "bias" if leaf == "bias" else "weight"
     if block := re.fullmatch(r"layers\.(\d+)\.(.+)", stem):
@@ -104,11 +109,15 @@ _MPNET_LAYER = _LAYER | {
 
 
 def turned(name: str, tensor: np.ndarray) -> np.ndarray:
-    """Transpose a linear layer's weight, which torch keeps as [out, in] and Flax as [in, out]; `name` is ours."""
+    """Transpose a linear layer's weight, which torch keeps as [out, in] and Flax as [in, out];
+    `name` is ours."""
     return tensor.T if name.endswith(".kernel") else tensor
 
 
 def base_name(name: str) -> str:
-    """Drop the prefix that models with a head have, and give LayerNorm's parameters their current names."""
+    """Drop the prefix that models with a head have, and give LayerNorm's parameters their current
+    names."""
     name = re.sub(r"^(bert|roberta|mpnet)\.", "", name)
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )

@@ -1,4 +1,5 @@
-"""Encoders by name: registered names, folders, functions of the user's own, the hub, and servers."""
+"""Encoders by name: registered names, folders, functions of the user's own, the hub, and
+servers."""
 
 from __future__ import annotations
 
@@ -25,24 +26,28 @@ from ceil_jax.registry import Registry, imported, is_function, made_by
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
-"""The file of a saved free method (`training.free`), with the encoder that it stands on beside it."""
+"""The file of a saved free method (`training.free`), with the encoder that it stands on beside
+it."""
 
 
-def load_encoder(name_or_path: str | os.PathLike[str], *, endpoint: EndpointConfig | None = None) -> Encoder:
+def load_encoder(
+    name_or_path: str | os.PathLike[str], *, endpoint: EndpointConfig | None = None
+) -> Encoder:
     """Load an encoder; pooling and normalisation are those of the checkpoint.
 
     Args:
-        name_or_path: the first of these that applies: a registered name ("tiny", "all-MiniLM-L6-v2",
-            "all-mpnet-base-v2", or one given to `register_encoder`); `module:function`, a function that returns
-            an `Encoder`; a folder written by `save_pretrained`, transformers or sentence-transformers; the id of
-            a Hugging Face hub repository; the address of a server's model, `http://host:8000/v1#model-name`,
-            which gives a `TextEncoder` that cannot be trained.
+        name_or_path: the first of these that applies: a registered name ("tiny",
+            "all-MiniLM-L6-v2", "all-mpnet-base-v2", or one given to `register_encoder`);
+            `module:function`, a function that returns an `Encoder`; a folder written by
+            `save_pretrained`, transformers or sentence-transformers; the id of a Hugging Face hub
+            repository; the address of a server's model, `http://host:8000/v1#model-name`, which
+            gives a `TextEncoder` that cannot be trained.
         endpoint: how a server is asked; by default `EndpointConfig()`.
 
     Raises:
-        UserError: the name is none of these, the folder cannot be read, or its weights are of another architecture;
-            or its network is made by a function that was neither registered nor loaded by name in this process: no
-            folder imports anything.
+        UserError: the name is none of these, the folder cannot be read, or its weights are of
+            another architecture; or its network is made by a function that was neither registered
+            nor loaded by name in this process: no folder imports anything.
     """
     name = os.fspath(name_or_path)
     if is_address(name):
@@ -60,7 +65,10 @@ def load_encoder(name_or_path: str | os.PathLike[str], *, endpoint: EndpointConf
     if folder.is_dir():
         return _from_folder(folder, folder.resolve().name)
     if folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
-        raise UserError(f"{name} is not a folder; expected a saved encoder, a hub id, or one of {sorted(_FACTORIES)}")
+        raise UserError(
+            f"{name} is not a folder; expected a saved encoder, a hub id, or one of "
+            f"{sorted(_FACTORIES)}"
+        )
     return _from_folder(_download(name), name)
 
 
@@ -76,7 +84,9 @@ def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool
 def _from_folder(folder: Path, name: str) -> Encoder:
     if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
         # archives are often unpacked into a folder of their own
-        inner = [file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))]
+        inner = [
+            file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))
+        ]
         folder = inner[0] if inner else folder
     if not (folder / FACTORY_FILE).is_file():
         return read_folder(folder, name)
@@ -84,7 +94,8 @@ def _from_folder(folder: Path, name: str) -> Encoder:
     if factory not in _FACTORIES and factory not in _named:
         raise UserError(
             f"{name} is made by {factory!r}, which nobody has named here: look at it, then call "
-            f"load_encoder({factory!r}) or register_encoder({factory!r}, …) before you load the folder"
+            f"load_encoder({factory!r}) or register_encoder({factory!r}, …) before you load the "
+            "folder"
         )
     tensors = read_tensors(folder)
     encoder = _made_by(factory).renamed(name, factory)
@@ -104,9 +115,13 @@ def _download(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]))
+        return Path(
+            snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"])
+        )
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        hint = f"It is not a folder here, and no hub id that can be fetched ({type(error).__name__})."
+        hint = (
+            f"It is not a folder here, and no hub id that can be fetched ({type(error).__name__})."
+        )
         raise unknown_name("encoder", name, _FACTORIES, hint) from None
 
 
@@ -116,7 +131,9 @@ def _packaged(name: str) -> Encoder:
 
 def _tiny() -> Encoder:
     """The deterministic test encoder: a seeded BERT of two layers whose tokenizer hashes words."""
-    config = TransformerConfig(family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128)
+    config = TransformerConfig(
+        family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128
+    )
     network = Transformer(config, nnx.Rngs(jax.random.key(0)))
     encoder = Encoder(network, HashingTokenizer(config.vocab_size), max_length=config.positions)
     # words outweigh positions, so that texts with the same words are near each other

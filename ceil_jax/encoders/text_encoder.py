@@ -13,7 +13,8 @@ from ceil_jax.errors import UserError
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """Anything that turns texts into vectors; it can retrieve, but only an `Encoder` can be trained."""
+    """Anything that turns texts into vectors; it can retrieve, but only an `Encoder` can be
+    trained."""
 
     @property
     def name(self) -> str:
@@ -37,11 +38,13 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: str) -> None:
-    """Raise a UserError unless every vector is finite: one NaN empties a similarity, a kernel and a whole prompt."""
+    """Raise a UserError unless every vector is finite: one NaN empties a similarity, a kernel and a
+    whole prompt."""
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         first = int(np.argmin(finite))
         raise UserError(
-            f"encoder {name} gives vectors that are not finite for {int((~finite).sum())} of {len(texts)} texts, "
+            f"encoder {name} gives vectors that are not finite for {int((~finite).sum())} of "
+            f"{len(texts)} texts, "
             f"first for {texts[first][:60]!r}; its weights may be damaged: load another checkpoint"
         )

@@ -1,4 +1,5 @@
-"""From text to padded arrays of token ids: the tokenizers, and the few lengths that batches are padded to."""
+"""From text to padded arrays of token ids: the tokenizers, and the few lengths that batches are
+padded to."""
 
 from __future__ import annotations
 
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
     import jax
 
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Tokens that a batch is padded to: every new shape costs a compilation, and every padding token is wasted."""
+"""Tokens that a batch is padded to: every new shape costs a compilation, and every padding token is
+wasted."""
 
 TRAINING_LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 256, 512)
-"""Lengths of training batches: finer below 96, because padding is expensive there, and coarser above, because a
-training step takes longer to compile."""
+"""Lengths of training batches: finer below 96, because padding is expensive there, and coarser
+above, because a training step takes longer to compile."""
 
 
 class Tokens(NamedTuple):
-    """A batch of tokenised texts, padded on the right, int32 [N, T] twice; the mask is 0 for padding, else 1."""
+    """A batch of tokenised texts, padded on the right, int32 [N, T] twice; the mask is 0 for
+    padding, else 1."""
 
     ids: np.ndarray | jax.Array
     mask: np.ndarray | jax.Array
@@ -41,7 +44,8 @@ class Tokenizer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the ids of any text change; vectors are cached under it."""
+        """A string that changes whenever the ids of any text change; vectors are cached under
+        it."""
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the ids of each text, special tokens included, cut to `max_length`."""
@@ -51,7 +55,8 @@ class Tokenizer(Protocol):
 class HashingTokenizer:
     """A tokenizer whose ids are hashes of words: it has no vocabulary, and nothing is downloaded.
 
-    A word is a lower-cased run of word characters, or another single character. Id 0 pads and id 1 starts a text.
+    A word is a lower-cased run of word characters, or another single character. Id 0 pads and id 1
+    starts a text.
     """
 
     vocab_size: int = 4096
@@ -62,14 +67,18 @@ class HashingTokenizer:
         return repr(self)
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        return [[1, *map(self._id, re.findall(r"\w+|[^\w\s]", text.lower()))][:max_length] for text in texts]
+        return [
+            [1, *map(self._id, re.findall(r"\w+|[^\w\s]", text.lower()))][:max_length]
+            for text in texts
+        ]
 
     def _id(self, word: str) -> int:
         return 2 + zlib.crc32(word.encode()) % (self.vocab_size - 2)
 
 
 class PretrainedTokenizer:
-    """A Hugging Face tokenizer, with the prefix and the lower-casing that the checkpoint asks for."""
+    """A Hugging Face tokenizer, with the prefix and the lower-casing that the checkpoint asks
+    for."""
 
     def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
         self.tokenizer, self.prefix, self.lower_case = tokenizer, prefix, lower_case
@@ -102,13 +111,15 @@ def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENG
     return min(lengths[place], max_length) if place < len(lengths) else max_length
 
 
-def batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
+def batches(
+    lengths: Sequence[int], batch_size: int, max_length: int
+) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
     """Group texts of similar length, in tokens, into batches of a few shapes.
 
-    The longest come first, so that the remaining time of a progress bar is too high rather than too low. No text
-    is padded to more than about twice its length. A batch has `batch_size` rows (beyond 128 tokens, fewer in
-    proportion) or, where fewer texts are left, a power of four. Yields the positions of the texts of a batch, and its
-    shape (rows, length).
+    The longest come first, so that the remaining time of a progress bar is too high rather than too
+    low. No text is padded to more than about twice its length. A batch has `batch_size` rows
+    (beyond 128 tokens, fewer in proportion) or, where fewer texts are left, a power of four. Yields
+    the positions of the texts of a batch, and its shape (rows, length).
     """
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):
@@ -123,7 +134,8 @@ def batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterato
 
 
 def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:
-    """Return `ids` padded to int32 arrays [rows, length]; rows beyond those given are all padding."""
+    """Return `ids` padded to int32 arrays [rows, length]; rows beyond those given are all
+    padding."""
     shape = (len(ids) if rows is None else rows, length)
     padded, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
     for row, text in enumerate(ids):

@@ -1,8 +1,8 @@
 """The BERT, RoBERTa and MPNet networks: from token ids to one vector for each text.
 
-The three share one architecture: learned positions, post-norm layers and a pooled last layer. RoBERTa and MPNet
-count positions from `pad_id + 1` over the tokens that are not padding. MPNet has no token types, and adds a bias
-by relative position, shared by all layers, to the attention scores.
+The three share one architecture: learned positions, post-norm layers and a pooled last layer.
+RoBERTa and MPNet count positions from `pad_id + 1` over the tokens that are not padding. MPNet has
+no token types, and adds a bias by relative position, shared by all layers, to the attention scores.
 
 Shapes: b texts, t tokens, d the width, h attention heads.
 """
@@ -62,7 +62,8 @@ class TransformerConfig:
 
 
 class Attention(nnx.Module):
-    """Multi-head attention, softmax(QKᵀ/√d + bias) V, and an output projection (Vaswani et al. 2017, §3.2)."""
+    """Multi-head attention, softmax(QKᵀ/√d + bias) V, and an output projection (Vaswani et al.
+    2017, §3.2)."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.heads, self.dropout = config.heads, config.attention_dropout
@@ -97,7 +98,9 @@ class Layer(nnx.Module):
         self, x: Float[Array, "b t d"], bias: Float[Array, "#b #h #t t"], key: jax.Array | None
     ) -> Float[Array, "b t d"]:
         keys = _split(key, 3)
-        x = self.attention_norm(x + dropout(self.attention(x, bias, keys[0]), self.dropout, keys[1]))
+        x = self.attention_norm(
+            x + dropout(self.attention(x, bias, keys[0]), self.dropout, keys[1])
+        )
         hidden = ACTIVATIONS[self.activation](self.up(x))
         return self.norm(x + dropout(self.down(hidden), self.dropout, keys[2]))
 
@@ -118,8 +121,8 @@ class InputEmbeddings(nnx.Module):
         if self.config.family == "bert":
             positions = jnp.arange(ids.shape[1])[None]
         else:
-            # positions count the ids, not the mask, because the released checkpoints were trained that way: a
-            # <pad> written out in a text takes the padding position too
+            # positions count the ids, not the mask, because the released checkpoints were trained
+            # that way: a <pad> written out in a text takes the padding position too
             real = (ids != self.config.pad_id).astype(jnp.int32)
             positions = jnp.cumsum(real, axis=1) * real + self.config.pad_id
         x = self.word(ids) + self.position(positions)
@@ -129,8 +132,8 @@ class InputEmbeddings(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """The whole network: `(ids, mask)`, int32 [B, T] twice, to pooled vectors [B, D], of unit length if the
-    configuration says so."""
+    """The whole network: `(ids, mask)`, int32 [B, T] twice, to pooled vectors [B, D], of unit
+    length if the configuration says so."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
@@ -142,7 +145,8 @@ class Transformer(nnx.Module):
         self.layers = nnx.List([Layer(config, rngs) for _ in range(config.layers)])
 
     def bias(self, mask: Ids) -> Float[Array, "#b #h #t t"]:
-        """The term added to the attention scores: the least float32 on padding, and MPNet's relative positions."""
+        """The term added to the attention scores: the least float32 on padding, and MPNet's
+        relative positions."""
         bias = jnp.where(mask[:, None, None, :] > 0, 0.0, jnp.finfo(jnp.float32).min)
         if self.config.family == "mpnet":
             buckets = relative_buckets(mask.shape[1], self.config.relative_buckets)
@@ -150,7 +154,9 @@ class Transformer(nnx.Module):
             bias = bias + relative.transpose(2, 0, 1)[None]
         return bias
 
-    def hidden_states(self, ids: Ids, mask: Ids, *, key: jax.Array | None = None) -> list[Float[Array, "b t d"]]:
+    def hidden_states(
+        self, ids: Ids, mask: Ids, *, key: jax.Array | None = None
+    ) -> list[Float[Array, "b t d"]]:
         """Return the embeddings and the output of every layer; `key` turns dropout on."""
         keys = _split(key, 1 + len(self.layers))
         states = [dropout(self.embeddings(jnp.asarray(ids)), self.config.dropout, keys[0])]
@@ -177,24 +183,31 @@ def unit(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
 
 
 def dropout(x: Float[Array, "*s"], rate: float, key: jax.Array | None) -> Float[Array, "*s"]:
-    """Zero each entry of x with probability `rate` and divide the others by 1 − rate; without a key, return x."""
+    """Zero each entry of x with probability `rate` and divide the others by 1 − rate; without a
+    key, return x."""
     if key is None or rate == 0.0:
         return x
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), jnp.zeros_like(x))
+    return jnp.where(
+        jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), jnp.zeros_like(x)
+    )
 
 
 def relative_buckets(length: int, buckets: int) -> Int[np.ndarray, "t t"]:
-    """Return MPNet's bucket of each pair (query position, key position), after T5 (Raffel et al. 2020, §2.1).
+    """Return MPNet's bucket of each pair (query position, key position), after T5 (Raffel et al.
+    2020, §2.1).
 
-    Half of the buckets, of which there are at least 4, are for keys after the query. Half of each half hold one
-    distance each; the others grow logarithmically up to 128 tokens, beyond which all share the last bucket.
+    Half of the buckets, of which there are at least 4, are for keys after the query. Half of each
+    half hold one distance each; the others grow logarithmically up to 128 tokens, beyond which all
+    share the last bucket.
     """
     offset = np.arange(length)[None, :] - np.arange(length)[:, None]
     half, exact = buckets // 2, buckets // 4
     distance = np.abs(offset)
     # float32, and in this order: at powers of two the last bit of the logarithm decides the bucket
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
-    far = exact + (ratio / np.float32(math.log(128 / exact)) * np.float32(half - exact)).astype(np.int32)
+    far = exact + (ratio / np.float32(math.log(128 / exact)) * np.float32(half - exact)).astype(
+        np.int32
+    )
     bucket = np.where(distance < exact, distance, np.minimum(far, half - 1))
     return (bucket + np.where(offset > 0, half, 0)).astype(np.int32)
 
@@ -204,7 +217,9 @@ _normal = nnx.initializers.normal(0.02)
 
 def _norm(config: TransformerConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
     # the fast variance E[x²] − E[x]² loses the digits that parity with other implementations needs
-    return nnx.LayerNorm(config.width, epsilon=config.norm_epsilon, use_fast_variance=False, rngs=rngs)
+    return nnx.LayerNorm(
+        config.width, epsilon=config.norm_epsilon, use_fast_variance=False, rngs=rngs
+    )
 
 
 def _split(key: jax.Array | None, count: int) -> list[jax.Array | None]:

@@ -33,10 +33,14 @@ class CountingLM(LanguageModel):
         return np.asarray(self.counter(texts))
 
     def count(self, requests: Iterable[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
-        """Return the tokens that answering some requests reads and writes, by answers of the usual length."""
+        """Return the tokens that answering some requests reads and writes, by answers of the usual
+        length."""
         distinct = list(dict.fromkeys(requests))
         choices = self.count_tokens([text for one in distinct for text in one.choices])
-        read = self.count_tokens(list({one.prompt: 0 for one in distinct})).sum() + (choices - 1).clip(0).sum()
+        read = (
+            self.count_tokens(list({one.prompt: 0 for one in distinct})).sum()
+            + (choices - 1).clip(0).sum()
+        )
         length = self.count_tokens(answers).mean() + 1 if answers else 0
         return float(read), float(sum(min(length, one.limit) for one in distinct))
 

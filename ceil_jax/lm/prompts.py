@@ -21,8 +21,11 @@ def examples_text(template: Template, examples: Sequence[Example]) -> str:
     return "".join(template.example(example) + template.separator for example in examples)
 
 
-def prompt_text(template: Template, examples: Sequence[Example], query: Example, opening: str = "") -> str:
-    """Return a whole prompt, up to where the answer begins: `opening`, the examples in prompt order, the query."""
+def prompt_text(
+    template: Template, examples: Sequence[Example], query: Example, opening: str = ""
+) -> str:
+    """Return a whole prompt, up to where the answer begins: `opening`, the examples in prompt
+    order, the query."""
     return opening + examples_text(template, examples) + template.query(query)
 
 
@@ -32,15 +35,17 @@ def most_relevant_first(relevance: Sequence[float]) -> list[int]:
 
 
 def prompt_order(relevance: Sequence[float]) -> list[int]:
-    """Return the positions of chosen examples by ascending relevance, so that the most relevant one stands last, next
-    to the query (CEIL, section 4.3; Skill-KNN, section 3); of equally relevant ones, the first chosen is nearer.
+    """Return the positions of chosen examples by ascending relevance, so that the most relevant one
+    stands last, next to the query (CEIL, section 4.3; Skill-KNN, section 3); of equally relevant
+    ones, the first chosen is nearer.
     """
     return most_relevant_first(relevance)[::-1]
 
 
 Order = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
-"""(relevance float [k], gains float [k]) of a prompt's examples, in the order in which they were chosen → a
-permutation of 0 … k − 1, their positions in prompt order, the one next to the query last."""
+"""(relevance float [k], gains float [k]) of a prompt's examples, in the order in which they were
+chosen → a permutation of 0 … k − 1, their positions in prompt order, the one next to the query
+last."""
 
 ORDERS: Registry[Order] = Registry("order of examples", "register_order adds one.")
 
@@ -48,8 +53,8 @@ ORDERS: Registry[Order] = Registry("order of examples", "register_order adds one
 def register_order(name: str, order: Order, *, replace: bool = False) -> None:
     """Add an order of examples, which `--order NAME` then uses; see `Order`.
 
-    It gets the examples that fit. Gains are those of the choice, such as DPP-MAP's; candidate sets of training have
-    no gains, and get the relevance again.
+    It gets the examples that fit. Gains are those of the choice, such as DPP-MAP's; candidate sets
+    of training have no gains, and get the relevance again.
 
     Raises:
         UserError: the name is taken, and the order is not to `replace` the one that has it.
@@ -63,13 +68,15 @@ register_order("relevance", lambda relevance, gains: prompt_order(relevance))
 
 
 def context_budget(lm: LanguageModel, reserve: int) -> int:
-    """Return how many tokens a prompt may have when `reserve` tokens are kept free for the answer."""
+    """Return how many tokens a prompt may have when `reserve` tokens are kept free for the
+    answer."""
     # one token for the start-of-text that some tokenizers add
     return lm.context_length - reserve - 1
 
 
 class Prompt(NamedTuple):
-    """A prompt and the chosen examples that stand in it, in prompt order (indices into the choice)."""
+    """A prompt and the chosen examples that stand in it, in prompt order (indices into the
+    choice)."""
 
     text: str
     order: tuple[int, ...]
@@ -78,11 +85,12 @@ class Prompt(NamedTuple):
 class PromptBuilder:
     """Puts prompts together for one LM and one template; each example's tokens are counted once.
 
-    A prompt has at most `token_budget` tokens and leaves `reserve` of the LM's context for the answer. The examples
-    `few_shot` open every prompt. `order` is a name in ORDERS.
+    A prompt has at most `token_budget` tokens and leaves `reserve` of the LM's context for the
+    answer. The examples `few_shot` open every prompt. `order` is a name in ORDERS.
 
     Raises:
-        UserError: the order is unknown; the answer's reserve or `few_shot` alone takes more tokens than there are.
+        UserError: the order is unknown; the answer's reserve or `few_shot` alone takes more tokens
+            than there are.
     """
 
     def __init__(
@@ -102,7 +110,8 @@ class PromptBuilder:
         budget = context_budget(lm, reserve)
         if budget < 0:
             raise UserError(
-                f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have {reserve}; "
+                f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have "
+                f"{reserve}; "
                 "choose another LM"
             )
         self._source, self._remedy = f"{lm.name} takes", "choose another LM"
@@ -112,25 +121,29 @@ class PromptBuilder:
         opening = self._length(self._opening)
         if opening > budget:
             raise UserError(
-                f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and {self._source} "
+                f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and "
+                f"{self._source} "
                 f"{budget} beside the answer; {self._remedy}"
             )
         self.budget = budget - opening
         """Tokens for the retrieved examples and the query."""
 
     def remaining(self, query: Example) -> int:
-        """Return the tokens left for examples once the query, which must fit by itself, is in the prompt."""
+        """Return the tokens left for examples once the query, which must fit by itself, is in the
+        prompt."""
         length = self._length(self.template.query(query))
         if length > self.budget:
             raise UserError(
-                f"example {query.id!r}: its prompt has {length} tokens without any in-context example, and "
+                f"example {query.id!r}: its prompt has {length} tokens without any in-context "
+                "example, and "
                 f"{self._source} {self.budget}; shorten the input, leave out a file's long rows "
                 f"(CEIL_JAX_MAX_CELL=CHARACTERS and --skip-bad-rows), or {self._remedy}"
             )
         return self.budget - length
 
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
-        """Return the tokens of the examples at these positions (int, of any shape), separator included."""
+        """Return the tokens of the examples at these positions (int, of any shape), separator
+        included."""
         asked, place = np.unique(positions, return_inverse=True)
         pieces = [self._piece(bank[i]) for i in asked]
         return np.array(self._counted(pieces))[place].reshape(positions.shape)
@@ -155,13 +168,15 @@ class PromptBuilder:
         fit: Fit = "greedy",
         gains: Sequence[float] | None = None,
     ) -> Prompt:
-        """Return the prompt with those of the chosen examples that fit; the query's output is not shown.
+        """Return the prompt with those of the chosen examples that fit; the query's output is not
+        shown.
 
         Args:
             chosen: k examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
-            fit: "greedy" takes the longest prefix of the greedy order, which is the greedy MAP set of that size;
-                "similarity" the most similar ones up to the first that does not fit, as the released CEIL code does.
+            fit: "greedy" takes the longest prefix of the greedy order, which is the greedy MAP set
+                of that size; "similarity" the most similar ones up to the first that does not fit,
+                as the released CEIL code does.
             gains: float [k], the gain of each in the choice; by default its relevance.
 
         Raises:
@@ -179,24 +194,33 @@ class PromptBuilder:
         while True:
             order = self._ordered(sorted(fitting), relevance, gains)
             text = prompt_text(self.template, [chosen[i] for i in order], query, self._opening)
-            # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget is counted
-            if remaining >= len(fitting) or self._length(text) <= self.budget + self._length(self._opening):
+            # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget
+            # is counted
+            if remaining >= len(fitting) or self._length(text) <= self.budget + self._length(
+                self._opening
+            ):
                 return Prompt(text, order)
             remaining += self._length(self._piece(chosen[fitting.pop()]))
 
-    def _ordered(self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]) -> tuple[int, ...]:
+    def _ordered(
+        self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
+    ) -> tuple[int, ...]:
         asked = [relevance[i] for i in fitting], [gains[i] for i in fitting]
         places = [int(place) for place in self._order(*asked) or ()]
         if sorted(places) != list(range(len(fitting))):
             raise UserError(
-                f"order {self._order_name!r} returned {places} for {len(fitting)} examples; expected each of 0 to "
+                f"order {self._order_name!r} returned {places} for {len(fitting)} examples; "
+                "expected each of 0 to "
                 f"{len(fitting) - 1} once"
             )
         return tuple(fitting[place] for place in places)
 
 
-def answer_reserve(lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int) -> int:
-    """Return the tokens to keep free for answers: of the longest choice or, without choices, at least `longest`."""
+def answer_reserve(
+    lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int
+) -> int:
+    """Return the tokens to keep free for answers: of the longest choice or, without choices, at
+    least `longest`."""
     texts = {template.continuation(query, text) for query in queries for text in query.choices}
     texts |= {template.continuation(query, query.output) for query in queries}
     known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0

@@ -1,5 +1,5 @@
-"""Reading prompts on a Ray cluster: each actor of a pool has an LM of its own and takes the next chunk when it is
-free."""
+"""Reading prompts on a Ray cluster: each actor of a pool has an LM of its own and takes the next
+chunk when it is free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Actor:
         self.lm = load()
         if self.lm.name != name:
             raise UserError(
-                f"the LM is {self.lm.name} on {platform.node()} and {name} where the run was started; "
+                f"the LM is {self.lm.name} on {platform.node()} and {name} where the run was "
+                "started; "
                 "give --dtype, and the same weights on all machines"
             )
 
@@ -31,9 +32,10 @@ class Actor:
 def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Reader:
     """Return a reader for `ReadLM` that reads `actors` chunks at a time with Ray.
 
-    Only this process keeps readings. An actor or a machine that dies is replaced and its chunk is read again. The
-    cluster is the one that `RAY_ADDRESS` names, or one that is started on this machine. Each actor takes a GPU, or a
-    CPU core where there is none, and calls `load`, which has to give the LM of that name.
+    Only this process keeps readings. An actor or a machine that dies is replaced and its chunk is
+    read again. The cluster is the one that `RAY_ADDRESS` names, or one that is started on this
+    machine. Each actor takes a GPU, or a CPU core where there is none, and calls `load`, which has
+    to give the LM of that name.
 
     Raises:
         UserError: ray is not installed; fewer than one actor, or more than the cluster has devices.
@@ -55,12 +57,17 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
             what = "GPU" if resources.get("GPU") else "CPU"
             if actors > resources[what]:
                 raise UserError(
-                    f"--actors {actors}: the cluster has {resources[what]:.0f} {what}s; an actor takes one"
+                    f"--actors {actors}: the cluster has {resources[what]:.0f} {what}s; an actor "
+                    "takes one"
                 )
             kind: Any = ray.remote(Actor)
             kind = kind.options(**{f"num_{what.lower()}s": 1}, max_restarts=-1, max_task_retries=-1)
-            pool: Any = ActorPool([kind.remote(load, name) for _ in range(min(actors, len(chunks)))])
-            yield from pool.map_unordered(lambda actor, chunk: actor.read.remote(*chunk), enumerate(chunks))
+            pool: Any = ActorPool(
+                [kind.remote(load, name) for _ in range(min(actors, len(chunks)))]
+            )
+            yield from pool.map_unordered(
+                lambda actor, chunk: actor.read.remote(*chunk), enumerate(chunks)
+            )
         finally:
             if started:
                 ray.shutdown()

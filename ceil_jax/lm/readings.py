@@ -1,9 +1,10 @@
 """Readings of language models, by content: each prompt is read once, whoever asks.
 
-One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request: (LM, prompt,
-choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens and seconds that it took. Each
-chunk of prompts is one transaction, so that a kill loses at most a chunk. Shards fill files of their own beside it
-(`readings-3-of-16.sqlite`), which are copied into it when it is next opened.
+One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request:
+(LM, prompt, choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens
+and seconds that it took. Each chunk of prompts is one transaction, so that a kill loses at most a
+chunk. Shards fill files of their own beside it (`readings-3-of-16.sqlite`), which are copied into
+it when it is next opened.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ FILE = "readings.sqlite"
 _KEYS_A_QUERY = 500
 
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens INTEGER NOT NULL,"
+    "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens "
+    "INTEGER NOT NULL,"
     " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
 )
 
@@ -66,7 +68,8 @@ class Reading(NamedTuple):
 
 
 def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading]:
-    """Return the readings of some requests, with their cost shared out by their lengths in characters.
+    """Return the readings of some requests, with their cost shared out by their lengths in
+    characters.
 
     All of them score, or all of them generate with the same settings but for the seed.
     """
@@ -79,13 +82,17 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading
         values = [row.tolist() for row in found]
     else:
         seeds = [one.seed for one in requests]
-        values = lm.generate(prompts, first.limit, first.stop, temperature=first.temperature, seed=seeds)
+        values = lm.generate(
+            prompts, first.limit, first.stop, temperature=first.temperature, seed=seeds
+        )
     lengths = [1 + len(one.prompt) + sum(map(len, one.choices)) for one in requests]
     upto = np.cumsum([0, *lengths]) / sum(lengths)
     seconds = np.diff(upto * (time.perf_counter() - began)).tolist()
     # whole numbers that add up to the tokens read
     tokens = np.diff((upto * (lm.tokens_read - before)).round().astype(int)).tolist()
-    return [Reading(value, Cost(*cost)) for value, *cost in zip(values, seconds, tokens, strict=True)]
+    return [
+        Reading(value, Cost(*cost)) for value, *cost in zip(values, seconds, tokens, strict=True)
+    ]
 
 
 Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
@@ -93,10 +100,12 @@ Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Read
 
 
 class Readings:
-    """Readings in a folder of runs, by the key of their request; new ones are kept in the file of the shard, if any.
+    """Readings in a folder of runs, by the key of their request; new ones are kept in the file of
+    the shard, if any.
 
     Raises:
-        UserError: by every method, if the disk is full, or a file cannot be written or is damaged (it is set aside).
+        UserError: by every method, if the disk is full, or a file cannot be written or is damaged
+            (it is set aside).
     """
 
     def __init__(self, folder: Path, shard: Shard | None = None) -> None:
@@ -135,7 +144,9 @@ class Readings:
             row = key, json.dumps(value), cost.tokens, float(cost.seconds)
             rows.append((*row, _checksum(*row)))
         with disk_errors(self._folder), self._mended(self._file), self._database as database:
-            database.executemany("INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows)
+            database.executemany(
+                "INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows
+            )
 
     @contextmanager
     def _mended(self, file: Path) -> Iterator[None]:
@@ -145,7 +156,8 @@ class Readings:
         except sqlite3.OperationalError as error:
             self.close()
             raise UserError(
-                f"{file}: {error}; make room or see that it can be written, and run the same command again"
+                f"{file}: {error}; make room or see that it can be written, and run the same "
+                "command again"
             ) from None
         except sqlite3.DatabaseError as error:
             self.close()
@@ -154,7 +166,8 @@ class Readings:
             for log_file in file.parent.glob(f"{file.name}-*"):
                 log_file.unlink()
             raise UserError(
-                f"{file} is damaged ({error}); it lies in {aside.name} now: run the same command again, which "
+                f"{file} is damaged ({error}); it lies in {aside.name} now: run the same command "
+                "again, which "
                 "reads its prompts anew"
             ) from None
 
@@ -200,7 +213,8 @@ def _checksum(key: bytes, value: Any, tokens: Any, seconds: Any) -> int:
 
 
 class ReadingMeter:
-    """The readings that were asked for while it ran, each once, whether they were read now or before."""
+    """The readings that were asked for while it ran, each once, whether they were read now or
+    before."""
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
@@ -220,12 +234,16 @@ class ReadingMeter:
 class ReadLM(LanguageModel):
     """A language model that reads each prompt once: an LM over its readings.
 
-    What is not there yet is read by `lm`, or elsewhere by `reader`. A process with a shard reads that part of the
-    chunks; the other chunks' readings are 0 or "" unless they are kept already.
+    What is not there yet is read by `lm`, or elsewhere by `reader`. A process with a shard reads
+    that part of the chunks; the other chunks' readings are 0 or "" unless they are kept already.
     """
 
     def __init__(
-        self, lm: LanguageModel, readings: Readings, reader: Reader | None = None, shard: Shard | None = None
+        self,
+        lm: LanguageModel,
+        readings: Readings,
+        reader: Reader | None = None,
+        shard: Shard | None = None,
     ) -> None:
         self.lm, self.readings = lm, readings
         self.name, self.context_length, self.can_score = lm.name, lm.context_length, lm.can_score
@@ -242,7 +260,8 @@ class ReadLM(LanguageModel):
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:
-        """Yield a meter of the readings that are asked for inside the block; progress shows `what` they are for."""
+        """Yield a meter of the readings that are asked for inside the block; progress shows `what`
+        they are for."""
         self._meters.append(meter := ReadingMeter())
         before, self._what = self._what, what or self._what
         try:
@@ -259,10 +278,17 @@ class ReadLM(LanguageModel):
         return [np.array(value, np.float64) for value in self._read(asked)]
 
     def write(
-        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
     ) -> list[str]:
         asked = [
-            LMRequest(prompt, (), False, limit, tuple(stop), temperature, seed if temperature else 0)
+            LMRequest(
+                prompt, (), False, limit, tuple(stop), temperature, seed if temperature else 0
+            )
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         return self._read(asked)
@@ -280,8 +306,13 @@ class ReadLM(LanguageModel):
         found = dict(before)
         kind = "score" if requests and requests[0].choices else "write"
         size = LanguageModel.at_once[kind]
-        # groups of one size whatever the LM, so that shards agree on them and actors have even shares
-        owned = [key for place, key in enumerate(order) if self._shard is None or self._shard.owns(place // size)]
+        # groups of one size whatever the LM, so that shards agree on them and actors have even
+        # shares
+        owned = [
+            key
+            for place, key in enumerate(order)
+            if self._shard is None or self._shard.owns(place // size)
+        ]
         missing = [key for key in owned if key not in found]
         size = size if self._reader else self.lm.at_once[kind]
         chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
@@ -303,4 +334,6 @@ class ReadLM(LanguageModel):
         if self._shard is None:
             return [found[key].value for key in keys]
         # what other shards read is not here
-        return [found[k].value if k in found else [0.0] * len(distinct[k].choices) or "" for k in keys]
+        return [
+            found[k].value if k in found else [0.0] * len(distinct[k].choices) or "" for k in keys
+        ]

@@ -1,4 +1,5 @@
-"""Names of language models: packaged weights, functions of the user's own, folders, hub ids and servers."""
+"""Names of language models: packaged weights, functions of the user's own, folders, hub ids and
+servers."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from ceil_jax.store.hashing import file_sha256
 
 
 def load_lm(
-    spec: str, *, dtype: str = "auto", device_map: str | None = None, endpoint: EndpointConfig | None = None
+    spec: str,
+    *,
+    dtype: str = "auto",
+    device_map: str | None = None,
+    endpoint: EndpointConfig | None = None,
 ) -> LanguageModel:
     """Return the language model called `spec`.
 
@@ -25,19 +30,22 @@ def load_lm(
     [0]
 
     Args:
-        spec: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`); `tiny`, the deterministic test LM; a
-            folder with safetensors and a tokenizer; a hub id `owner/name`; a server and its model,
-            `http://host:8000/v1#model-name` (without a name: the only one it serves); or `module:function`, a
-            function without arguments that returns a `LanguageModel`.
-        dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device computes in it. The
-            dtype is part of the LM's name, because results are cached under that.
-        device_map: transformers' device_map: a device such as "cpu", or "auto", which spreads a large model over
-            several; by default CUDA if there is one.
-        endpoint: how a server is asked: the key's variable, retries, the budget; by default `EndpointConfig()`.
+        spec: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`); `tiny`, the deterministic
+            test LM; a folder with safetensors and a tokenizer; a hub id `owner/name`; a server and
+            its model, `http://host:8000/v1#model-name` (without a name: the only one it serves); or
+            `module:function`, a function without arguments that returns a `LanguageModel`.
+        dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device
+            computes in it. The dtype is part of the LM's name, because results are cached under
+            that.
+        device_map: transformers' device_map: a device such as "cpu", or "auto", which spreads a
+            large model over several; by default CUDA if there is one.
+        endpoint: how a server is asked: the key's variable, retries, the budget; by default
+            `EndpointConfig()`.
 
     Raises:
-        UserError: the name or dtype is unknown; a function returns something else; the folder holds no
-            such model; torch or openai is not installed; the server cannot be reached or does not know the model.
+        UserError: the name or dtype is unknown; a function returns something else; the folder holds
+            no such model; torch or openai is not installed; the server cannot be reached or does
+            not know the model.
     """
     if spec == "tiny":
         return TinyLM()
@@ -56,7 +64,8 @@ def load_lm(
 
 
 def source_of(spec: str) -> tuple[str, str]:
-    """Return the folder or hub id of a transformers LM, and its name without the dtype; else a UserError."""
+    """Return the folder or hub id of a transformers LM, and its name without the dtype; else a
+    UserError."""
     folder = Path(spec).expanduser()
     if spec in PACKAGED:
         return str(converted(spec)), spec
@@ -64,12 +73,19 @@ def source_of(spec: str) -> tuple[str, str]:
         return str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return spec, spec
-    hint = "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."
+    hint = (
+        "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."
+    )
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
 
 
 def _fingerprint(folder: Path) -> str:
-    # every file is read whole: two checkpoints of one run may differ in the bytes of their weights only
-    files = (file for kind in ("json", "txt", "model", "safetensors") for file in folder.glob(f"*.{kind}"))
+    # every file is read whole: two checkpoints of one run may differ in the bytes of their weights
+    # only
+    files = (
+        file
+        for kind in ("json", "txt", "model", "safetensors")
+        for file in folder.glob(f"*.{kind}")
+    )
     lines = sorted(f"{file.name} {file_sha256(file)}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:8]

@@ -1,4 +1,5 @@
-"""The tiny test LM: its probabilities are counts of the prompt's own words, so they can be worked out by hand."""
+"""The tiny test LM: its probabilities are counts of the prompt's own words, so they can be worked
+out by hand."""
 
 from __future__ import annotations
 
@@ -20,21 +21,22 @@ _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 class TinyLM(LanguageModel):
     """A `LanguageModel` without weights: deterministic, in numpy, for tests.
 
-    A token is a word or a punctuation mark together with one space before it, or any other white-space
-    character. After the tokens h₁ … hₙ, with weights wᵢ = 1 + i/n that favour recent tokens a little,
+    A token is a word or a punctuation mark together with one space before it, or any other
+    white-space character. After the tokens h₁ … hₙ, with weights wᵢ = 1 + i/n that favour recent
+    tokens a little,
 
-        P(t) = 0.6 · B(t) + 0.3 · U(t) + 0.1 · base(t)
-        B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁ = hₙ]     bigrams: what has followed the last token
-        U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ                            unigrams: what has been read at all
-        base(t) = (1 + u(t)) / 1500,  u(t) = crc32(t) / 2³²    about 1/1000 each; breaks ties
+        P(t) = 0.6 · B(t) + 0.3 · U(t) + 0.1 · base(t) B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁
+        = hₙ]     bigrams: what has followed the last token U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ
+        unigrams: what has been read at all base(t) = (1 + u(t)) / 1500,  u(t) = crc32(t) / 2³²
+        about 1/1000 each; breaks ties
 
-    so an answer that appears in the examples becomes more likely, and more so behind the same word. Where
-    nothing has followed hₙ yet, or nothing has been read, that part's share goes to the base.
+    so an answer that appears in the examples becomes more likely, and more so behind the same word.
+    Where nothing has followed hₙ yet, or nothing has been read, that part's share goes to the base.
 
-    Generation chooses among the tokens read so far: the most likely one (the first read, of equals), or one
-    sampled from P^(1/temperature). An empty prompt is continued by nothing. A text ends at its limit, at the
-    context length or at a stop string, never by itself. Each prompt has its own random generator, seeded by
-    `seed` and its text.
+    Generation chooses among the tokens read so far: the most likely one (the first read, of
+    equals), or one sampled from P^(1/temperature). An empty prompt is continued by nothing. A text
+    ends at its limit, at the context length or at a stop string, never by itself. Each prompt has
+    its own random generator, seeded by `seed` and its text.
     """
 
     name, tokens_read = "tiny", 0
@@ -52,7 +54,12 @@ class TinyLM(LanguageModel):
         return scores, lengths
 
     def write(
-        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
     ) -> list[str]:
         texts: list[str] = []
         self.tokens_read += int(self.count_tokens(list(dict.fromkeys(prompts))).sum())
@@ -67,11 +74,18 @@ class TinyLM(LanguageModel):
         check_lengths(self, [len(matches)], [row])
         tokens = [match.group() for match in matches]
         start = sum(match.end() <= len(prompt) for match in matches)
-        found = [_log_probs(tokens[:place], [tokens[place]])[0] for place in range(start, len(tokens))]
+        found = [
+            _log_probs(tokens[:place], [tokens[place]])[0] for place in range(start, len(tokens))
+        ]
         return float(sum(found)), len(found)
 
     def _continued(
-        self, read: list[str], limit: int, stop: Sequence[str], temperature: float, draw: np.random.Generator
+        self,
+        read: list[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        draw: np.random.Generator,
     ) -> str:
         begin = len(read)
         while read and len(read) - begin < limit and len(read) < self.context_length:
@@ -91,7 +105,9 @@ class TinyLM(LanguageModel):
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     """Return log P of each token when `read` has been read, float64 [len(tokens)], in nats."""
     number = {token: place for place, token in enumerate(dict.fromkeys([*tokens, *read]))}
-    base = np.array([(1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY) for token in tokens])
+    base = np.array(
+        [(1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY) for token in tokens]
+    )
     if not read:
         return np.log(base)
     ids, n = np.array([number[token] for token in read]), len(read)

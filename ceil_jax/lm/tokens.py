@@ -19,7 +19,8 @@ class PairTokens:
 
     ids: list[int]
     start: int
-    """The place of the continuation's first token; at least 1, so that every scored token has a prefix."""
+    """The place of the continuation's first token; at least 1, so that every scored token has a
+    prefix."""
 
     @property
     def scored(self) -> int:
@@ -30,12 +31,13 @@ class PairTokens:
 class PairTokenizer:
     """A fast Hugging Face tokenizer that tells a continuation's tokens from its prompt's.
 
-    Special tokens that it puts before a text are kept; those after a text are dropped, because the text goes on.
+    Special tokens that it puts before a text are kept; those after a text are dropped, because the
+    text goes on.
 
-    The boundary is found by character offsets: a token belongs to the continuation if it ends after the prompt's
-    last character, so a token that covers both sides of the boundary is the continuation's. The released CEIL
-    code tokenizes the answer alone and masks as many tokens from the right, which is off by one for templates
-    that end in a space.
+    The boundary is found by character offsets: a token belongs to the continuation if it ends after
+    the prompt's last character, so a token that covers both sides of the boundary is the
+    continuation's. The released CEIL code tokenizes the answer alone and masks as many tokens from
+    the right, which is off by one for templates that end in a space.
 
     Raises:
         UserError: the tokenizer, one of transformers, is not a fast one.
@@ -44,18 +46,23 @@ class PairTokenizer:
     def __init__(self, tokenizer: Any):
         if not tokenizer.is_fast:
             raise UserError(
-                f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json), which the boundary of "
-                "prompt and continuation needs; save one with AutoTokenizer.from_pretrained(…, use_fast=True)"
+                f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json), which the "
+                "boundary of "
+                "prompt and continuation needs; save one with AutoTokenizer.from_pretrained(…, "
+                "use_fast=True)"
             )
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
-        # byte-level tokenizers may leave white space out of a token's offsets: ";\n" would seem to end before "\n"
+        # byte-level tokenizers may leave white space out of a token's offsets: ";\n" would seem to
+        # end before "\n"
         processor = self._backend.post_processor
         for part in processor if type(processor).__name__ == "Sequence" else [processor]:
             if hasattr(part, "trim_offsets"):
                 part.trim_offsets = False
-        self._first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        self._first = (
+            tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        )
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Return int [N], the number of tokens of each text, special tokens not counted."""
@@ -65,9 +72,13 @@ class PairTokenizer:
     def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[PairTokens]:
         """Return the ids of each prompt + continuation, tokenized as one text.
 
-        Before a continuation without a prefix stands BOS, or else EOS, as in EleutherAI's evaluation harness.
+        Before a continuation without a prefix stands BOS, or else EOS, as in EleutherAI's
+        evaluation harness.
         """
-        texts = [prompt + continuation for prompt, continuation in zip(prompts, continuations, strict=True)]
+        texts = [
+            prompt + continuation
+            for prompt, continuation in zip(prompts, continuations, strict=True)
+        ]
         tokens = []
         for prompt, encoding in zip(prompts, self._backend.encode_batch(texts), strict=True):
             end, special = len(encoding), encoding.special_tokens_mask
@@ -83,7 +94,8 @@ class PairTokenizer:
                 tokens.append(PairTokens([self._first, *encoding.ids[:end]], 1))
             else:
                 raise UserError(
-                    "an empty prompt needs a BOS or EOS token before it and this LM's tokenizer has neither; "
+                    "an empty prompt needs a BOS or EOS token before it and this LM's tokenizer "
+                    "has neither; "
                     "give every prompt at least one character"
                 )
         return tokens
@@ -100,12 +112,14 @@ def pair_tokenizer(source: str) -> PairTokenizer:
 
 @contextmanager
 def loading_errors(what: str) -> Iterator[None]:
-    """Turn the error by which transformers says that a folder or hub id holds no such thing into a UserError."""
+    """Turn the error by which transformers says that a folder or hub id holds no such thing into a
+    UserError."""
     try:
         yield
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise UserError(
-            f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a packaged one, such "
+            f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a "
+            "packaged one, such "
             "as SmolLM2-135M-Instruct"
         ) from None

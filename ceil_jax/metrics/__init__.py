@@ -26,11 +26,13 @@ from ceil_jax.tasks.example import Example
 METRICS: Registry[Metric] = Registry("metric")
 
 
-def register_metric(name: str, metric: Metric | Callable[[str, Example], float], *, replace: bool = False) -> None:
+def register_metric(
+    name: str, metric: Metric | Callable[[str, Example], float], *, replace: bool = False
+) -> None:
     """Add a metric, which tasks, `--metric` and `metric=…` then name.
 
-    It is a Metric, or a function of a prediction and its example with a value in [0, 1], of which the mean is
-    reported.
+    It is a Metric, or a function of a prediction and its example with a value in [0, 1], of which
+    the mean is reported.
 
     Raises:
         UserError: the name is taken, and the metric is not to `replace` the one that has it.

@@ -16,39 +16,51 @@ class Metric(ABC):
     """A function of predictions and gold examples, with values in [0, 1]."""
 
     def check(self, examples: Sequence[Example]) -> None:
-        """Raise a UserError if a query lacks what the metric needs; called before the LM answers."""
+        """Raise a UserError if a query lacks what the metric needs; called before the LM
+        answers."""
         return
 
     @abstractmethod
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        """Return the score of each of N predictions for N queries with their gold answers: float64 [N]."""
+        """Return the score of each of N predictions for N queries with their gold answers: float64
+        [N]."""
 
     def scored(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         """Return `per_example`; a UserError if it is not a number from 0 to 1 for each example."""
         scores = np.asarray(self.per_example(predictions, examples), np.float64)
         if scores.shape != (len(examples),):
-            raise UserError(f"the metric gave an array of shape {scores.shape} for {len(examples)} answers")
+            raise UserError(
+                f"the metric gave an array of shape {scores.shape} for {len(examples)} answers"
+            )
         if (odd := np.flatnonzero(~((scores >= 0) & (scores <= 1 + 1e-9)))).size:
             where = f"{predictions[odd[0]]!r:.60} to query {examples[odd[0]].id!r}"
-            raise UserError(f"the metric of the answer {where} is {scores[odd[0]]}; expected 0 to 1")
+            raise UserError(
+                f"the metric of the answer {where} is {scores[odd[0]]}; expected 0 to 1"
+            )
         return scores
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        """Return one score of all predictions: `from_sums` of their `statistics`; nan where there are none."""
+        """Return one score of all predictions: `from_sums` of their `statistics`; nan where there
+        are none."""
         if not predictions:
             return float("nan")
         found = self.statistics(self.scored(predictions, examples), predictions, examples)
         return float(self.from_sums(found.sum(axis=0), len(found)))
 
-    def statistics(self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        """Return what `corpus` is a function of the sums of: float64 [N, s]; resampling examples needs no more.
+    def statistics(
+        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
+    ) -> np.ndarray:
+        """Return what `corpus` is a function of the sums of: float64 [N, s]; resampling examples
+        needs no more.
 
-        `scores`, float64 [N], is what `per_example` gave. They are the statistics where `corpus` is their mean.
+        `scores`, float64 [N], is what `per_example` gave. They are the statistics where `corpus` is
+        their mean.
         """
         return np.asarray(scores, np.float64)[:, None]
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-        """Return `corpus`, float64 [...], from sums of statistics [..., s] over `count` examples, an int or [...]."""
+        """Return `corpus`, float64 [...], from sums of statistics [..., s] over `count` examples,
+        an int or [...]."""
         return sums[..., 0] / count
 
 
@@ -60,4 +72,6 @@ class PerExample(Metric):
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         pairs = zip(predictions, examples, strict=True)
-        return np.array([self.score(prediction, example) for prediction, example in pairs], np.float64)
+        return np.array(
+            [self.score(prediction, example) for prediction, example in pairs], np.float64
+        )

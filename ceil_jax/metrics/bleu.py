@@ -14,15 +14,17 @@ ORDER = 4
 
 
 def character_counts(prediction: str, gold: str) -> list[int]:
-    """Return the counts that BLEU is a function of, of two texts as sequences of characters, blanks included.
+    """Return the counts that BLEU is a function of, of two texts as sequences of characters, blanks
+    included.
 
-    These are the clipped n-gram matches of orders 1 to 4, the n-grams of the prediction of orders 1 to 4, and the
-    lengths of the prediction and of the gold answer. Those of a corpus add up.
+    These are the clipped n-gram matches of orders 1 to 4, the n-grams of the prediction of orders 1
+    to 4, and the lengths of the prediction and of the gold answer. Those of a corpus add up.
     """
     matches, totals = [], []
     for n in range(1, ORDER + 1):
         said, meant = (
-            Counter(string[i : i + n] for i in range(len(string) - n + 1)) for string in (prediction, gold)
+            Counter(string[i : i + n] for i in range(len(string) - n + 1))
+            for string in (prediction, gold)
         )
         matches.append((said & meant).total())
         totals.append(said.total())
@@ -30,15 +32,19 @@ def character_counts(prediction: str, gold: str) -> list[int]:
 
 
 def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
-    """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is 0.
+    """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is
+    0.
 
-    The counts, float64 [..., 10], are those of `character_counts`; n goes from 1 to `orders`, an int or int [...].
+    The counts, float64 [..., 10], are those of `character_counts`; n goes from 1 to `orders`, an
+    int or int [...].
     """
     matches, totals = counts[..., :ORDER], counts[..., ORDER : 2 * ORDER]
     orders = np.asarray(orders)[..., None]
     used = np.arange(ORDER) < orders
     some = np.all((matches > 0) | ~used, axis=-1) & (orders[..., 0] > 0)
-    log_precision = np.log(np.where(used & (matches > 0), matches / np.maximum(totals, 1), 1)).sum(axis=-1)
+    log_precision = np.log(np.where(used & (matches > 0), matches / np.maximum(totals, 1), 1)).sum(
+        axis=-1
+    )
     precision = np.exp(log_precision / np.maximum(orders[..., 0], 1))
     brevity = np.minimum(1.0, np.exp(1 - counts[..., -1] / np.maximum(counts[..., -2], 1)))
     return np.where(some, precision * brevity, 0.0)
@@ -47,15 +53,18 @@ def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
 class CharBleu(Metric):
     """Character BLEU-4, unsmoothed, which the released code computes for NL2Bash.
 
-    The corpus value adds up matches and lengths over the corpus. A single example is scored with only those orders
-    that its prediction and its gold answer are long enough for, so that `ls` for `ls` scores 1.
+    The corpus value adds up matches and lengths over the corpus. A single example is scored with
+    only those orders that its prediction and its gold answer are long enough for, so that `ls` for
+    `ls` scores 1.
     """
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         counts = self.statistics(np.empty(0), predictions, examples)
         return bleu(counts, np.minimum(ORDER, counts[:, -2:].min(axis=1)))
 
-    def statistics(self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
+    def statistics(
+        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
+    ) -> np.ndarray:
         pairs = zip(predictions, examples, strict=True)
         rows = [character_counts(prediction, example.output) for prediction, example in pairs]
         return np.array(rows, np.float64).reshape(len(rows), 2 * ORDER + 2)

@@ -1,4 +1,5 @@
-"""Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there are several.
+"""Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there
+are several.
 
 `scipy.stats.bootstrap` has no statistic of sums over tasks or seeds.
 """
@@ -21,19 +22,21 @@ _AT_ONCE = 12_000_000
 """Examples of resamples held at a time; it bounds the memory to a few hundred MB."""
 
 Statistic = Callable[[np.ndarray, int | np.ndarray], np.ndarray]
-"""(sums over N examples [..., s], N) -> one number each [...], or one for each seed [..., S]. N may differ between
-the sums: int [...]."""
+"""(sums over N examples [..., s], N) -> one number each [...], or one for each seed [..., S]. N may
+differ between the sums: int [...]."""
 
 
 class Sample(NamedTuple):
-    """The arguments of `bootstrap_interval`: examples, float [N, c], and what is computed from their sums."""
+    """The arguments of `bootstrap_interval`: examples, float [N, c], and what is computed from
+    their sums."""
 
     values: np.ndarray
     statistic: Statistic
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % interval. It is zero-width when all values are equal; that is not certainty."""
+    """A value and its 95 % interval. It is zero-width when all values are equal; that is not
+    certainty."""
 
     mean: float
     low: float
@@ -48,17 +51,22 @@ def mean(sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
     return sums.mean(axis=-1) / count
 
 
-def bootstrap_interval(values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES) -> Interval:
-    """Return a statistic of per-example values, float64 [N] or [N, s], with its interval over resampled examples; a
-    ValueError if there are none."""
+def bootstrap_interval(
+    values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES
+) -> Interval:
+    """Return a statistic of per-example values, float64 [N] or [N, s], with its interval over
+    resampled examples; a ValueError if there are none."""
     return _percentile(*_resampled(values, statistic, resamples, 0))
 
 
-def metric_interval(sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES) -> Interval:
-    """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong or all are right.
+def metric_interval(
+    sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES
+) -> Interval:
+    """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong
+    or all are right.
 
-    The bootstrap interval of 0 of n would have no width. Wilson (1927) gives 0 to z² / (n + z²), with z = 1.96, and
-    the mirror image for n of n. `groups` is as in `by_group`.
+    The bootstrap interval of 0 of n would have no width. Wilson (1927) gives 0 to z² / (n + z²),
+    with z = 1.96, and the mirror image for n of n. `groups` is as in `by_group`.
     """
     values = np.asarray(sample.values, np.float64)
     grouped = by_group(sample, groups)
@@ -69,8 +77,11 @@ def metric_interval(sample: Sample, groups: np.ndarray | None = None, *, resampl
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 
-def _resampled(values: np.ndarray, statistic: Statistic, resamples: int, seed: int) -> tuple[float, np.ndarray]:
-    """Return the statistic of the values, and of resamples of them: a single one where all values are equal."""
+def _resampled(
+    values: np.ndarray, statistic: Statistic, resamples: int, seed: int
+) -> tuple[float, np.ndarray]:
+    """Return the statistic of the values, and of resamples of them: a single one where all values
+    are equal."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
@@ -97,13 +108,15 @@ def _resampled(values: np.ndarray, statistic: Statistic, resamples: int, seed: i
 
 @lru_cache(maxsize=16)
 def _first_draws(count: int, rows: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Return the first draws of a seed and the generator after them: all cells of a table's column share them."""
+    """Return the first draws of a seed and the generator after them: all cells of a table's column
+    share them."""
     rng = np.random.default_rng(seed)
     return _draws(rng, rows, count), rng
 
 
 def _draws(rng: np.random.Generator, rows: int, count: int) -> np.ndarray:
-    """Return how often each example is in each resample: uint8 [rows, count], for counts near 1 on average."""
+    """Return how often each example is in each resample: uint8 [rows, count], for counts near 1 on
+    average."""
     drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.uint8)
 
@@ -121,28 +134,34 @@ def averaged_interval(samples: Sequence[Sample]) -> Interval:
     drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
     here = float(np.mean([value for value, _ in drawn]))
     # a task on which nothing varies is one number, whatever is resampled
-    return _percentile(here, np.mean([np.broadcast_to(found, RESAMPLES) for _, found in drawn], axis=0))
+    return _percentile(
+        here, np.mean([np.broadcast_to(found, RESAMPLES) for _, found in drawn], axis=0)
+    )
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
-    """Return a statistic of each seed, as a sample: examples are resampled, the same for all seeds, and then seeds.
+    """Return a statistic of each seed, as a sample: examples are resampled, the same for all seeds,
+    and then seeds.
 
-    With few seeds such a hierarchical bootstrap is too narrow: resamples of S seeds vary by (S − 1) / S of the
-    variance between seeds. The statistics are float [S, N, s], and `statistic` is a function of sums [..., s] for
-    one seed.
+    With few seeds such a hierarchical bootstrap is too narrow: resamples of S seeds vary by (S − 1)
+    / S of the variance between seeds. The statistics are float [S, N, s], and `statistic` is a
+    function of sums [..., s] for one seed.
     """
     seeds, count, _ = statistics.shape
     return Sample(
         statistics.transpose(1, 0, 2).reshape(count, -1),
-        lambda sums, n: statistic(sums.reshape(*sums.shape[:-1], seeds, -1), np.asarray(n)[..., None]),
+        lambda sums, n: statistic(
+            sums.reshape(*sums.shape[:-1], seeds, -1), np.asarray(n)[..., None]
+        ),
     )
 
 
 def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
-    """Return a sample whose resamples draw groups, each with all of its examples (a cluster bootstrap).
+    """Return a sample whose resamples draw groups, each with all of its examples (a cluster
+    bootstrap).
 
-    Examples with one question, or one program as their gold answer, say little more than one of them. `groups` is int
-    [N], with equal numbers for one group; None leaves the sample as it is.
+    Examples with one question, or one program as their gold answer, say little more than one of
+    them. `groups` is int [N], with equal numbers for one group; None leaves the sample as it is.
     """
     if groups is None or len(np.unique(groups)) == len(groups):
         return sample
@@ -157,7 +176,8 @@ def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
 def paired(ours: Sample, theirs: Sample) -> Sample:
     """Return how much higher one statistic is than another on the same N examples, as a sample.
 
-    Where both have as many seeds, these are paired too; of two unequal numbers of seeds, the fewer are averaged.
+    Where both have as many seeds, these are paired too; of two unequal numbers of seeds, the fewer
+    are averaged.
     """
     cut = ours.values.shape[1]
 

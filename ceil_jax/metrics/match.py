@@ -21,14 +21,17 @@ def exact_match(prediction: str, example: Example) -> float:
 
 
 def squad_normalised(answer: str) -> str:
-    """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation does."""
+    """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation
+    does."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def squad_em(prediction: str, example: Example) -> float:
     """Return 1 where the answer equals an accepted one after `squad_normalised`, else 0."""
-    return float(squad_normalised(prediction) in {squad_normalised(gold) for gold in _golds(example)})
+    return float(
+        squad_normalised(prediction) in {squad_normalised(gold) for gold in _golds(example)}
+    )
 
 
 def _golds(example: Example) -> tuple[str, ...]:

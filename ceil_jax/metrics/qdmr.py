@@ -1,13 +1,15 @@
 """LF-EM for QDMR (Break): whether two decompositions are the same graph of operations.
 
-The idea is that of Hasson & Berant (2021), reimplemented because their code has no licence. Numbers are comparable
-within this package, and with published ones not to the last decimal. Two decompositions match when
-their answers, and whatever other steps nothing refers to, are the same operation on the same arguments:
+The idea is that of Hasson & Berant (2021), reimplemented because their code has no licence. Numbers
+are comparable within this package, and with published ones not to the last decimal. Two
+decompositions match when their answers, and whatever other steps nothing refers to, are the same
+operation on the same arguments:
 
 - the order of independent steps, and which numbers they got, do not matter;
-- operators have synonyms (`number of`/`count of`, `more than`/`higher than`, `besides`/`except`, …);
-- articles, copulas and plural endings do not matter, nor does the order of arguments where the operation has
-  none (`#1 , #2`; `in both #1 and #2`; `sum of #1 and #2`; `is #1 the same as #2`);
+- operators have synonyms (`number of`/`count of`, `more than`/`higher than`, `besides`/`except`,
+  …);
+- articles, copulas and plural endings do not matter, nor does the order of arguments where the
+  operation has none (`#1 , #2`; `in both #1 and #2`; `sum of #1 and #2`; `is #1 the same as #2`);
 - a chain of filters in another order does not match, nor does one step where the gold has two.
 """
 
@@ -21,7 +23,10 @@ from ceil_jax.tasks.example import Example
 Word = str | int
 """A word of a step, or the number of the class of the step it refers to."""
 
-_FILLERS = "return the a an of is are was were be been being that which who whom there has have had do does did"
+_FILLERS = (
+    "return the a an of is are was were be been being that which who whom there has have "
+    "had do does did"
+)
 _DROPPED = frozenset(_FILLERS.split())
 _PHRASES = {
     "max": "highest|maximum|max|largest|biggest|greatest",
@@ -43,7 +48,9 @@ _PHRASES = {
 }
 _CANONICAL = {phrase: name for name, phrases in _PHRASES.items() for phrase in phrases.split("|")}
 _PHRASE = re.compile(
-    r"(?<![\w#-])(" + "|".join(sorted(map(re.escape, _CANONICAL), key=len, reverse=True)) + r")(?![\w-])"
+    r"(?<![\w#-])("
+    + "|".join(sorted(map(re.escape, _CANONICAL), key=len, reverse=True))
+    + r")(?![\w-])"
 )
 _NUMERALS = "zero one two three four five six seven eight nine ten"
 _NUMBERS = {word: str(n) for n, word in enumerate(_NUMERALS.split())}
@@ -53,9 +60,11 @@ _COMMUTATIVE = frozenset({"sum", "multiplication", "=", "true"})
 
 
 def steps(decomposition: str) -> list[str] | None:
-    """Return the steps of `return a ;return #1 b` or `1#) return a 2#) return #1 b`; None if it is malformed.
+    """Return the steps of `return a ;return #1 b` or `1#) return a 2#) return #1 b`; None if it is
+    malformed.
 
-    It is malformed if a step is empty, steps are not numbered 1, 2, …, or a reference is to no earlier step.
+    It is malformed if a step is empty, steps are not numbered 1, 2, …, or a reference is to no
+    earlier step.
     """
     decomposition = decomposition.strip().rstrip(";").lower()
     if re.match(r"1#\)", decomposition):
@@ -74,7 +83,8 @@ def steps(decomposition: str) -> list[str] | None:
 
 
 def lf_em(prediction: str, example: Example) -> float:
-    """Return 1 where prediction and gold answer are the same graph, else 0; a malformed one never is."""
+    """Return 1 where prediction and gold answer are the same graph, else 0; a malformed one never
+    is."""
     said, meant = steps(prediction), steps(example.output)
     if said is None or meant is None:
         return 0.0
@@ -85,7 +95,8 @@ def lf_em(prediction: str, example: Example) -> float:
 def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[int, frozenset[int]]:
     """Return (class of the answer, classes of all steps that nothing refers to).
 
-    Steps are in one class when they are the same operation on arguments of the same classes; `classes` numbers them.
+    Steps are in one class when they are the same operation on arguments of the same classes;
+    `classes` numbers them.
     """
     numbers: list[int] = []
     used: set[int] = set()
@@ -105,7 +116,11 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
     if len(arguments) > 1 and ("both" in words or "either" in words):
         link = next(place for place, word in enumerate(words) if word in ("both", "either"))
         linked = sorted(word for word in words[link:] if isinstance(word, int))
-        rest = [word for word in words[link:] if isinstance(word, str) and word not in (",", "and", "or")]
+        rest = [
+            word
+            for word in words[link:]
+            if isinstance(word, str) and word not in (",", "and", "or")
+        ]
         return (*words[:link], *rest, *linked)
     if len(arguments) == 2 and _COMMUTATIVE.intersection(others) and "for-each" not in others:
         return (*(word for word in others if word != "is"), *arguments)

@@ -1,4 +1,5 @@
-"""Execution accuracy of SQL: a prediction is right when it gives the same result as the gold query."""
+"""Execution accuracy of SQL: a prediction is right when it gives the same result as the gold
+query."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class SqlOutcome(NamedTuple):
 
 
 class SqlSandbox:
-    """A child process (`sql_worker`) that runs queries on read-only databases; `with SqlSandbox() as sandbox`.
+    """A child process (`sql_worker`) that runs queries on read-only databases; `with SqlSandbox()
+    as sandbox`.
 
     A single slow operation that gets past the limits ends the child; the next query starts another.
     """
@@ -53,12 +55,14 @@ class SqlSandbox:
         self._stop()
 
     def compare(self, database: str | os.PathLike[str], gold: str, predicted: str) -> SqlOutcome:
-        """Run two queries on an SQLite file, read-only, and compare their results as the Spider evaluation does.
+        """Run two queries on an SQLite file, read-only, and compare their results as the Spider
+        evaluation does.
 
-        Results are multisets of rows up to a permutation of columns; rows in order where the gold query has
-        ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty results are equal.
-        DISTINCT is kept: the test-suite evaluation strips it from both by default. As there, `> =` is read as
-        `>=` and YEAR(CURDATE()) as 2020. A prediction that is the gold query to the letter is not run again.
+        Results are multisets of rows up to a permutation of columns; rows in order where the gold
+        query has ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty
+        results are equal. DISTINCT is kept: the test-suite evaluation strips it from both by
+        default. As there, `> =` is read as `>=` and YEAR(CURDATE()) as 2020. A prediction that is
+        the gold query to the letter is not run again.
 
         Raises:
             UserError: the database has rows in a journal beside it, or this is no POSIX system.
@@ -66,9 +70,14 @@ class SqlSandbox:
         _check_whole(database)
         if self._child is None:
             if os.name != "posix":
-                raise UserError("SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on Windows")
+                raise UserError(
+                    "SQL runs in a sandbox that needs a POSIX system: Linux, macOS, or WSL on "
+                    "Windows"
+                )
             pipe = subprocess.PIPE
-            self._child = subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            self._child = subprocess.Popen(
+                _COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+            )
         assert self._child.stdin is not None and self._child.stdout is not None
         job = {"database": os.fspath(database), "gold": gold, "predicted": predicted}
         with suppress(BrokenPipeError):
@@ -91,13 +100,15 @@ class SqlSandbox:
 
 
 def _check_whole(database: str | os.PathLike[str]) -> None:
-    """Refuse a database whose last changes lie in a file beside it: read-only and immutable, it would miss them."""
+    """Refuse a database whose last changes lie in a file beside it: read-only and immutable, it
+    would miss them."""
     for ending, magic in (("-wal", b""), ("-journal", _HOT_JOURNAL)):
         with suppress(FileNotFoundError), open(f"{os.fspath(database)}{ending}", "rb") as journal:
             start = journal.read(len(_HOT_JOURNAL))
             if start and start.startswith(magic):
                 raise UserError(
-                    f"{journal.name} holds changes that are not in the database yet: close what has it open, or run "
+                    f"{journal.name} holds changes that are not in the database yet: close what "
+                    "has it open, or run "
                     f'sqlite3 {os.fspath(database)} "PRAGMA wal_checkpoint(TRUNCATE)"'
                 )
 
@@ -110,8 +121,10 @@ class SqlExecution(Metric):
             path = example.fields.get("database", "")
             if not Path(path).is_file():
                 raise UserError(
-                    f"example {example.id!r}: no database {example.fields.get('db_id', path)!r}, no file {path!r}; "
-                    "execution accuracy needs the path of an SQLite file in the column 'database', relative to the "
+                    f"example {example.id!r}: no database {example.fields.get('db_id', path)!r}, "
+                    f"no file {path!r}; "
+                    "execution accuracy needs the path of an SQLite file in the column "
+                    "'database', relative to the "
                     "data file; the papers' tasks have them under data_dir/<task>/database/"
                 )
             _check_whole(path)
@@ -124,7 +137,9 @@ class SqlExecution(Metric):
                 for prediction, example in zip(predictions, examples, strict=True)
             ]
         pairs = zip(examples, found, strict=True)
-        failed = [f"{query.id} ({one.detail})" for query, one in pairs if one.outcome == "gold failed"]
+        failed = [
+            f"{query.id} ({one.detail})" for query, one in pairs if one.outcome == "gold failed"
+        ]
         if failed:
             shown = ", ".join(failed[:5])
             log.warning("%d gold queries do not run and count as wrong: %s", len(failed), shown)

@@ -1,9 +1,10 @@
 """The child process in which SQL written by a language model runs: the standard library alone.
 
-It reads one job a line (JSON) and answers each with a line, its outcome. It may read one database file, which is
-opened read-only and immutable: an authorizer allows SELECT, reading columns and a list of harmless functions, a
-progress handler watches the clock, and the process may neither write a file nor grow without bound. An alarm ends
-the process `GRACE` seconds after a query's time is up, where a single slow operation gets past all that.
+It reads one job a line (JSON) and answers each with a line, its outcome. It may read one database
+file, which is opened read-only and immutable: an authorizer allows SELECT, reading columns and a
+list of harmless functions, a progress handler watches the clock, and the process may neither write
+a file nor grow without bound. An alarm ends the process `GRACE` seconds after a query's time is up,
+where a single slow operation gets past all that.
 """
 
 import json
@@ -58,7 +59,9 @@ def authorize(action, first, second, database, trigger):
 
 
 def connect(path, sql_bytes):
-    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    connection = sqlite3.connect(
+        f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None
+    )
     # as the Spider evaluation reads text
     connection.text_factory = lambda value: value.decode(errors="ignore")
     heap = f"hard_heap_limit={HEAP_BYTES}"
@@ -106,7 +109,8 @@ def rows_of(path, sql, seconds, sql_bytes):
 
 
 def same_result(gold, predicted, ordered):
-    """Equal up to the order of columns, and of rows unless `ordered`; two empty results are equal."""
+    """Equal up to the order of columns, and of rows unless `ordered`; two empty results are
+    equal."""
     if not gold and not predicted:
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
@@ -118,7 +122,8 @@ def same_result(gold, predicted, ordered):
     fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
 
     def extend(chosen):
-        """Some columns of the prediction, one for each gold column so far, in whose rows both agree."""
+        """Some columns of the prediction, one for each gold column so far, in whose rows both
+        agree."""
         width = len(chosen)
         ours, theirs = gold_columns[:width], [columns[i] for i in chosen]
         agree = Counter(zip(*ours, strict=True)) == Counter(zip(*theirs, strict=True))
@@ -135,15 +140,16 @@ QUOTED = r"""('[^']*'|"[^"]*"|`[^`]*`)"""
 
 
 def as_spider(sql):
-    """A query as the Spider evaluation reads it, where SQLite does not: `> =`, `< =` and `! =` outside quotes are one
-    sign, and YEAR(CURDATE()) is 2020."""
+    """A query as the Spider evaluation reads it, where SQLite does not: `> =`, `< =` and `! =`
+    outside quotes are one sign, and YEAR(CURDATE()) is 2020."""
     sql = re.sub(QUOTED + r"|([<>!])\s+=", lambda found: found[1] or found[2] + "=", sql)
     year = QUOTED + r"|\bYEAR\s*\(\s*CURDATE\s*\(\s*\)\s*\)"
     return re.sub(year, lambda found: found[1] or "2020", sql, flags=re.IGNORECASE)
 
 
 def has_order(sql):
-    """Whether a query has ORDER BY outside quotes, whatever blanks and comments stand between the words."""
+    """Whether a query has ORDER BY outside quotes, whatever blanks and comments stand between the
+    words."""
     bare = re.sub(QUOTED + r"|--[^\n]*|/\*.*?(\*/|$)", " ", sql, flags=re.DOTALL)
     return re.search(r"\border\s+by\b", bare, re.IGNORECASE) is not None
 

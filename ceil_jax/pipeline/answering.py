@@ -32,10 +32,13 @@ def ask(
     prompts: Sequence[str],
     queries: Sequence[Example],
 ) -> list[str]:
-    """Return the LM's answer to the prompt of each query: the most likely choice, or for tasks without choices what
-    it writes, greedily, up to the `stop` strings. Gold outputs are not read."""
+    """Return the LM's answer to the prompt of each query: the most likely choice, or for tasks
+    without choices what it writes, greedily, up to the `stop` strings. Gold outputs are not
+    read."""
     if queries and queries[0].choices:
-        options = [[prompting.template.continuation(q, choice) for choice in q.choices] for q in queries]
+        options = [
+            [prompting.template.continuation(q, choice) for choice in q.choices] for q in queries
+        ]
         best = lm.choose(prompts, options, per_token=prompting.per_token)
         return [query.choices[int(i)] for query, i in zip(queries, best, strict=True)]
     return [text.strip() for text in lm.generate(prompts, prompting.max_new_tokens, stop)]
@@ -43,12 +46,15 @@ def ask(
 
 @dataclass(frozen=True)
 class Answers(Stage[list[dict[str, Any]]]):
-    """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain), prediction, gold."""
+    """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain),
+    prediction, gold."""
 
     queries: Examples
     bank: Examples
 
-    def rows_of(self, answers: Sequence[str], examples: Sequence[list[Any]] | None = None) -> list[dict[str, Any]]:
+    def rows_of(
+        self, answers: Sequence[str], examples: Sequence[list[Any]] | None = None
+    ) -> list[dict[str, Any]]:
         """Return the row of each query; by default without examples."""
         triples = zip(self.queries.examples, examples or [[]] * len(answers), answers, strict=True)
         return [
@@ -86,7 +92,8 @@ class Predictions(Answers):
         picks: Sequence[Sequence[Retrieved]],
         builder: PromptBuilder | None = None,
     ) -> list[Prompt]:
-        """Return the prompt of each query; a `builder` of these queries has counted the bank's tokens already."""
+        """Return the prompt of each query; a `builder` of these queries has counted the bank's
+        tokens already."""
         builder, bank = builder or self.prompting.builder(run, queries), self.bank.examples
         return [
             builder.build(
@@ -135,7 +142,8 @@ class Predictions(Answers):
 
 @dataclass(frozen=True)
 class Majority(Answers):
-    """The most common output of the bank as the answer to every query; of equally common ones, the bank's first."""
+    """The most common output of the bank as the answer to every query; of equally common ones, the
+    bank's first."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
@@ -144,7 +152,8 @@ class Majority(Answers):
 
 @dataclass(frozen=True)
 class Classified(Answers):
-    """The most probable label of every query, by a classifier that the bank trained; no LM is asked."""
+    """The most probable label of every query, by a classifier that the bank trained; no LM is
+    asked."""
 
     encoders: Stage[Encoders]
 
@@ -157,7 +166,8 @@ class Measured(NamedTuple):
     """A metric of predictions."""
 
     value: float
-    """The metric over all queries, from 0 to 1; for corpus metrics it is not the mean of `scores`."""
+    """The metric over all queries, from 0 to 1; for corpus metrics it is not the mean of
+    `scores`."""
     more: dict[str, float]
     scores: np.ndarray
     """float64 [N]: the metric of each query."""
@@ -171,8 +181,8 @@ class Measured(NamedTuple):
 class Measurement(Stage[Measured]):
     """The task's metrics of predictions.
 
-    Intervals resample queries together that say the same: those with one question or, where outputs are programs,
-    with one program (`tasks.structures.programs`).
+    Intervals resample queries together that say the same: those with one question or, where outputs
+    are programs, with one program (`tasks.structures.programs`).
     """
 
     version: ClassVar[int] = 2
@@ -194,7 +204,9 @@ class Measurement(Stage[Measured]):
         shared = overlap(queries, bank)
         if (found := programs(queries, bank)) is not None:
             shared = shared._replace(question=found)
-        save_arrays(folder / "metric.npz", scores=scores, statistics=statistics, overlap=np.stack(shared))
+        save_arrays(
+            folder / "metric.npz", scores=scores, statistics=statistics, overlap=np.stack(shared)
+        )
         return {"value": value, "more": more}
 
     def load(self, run: Run, folder: Path) -> Measured:
@@ -204,5 +216,7 @@ class Measurement(Stage[Measured]):
 def read_measured(folder: Path, summary: Mapping[str, Any]) -> Measured:
     """Return the value of a `Measurement` in a folder, with its summary."""
     found = load_arrays(folder / "metric.npz")
-    shared = Overlap(found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool))
+    shared = Overlap(
+        found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool)
+    )
     return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared)

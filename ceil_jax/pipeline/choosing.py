@@ -34,7 +34,8 @@ class Chosen(Stage[list[list[Retrieved]]]):
     k: int
     encoders: Stage[Encoders] | None = None
     vectors: tuple[Stage[np.ndarray], ...] = unkeyed(())
-    """Listed so that plans and costs have them: `compute` gets the same vectors by the content of their texts."""
+    """Listed so that plans and costs have them: `compute` gets the same vectors by the content of
+    their texts."""
     trade_off: float | Stage[float] | None = None
     shortlist: int | None = None
     seed: int | None = None
@@ -53,7 +54,9 @@ class Chosen(Stage[list[list[Retrieved]]]):
         rewritten = {
             _question(example): skills
             for side in self.skills
-            for example, *skills in zip(side[0].rows.examples, *(run.get(one) for one in side), strict=True)
+            for example, *skills in zip(
+                side[0].rows.examples, *(run.get(one) for one in side), strict=True
+            )
         }
         found = build_retriever(
             self.retriever,
@@ -71,7 +74,9 @@ class Chosen(Stage[list[list[Retrieved]]]):
         save_arrays(
             folder / "chosen.npz",
             positions=shortlists(found),
-            relevance=_padded([[pick.relevance for pick in row] for row in found], -np.inf, np.float64),
+            relevance=_padded(
+                [[pick.relevance for pick in row] for row in found], -np.inf, np.float64
+            ),
             gain=_padded([[pick.gain for pick in row] for row in found], -np.inf, np.float64),
         )
         return {} if given is None else {"trade_off": given}
@@ -97,7 +102,11 @@ class StoredSets(Stage[CandidateSets]):
     """Candidate sets, kept as arrays."""
 
     def save(self, folder: Path, found: CandidateSets) -> Mapping[str, Any]:
-        save_arrays(folder / "sets.npz", shortlist=found.shortlist, subsets=np.ascontiguousarray(found.subsets))
+        save_arrays(
+            folder / "sets.npz",
+            shortlist=found.shortlist,
+            subsets=np.ascontiguousarray(found.subsets),
+        )
         return {}
 
     def load(self, run: Run, folder: Path) -> CandidateSets:
@@ -114,7 +123,9 @@ class Singles(StoredSets):
     count: int
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        return self.save(folder, epr_candidates(run.get(self.queries), run.get(self.bank), self.count))
+        return self.save(
+            folder, epr_candidates(run.get(self.queries), run.get(self.bank), self.count)
+        )
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,9 @@ class NearestSingles(StoredSets):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         shortlist = shortlists(run.get(self.nearest))
         places = np.arange(shortlist.shape[1], dtype=np.int32)[None, :, None]
-        return self.save(folder, CandidateSets(shortlist, np.broadcast_to(places, (*shortlist.shape, 1))))
+        return self.save(
+            folder, CandidateSets(shortlist, np.broadcast_to(places, (*shortlist.shape, 1)))
+        )
 
 
 def shortlists(found: Sequence[Sequence[Retrieved]]) -> np.ndarray:
@@ -155,10 +168,14 @@ class Sets(StoredSets):
         queries, bank = run.get(self.nearest.queries), run.get(self.nearest.bank)
         nearest, shape = shortlists(near), (self.subsets, self.size)
         if self.sampler == "k_dpp":
-            relevance = _padded([[pick.relevance for pick in picks] for picks in near], -np.inf, np.float32)
+            relevance = _padded(
+                [[pick.relevance for pick in picks] for picks in near], -np.inf, np.float32
+            )
             trade_off = run.value(self.trade_off)
             assert trade_off is not None
-            found = k_dpp_sets(nearest, run.get(self.vectors[1]), relevance, *shape, trade_off, self.seed)
+            found = k_dpp_sets(
+                nearest, run.get(self.vectors[1]), relevance, *shape, trade_off, self.seed
+            )
         elif self.sampler == "bank":
             by_start, bank_by_start = (run.get(one) for one in self.vectors)
             found = bank_sets(queries, bank, nearest, by_start, bank_by_start, *shape, self.seed)

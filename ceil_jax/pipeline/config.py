@@ -22,8 +22,8 @@ class SkillConfig:
     """sql, cogs, or a JSON file of [{"input": …, "skill": …}]; by default the
     task's own."""
     orders: Annotated[int, Range(1)] = 5
-    """m: shuffled orders of the demonstrations, each of which gives a skill; `skill_base` takes that of the seed,
-    --text skill the first."""
+    """m: shuffled orders of the demonstrations, each of which gives a skill; `skill_base` takes
+    that of the seed, --text skill the first."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,11 @@ class RunConfig:
     bank_limit: Annotated[int | None, Range(1)] = None
     """The largest number of bank examples."""
     encoder: str = "all-MiniLM-L6-v2"
-    """A registered or packaged name, a folder, a hub id, module:function, or http://host:port/v1#model."""
+    """A registered or packaged name, a folder, a hub id, module:function, or
+    http://host:port/v1#model."""
     lm: str = "SmolLM2-135M-Instruct"
-    """A packaged name, a folder, a hub id, module:function or http://host:port/v1#model; "tiny" for tests."""
+    """A packaged name, a folder, a hub id, module:function or http://host:port/v1#model; "tiny" for
+    tests."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """The LM's number format; auto is bfloat16 where the machine supports it."""
     device_map: str | None = None
@@ -51,27 +53,30 @@ class RunConfig:
     shortlist: Annotated[int, Range(1)] = 100
     """n: nearest examples that MAP and MMR choose from."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
-    """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with. tuned: the one
-    whose sets make the right answers of 64 training queries most probable, of 0.001 to 0.1. Encoders were trained on
-    other queries, unless the bank has too few."""
+    """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with.
+    tuned: the one whose sets make the right answers of 64 training queries most probable, of 0.001
+    to 0.1. Encoders were trained on other queries, unless the bank has too few."""
     token_budget: Annotated[int | None, Range(1)] = None
-    """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default the LM's context.
-    Training scores whole sets."""
+    """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default
+    the LM's context. Training scores whole sets."""
     fit: Fit = "greedy"
-    """Which examples to drop when not all fit: the last of the greedy order, or the least similar (similarity)."""
+    """Which examples to drop when not all fit: the last of the greedy order, or the least similar
+    (similarity)."""
     order: str = "relevance"
-    """The order of a prompt's examples: the most relevant last, next to the query (relevance), or one added with
-    register_order."""
+    """The order of a prompt's examples: the most relevant last, next to the query (relevance), or
+    one added with register_order."""
     text: Literal["input", "skill"] = "input"
-    """The retrieval text, which encoders are also trained on: inputs as they are, or rewritten as skills."""
+    """The retrieval text, which encoders are also trained on: inputs as they are, or rewritten as
+    skills."""
     context: Literal["input", "example"] = "input"
-    """The text of a bank example for trained encoders: its input, as in the papers, or its input and output."""
+    """The text of a bank example for trained encoders: its input, as in the papers, or its input
+    and output."""
     seed: Annotated[int, Range(0)] = 0
-    """Seed of training (the held-out queries, the order of batches, the positives drawn, dropout), of random examples
-    and of the order of demonstrations that `skill_base` takes."""
+    """Seed of training (the held-out queries, the order of batches, the positives drawn, dropout),
+    of random examples and of the order of demonstrations that `skill_base` takes."""
     data_seed: Annotated[int, Range(0)] = 0
-    """Seed of everything else that is drawn: queries and bank under a limit, the training queries and sets
-    that the LM scores, shuffled demonstrations. Runs that differ only in `seed` share the
+    """Seed of everything else that is drawn: queries and bank under a limit, the training queries
+    and sets that the LM scores, shuffled demonstrations. Runs that differ only in `seed` share the
     LM's work."""
     engine: Literal["local", "ray"] = "local"
     """Where the LM reads: in this process, or by Ray actors on a cluster, each with its own LM."""
@@ -79,7 +84,9 @@ class RunConfig:
     """The number of Ray actors with --engine ray; each takes a GPU if there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
-    tst: EPRConfig = field(default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3))
+    tst: EPRConfig = field(
+        default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3)
+    )
     """TST: training on the similarity of outputs, which needs no LM."""
     epr: EPRConfig = field(default_factory=EPRConfig)
     """EPR: training on the LM's scores of single examples."""
@@ -105,8 +112,8 @@ SCALES: dict[str, RunConfig] = {
         epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
         ceil=CEILConfig(instances=24, subsets=6, shortlist=20, epochs=2),
     ),
-    # ten minutes on 2 CPU cores that read 1,150 LM tokens a second; more than half of these go into answers, because
-    # intervals are what a comparison lacks first
+    # ten minutes on 2 CPU cores that read 1,150 LM tokens a second; more than half of these go into
+    # answers, because intervals are what a comparison lacks first
     "demo": RunConfig(
         limit=600,
         bank_limit=3000,
@@ -114,8 +121,9 @@ SCALES: dict[str, RunConfig] = {
         epr=EPRConfig(instances=160, candidates=8, epochs=2),
         ceil=CEILConfig(instances=200, subsets=5, size=2, epochs=2),
     ),
-    # an hour on 2 CPU cores: which way does it point? The settings of the evidence in docs/results.md, but for its
-    # number of queries; four examples are what training queries were answered best with
+    # an hour on 2 CPU cores: which way does it point? The settings of the evidence in
+    # docs/results.md, but for its number of queries; four examples are what training queries were
+    # answered best with
     "small": RunConfig(
         limit=200,
         shots=4,
@@ -123,15 +131,19 @@ SCALES: dict[str, RunConfig] = {
         epr=EPRConfig(candidates=16, epochs=4),
         ceil=CEILConfig(instances=400, trade_off="tuned"),
     ),
-    # the settings of CEIL's paper, models included, and 120 epochs of EPR as in the released code; where the models
-    # cannot be had: --encoder all-MiniLM-L6-v2 --lm SmolLM2-135M-Instruct
+    # the settings of CEIL's paper, models included, and 120 epochs of EPR as in the released code;
+    # where the models cannot be had: --encoder all-MiniLM-L6-v2 --lm SmolLM2-135M-Instruct
     "paper": RunConfig(
         encoder="google-bert/bert-base-uncased",
         lm="EleutherAI/gpt-neo-2.7B",
         shots=50,
         trade_off="tuned",
-        tst=EPRConfig(instances=44_000, candidates=50, epochs=5, batch_size=128, learning_rate=1e-5),
-        epr=EPRConfig(instances=44_000, candidates=50, epochs=120, batch_size=128, learning_rate=1e-5),
+        tst=EPRConfig(
+            instances=44_000, candidates=50, epochs=5, batch_size=128, learning_rate=1e-5
+        ),
+        epr=EPRConfig(
+            instances=44_000, candidates=50, epochs=120, batch_size=128, learning_rate=1e-5
+        ),
         ceil=CEILConfig(
             instances=44_000,
             subsets=50,
@@ -149,18 +161,23 @@ SCALES: dict[str, RunConfig] = {
 
 
 def from_free(config: RunConfig) -> RunConfig:
-    """Return settings with which EPR, and CEIL after it, start from what the bank's outputs teach."""
+    """Return settings with which EPR, and CEIL after it, start from what the bank's outputs
+    teach."""
     return replace(config, epr=replace(config.epr, initial="free"))
 
 
 APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
-"""The defaults of `ceil-jax compare` and `export`, which train encoders to be used: each from the best start. In
-experiments, whose subject is training itself, EPR starts untrained, as in the papers."""
+"""The defaults of `ceil-jax compare` and `export`, which train encoders to be used: each from the
+best start. In experiments, whose subject is training itself, EPR starts untrained, as in the
+papers."""
 
 DEMO = APPLIED["demo"]
 
 TUNE = from_free(
-    RunConfig(epr=EPRConfig(instances=240, candidates=16, epochs=5), ceil=CEILConfig(instances=240, subsets=12))
+    RunConfig(
+        epr=EPRConfig(instances=240, candidates=16, epochs=5),
+        ceil=CEILConfig(instances=240, subsets=12),
+    )
 )
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
 

@@ -70,7 +70,8 @@ class _Texts(Stage[np.ndarray]):
 
 
 def vectors(run: Run, encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray:
-    """Return `encoder.encode(texts)`, float32 [N, D], computed once for equal encoders and texts."""
+    """Return `encoder.encode(texts)`, float32 [N, D], computed once for equal encoders and
+    texts."""
     key = getattr(encoder, "fingerprint", encoder.name)
     return run.get(_Texts(encoder, list(texts), key, digest(list(texts))))
 
@@ -98,7 +99,8 @@ def cached(run: Run, encoder: TextEncoder) -> Any:
 
 
 def encode_bank(encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray:
-    """Return the vectors of bank examples, float32 [N, D]; a free method reads their outputs too."""
+    """Return the vectors of bank examples, float32 [N, D]; a free method reads their outputs
+    too."""
     if isinstance(encoder, FreeEncoder):
         return encoder.encode_examples(examples)
     return encoder.encode([example.input for example in examples])
@@ -106,7 +108,8 @@ def encode_bank(encoder: TextEncoder, examples: Sequence[Example]) -> np.ndarray
 
 @dataclass(frozen=True)
 class Encoded(Stage[np.ndarray]):
-    """The vectors of retrieval texts, unit rows float32 [N, D], by the encoder of queries or of examples."""
+    """The vectors of retrieval texts, unit rows float32 [N, D], by the encoder of queries or of
+    examples."""
 
     what = "encoding texts"
     encoders: Stage[Encoders]
@@ -134,9 +137,11 @@ class Encoded(Stage[np.ndarray]):
 def text_facts(
     encoders: Stage[Encoders], view: RetrievalTexts, quantile: float, training: bool = False
 ) -> tuple[int, int, int]:
-    """Return the number of texts, the padded tokens of a text, and the parameters of the untrained encoder.
+    """Return the number of texts, the padded tokens of a text, and the parameters of the untrained
+    encoder.
 
-    A batch is padded to this quantile of the lengths of a sample; inputs stand in for rewritten texts.
+    A batch is padded to this quantile of the lengths of a sample; inputs stand in for rewritten
+    texts.
     """
     base = next(one for one in closure([encoders]) if isinstance(one, Untrained)).encoder.get()
     rows: Examples = next(one.rows for one in closure([view]) if hasattr(one, "rows"))
@@ -159,7 +164,8 @@ class Lesson:
     bank: Sequence[Example]
     """The bank; its inputs are the texts that trained encoders read."""
     data: TrainingData | None
-    """Training queries with scored candidates; None for a method that learns from the bank's outputs alone."""
+    """Training queries with scored candidates; None for a method that learns from the bank's
+    outputs alone."""
     cached: Callable[[TextEncoder], Any]
     """Encoder → the same, whose vectors are computed once."""
     settings: Any
@@ -174,22 +180,25 @@ class Lesson:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A way of training encoders: where it starts, what it learns from, and how. `register_method` takes one."""
+    """A way of training encoders: where it starts, what it learns from, and how. `register_method`
+    takes one."""
 
     name: str
-    """As in `--ceil.initial`; its settings are the field of RunConfig with this name, if there is one."""
+    """As in `--ceil.initial`; its settings are the field of RunConfig with this name, if there is
+    one."""
     title: str
     scored: Callable[[Any, Any], Stage[ScoredSets]] | None = None
-    """(The run's `Graph`, settings) → the training queries with their candidate sets and scores; none where the
-    bank's outputs are all that it learns from."""
+    """(The run's `Graph`, settings) → the training queries with their candidate sets and scores;
+    none where the bank's outputs are all that it learns from."""
     train: Callable[[Lesson], Mapping[str, Any]]
     """Trains, leaves files in the lesson's folder, and returns a summary (`history`, `ending`)."""
     load: Callable[[Path, Encoders], Encoders] | None = None
-    """(Folder, the starting encoders) → the trained ones; by default networks, as `save_networks` leaves them."""
+    """(Folder, the starting encoders) → the trained ones; by default networks, as `save_networks`
+    leaves them."""
     settings: Any = None
-    """A frozen dataclass, or a function (graph) → one; used where RunConfig has no field of that name. Its `initial`
-    names the encoders that training starts from (untrained ones without it), its `trade_off` is λ of the kernel that
-    is trained; "tuned" takes the starting encoder's."""
+    """A frozen dataclass, or a function (graph) → one; used where RunConfig has no field of that
+    name. Its `initial` names the encoders that training starts from (untrained ones without it),
+    its `trade_off` is λ of the kernel that is trained; "tuned" takes the starting encoder's."""
     refusal: Callable[[Any], str] = lambda task: ""
     """Task → why it cannot be trained there; "" if it can."""
     check: Callable[[Any, Any], None] = lambda graph, settings: None
@@ -197,8 +206,8 @@ class Training:
     sets: bool = False
     """Whether it learns from sets, so that its encoders are judged by the sets that MAP chooses."""
     cross_fitted: Callable[[Any], Stage[np.ndarray]] | None = None
-    """(Its `Weights`) → its vectors of the bank's rows as queries, each without what that row's output has taught:
-    for a free method, which learns from all outputs."""
+    """(Its `Weights`) → its vectors of the bank's rows as queries, each without what that row's
+    output has taught: for a free method, which learns from all outputs."""
     lm_tokens: bool = True
     """Whether an LM scores what it learns from."""
     version: int = 1
@@ -211,13 +220,15 @@ class Training:
 
 
 def save_networks(lesson: Lesson, params: Mapping[str, Any]) -> None:
-    """Write trained networks into a lesson's folder: {"query": …} is one encoder of queries and examples,
-    {"query": …, "context": …} are two."""
+    """Write trained networks into a lesson's folder: {"query": …} is one encoder of queries and
+    examples, {"query": …, "context": …} are two."""
     with disk_errors(lesson.folder):
         for name, own_params in params.items():
             # a process that was killed while it saved has left files that belong to no encoder
             shutil.rmtree(lesson.folder / name, ignore_errors=True)
-            network_of(lesson.start.query).with_params(own_params).save_pretrained(lesson.folder / name)
+            network_of(lesson.start.query).with_params(own_params).save_pretrained(
+                lesson.folder / name
+            )
 
 
 def network_of(encoder: TextEncoder) -> Encoder:
@@ -232,7 +243,8 @@ def network_of(encoder: TextEncoder) -> Encoder:
 
 
 def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
-    """Return trained networks; where training started from a free method, they replace the encoder inside it."""
+    """Return trained networks; where training started from a free method, they replace the encoder
+    inside it."""
     from ceil_jax.encoders.registry import load_encoder
 
     network = network_of(start.query)
@@ -244,7 +256,12 @@ def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
             # it shares compiled functions with the encoder that training began with
             found.append(network.with_params(loaded.params).renamed(label))
     sides = zip(start, (found[0], found[-1]), strict=True)
-    return Encoders(*(replace(side, network=one) if isinstance(side, FreeEncoder) else one for side, one in sides))
+    return Encoders(
+        *(
+            replace(side, network=one) if isinstance(side, FreeEncoder) else one
+            for side, one in sides
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -281,12 +298,17 @@ class Weights(Stage[Encoders]):
             if self.asked and isinstance(asked := run.get(self.asked).query, FreeEncoder):
                 fixed = cached(run, asked).fixed(queries, bank)
             data = TrainingData(queries, bank, candidates, scores, self.seen, fixed)
-        start, trade_off, once = run.get(self.start), run.value(self.trade_off), partial(cached, run)
+        start, trade_off, once = (
+            run.get(self.start),
+            run.value(self.trade_off),
+            partial(cached, run),
+        )
         lesson = Lesson(folder, start, bank, data, once, self.settings, self.seed, trade_off)
         found = self.training.train(lesson)
         if (found.get("ending") or {}).get("kept") == "start":
             log.warning(
-                "training %s: it ranked held-out sets no better than the start, which is kept (more training queries "
+                "training %s: it ranked held-out sets no better than the start, which is kept "
+                "(more training queries "
                 "may help)",
                 self.training.title,
             )
@@ -303,7 +325,9 @@ class Weights(Stage[Encoders]):
         from ceil_jax.training.loop import held_out_count, step_count
 
         settings = self.settings
-        if self.queries is None or not all(hasattr(settings, name) for name in ("epochs", "batch_size")):
+        if self.queries is None or not all(
+            hasattr(settings, name) for name in ("epochs", "batch_size")
+        ):
             return Work()
         texts = 3
         if self.training.sets:
@@ -319,7 +343,8 @@ class Weights(Stage[Encoders]):
 
 @dataclass(frozen=True)
 class AskedByBank(Stage[Encoders]):
-    """Trained encoders for queries of the bank, whose own outputs a free method at their start has learnt from."""
+    """Trained encoders for queries of the bank, whose own outputs a free method at their start has
+    learnt from."""
 
     in_memory: ClassVar[bool] = True
     encoders: Stage[Encoders]

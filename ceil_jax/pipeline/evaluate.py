@@ -15,12 +15,21 @@ from ceil_jax.tasks import TASKS
 
 
 def evaluate(run: Run, graph: Graph, name: str) -> Record:
-    """Return the record of a row of METHODS on the task's queries; what is not on disk is computed."""
+    """Return the record of a row of METHODS on the task's queries; what is not on disk is
+    computed."""
     metric = graph.metric(name)
     run.get(metric)
-    chosen, task, settings = getattr(metric.predictions, "chosen", None), graph.task, settings_of(graph.config)
+    chosen, task, settings = (
+        getattr(metric.predictions, "chosen", None),
+        graph.task,
+        settings_of(graph.config),
+    )
     if task.name not in TASKS:  # the papers' tasks have one way of asking
-        settings |= {"template": task.template.pattern, "separator": task.template.separator, "stop": [*task.stop]}
+        settings |= {
+            "template": task.template.pattern,
+            "separator": task.template.separator,
+            "stop": [*task.stop],
+        }
     recorded = Recorded(
         task.name,
         name,
@@ -50,8 +59,8 @@ def remark(run: Run, graph: Graph, name: str) -> str:
 
 
 def check(graph: Graph, names: Sequence[str]) -> list[Measurement]:
-    """Return the stages of some rows of METHODS, so that an unknown name or a setting that cannot be is met before
-    any work. Loads the LM, and the encoder if a row compares vectors.
+    """Return the stages of some rows of METHODS, so that an unknown name or a setting that cannot
+    be is met before any work. Loads the LM, and the encoder if a row compares vectors.
 
     Raises:
         UserError: an unknown row, settings or models.

@@ -15,17 +15,20 @@ from ceil_jax.selector.folder import check_target
 from ceil_jax.tasks.example import Task, Template
 
 NEAREST = 1e-9
-"""λ of a selector that takes the nearest examples: relevance that differs in its last digit outweighs diversity."""
+"""λ of a selector that takes the nearest examples: relevance that differs in its last digit
+outweighs diversity."""
 
 
 def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str = "") -> str:
-    """Write a method (see `selector_of`) as a selector into a folder, and return what to tell the user.
+    """Write a method (see `selector_of`) as a selector into a folder, and return what to tell the
+    user.
 
-    A selector that is there already is replaced. The license is that of the examples, as an SPDX name, for the card.
+    A selector that is there already is replaced. The license is that of the examples, as an SPDX
+    name, for the card.
 
     Raises:
-        UserError: the folder holds something else, or the method is of another kind. Both are said before
-            anything is trained.
+        UserError: the folder holds something else, or the method is of another kind. Both are said
+            before anything is trained.
     """
     check_target(folder)
     selector = selector_of(run, graph, name)
@@ -35,12 +38,14 @@ def export_method(run: Run, graph: Graph, name: str, folder: Path, license: str 
     measured = measured or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
         f"{folder}: {selector.card.title}, {len(selector):,} examples; {measured}\n"
-        f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query", k={graph.config.shots})'
+        f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query", '
+        f"k={graph.config.shots})"
     )
 
 
 def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
-    """Return a row of METHODS that ends in DPP-MAP, or takes the nearest, trained if need be, as a selector.
+    """Return a row of METHODS that ends in DPP-MAP, or takes the nearest, trained if need be, as a
+    selector.
 
     Raises:
         UserError: any other method, or --text skill.
@@ -48,9 +53,14 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
     method, task, config = method_named(name), graph.task, graph.config
     if not method.exports:
         known = ", ".join(n for n, m in METHODS.items() if m.exports)
-        raise UserError(f"{name} neither ends in DPP-MAP nor takes the nearest; a selector is made of one of {known}")
+        raise UserError(
+            f"{name} neither ends in DPP-MAP nor takes the nearest; a selector is made of one of "
+            f"{known}"
+        )
     if config.text != "input":
-        raise UserError("a selector embeds inputs as they are, not skills: train with --text input for it")
+        raise UserError(
+            "a selector embeds inputs as they are, not skills: train with --text input for it"
+        )
     chosen, source = graph.chosen(name), method.encoder or "base"
     used = graph.encoders(source)
     encoders = run.get(used)
@@ -75,7 +85,8 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
 
 
 def of_plain_queries(task: Task) -> Template:
-    """Return the task's template; a field in it that is every example's input stands for a plain query too."""
+    """Return the task's template; a field in it that is every example's input stands for a plain
+    query too."""
     template, rows = task.template, task.train
     if template.input in template.names:
         return template
@@ -92,7 +103,10 @@ def _measured(run: Run, graph: Graph, name: str) -> dict[str, float]:
         return {}
     found = run.get(stage)
     values = {graph.task.metric: found.value, **found.more}
-    settings = f"percent of {len(graph.queries):,} held-out queries, {graph.config.shots} examples, {graph.lm.key}"
+    settings = (
+        f"percent of {len(graph.queries):,} held-out queries, {graph.config.shots} "
+        f"examples, {graph.lm.key}"
+    )
     return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
 

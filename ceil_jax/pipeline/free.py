@@ -1,7 +1,9 @@
-"""Trained methods that learn from the outputs of the bank, without an LM, on any encoder's vectors (`training.free`).
+"""Trained methods that learn from the outputs of the bank, without an LM, on any encoder's vectors
+(`training.free`).
 
-`head` (tasks with choices) and `structures` (outputs that parse) are one method each; `free` is the one that applies,
-or the untrained encoder where its nearest examples have outputs as much like those of held-out rows.
+`head` (tasks with choices) and `structures` (outputs that parse) are one method each; `free` is the
+one that applies, or the untrained encoder where its nearest examples have outputs as much like
+those of held-out rows.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def free_settings(task: Task) -> FreeSettings:
     parser = structure_parser_of(task.train)
     name = next((name for name, one in PARSERS.items() if one is parser), "")
     [only] = choices if len(choices) == 1 else [()]
-    return FreeSettings(tuple(sorted({example.output for example in task.train})) if only else (), name)
+    return FreeSettings(
+        tuple(sorted({example.output for example in task.train})) if only else (), name
+    )
 
 
 def no_labels(task: Task) -> str:
@@ -72,7 +76,8 @@ def _rows(encoder: Any, bank: Sequence[Example], settings: FreeSettings) -> Obse
 
 @dataclass(frozen=True)
 class CrossFitted(Stage[np.ndarray]):
-    """A free method's vectors of the bank's rows as queries, each without what that row's output has taught it."""
+    """A free method's vectors of the bank's rows as queries, each without what that row's output
+    has taught it."""
 
     version: ClassVar[int] = 2
     weights: Weights
@@ -126,10 +131,18 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
         found = agreement(fits, rows, kind, min(_JUDGED_BY, len(lesson.bank) // 2))
         name = best_free(found)
         said = ", ".join(f"{one} {values.mean():.3f}" for one, values in found.items())
-        log.info("free supervision, by held-out rows' %s: %s; taken (cosine in a tie): %s", kind, said, name)
+        log.info(
+            "free supervision, by held-out rows' %s: %s; taken (cosine in a tie): %s",
+            kind,
+            said,
+            name,
+        )
     elif not name:
         name = "cosine"
-        log.info("free supervision: outputs are neither labels nor programs; the untrained encoder is taken")
+        log.info(
+            "free supervision: outputs are neither labels nor programs; the untrained encoder is "
+            "taken"
+        )
     method = fits[name](rows)
     if isinstance(method, Cosine):
         write_json(lesson.folder / SETTINGS, {"method": ""})
@@ -137,10 +150,16 @@ def _train(lesson: Lesson, name: str = "") -> Mapping[str, Any]:
         base, pairs = _base(lesson.start), rows.parts is not None
         learnt = marks(lesson.bank)
         FreeEncoder(base, method, None, settings.parser, pairs, learnt).save_method(lesson.folder)
-    return {"bank": len(lesson.bank), "taken": name, **{one: float(v.mean()) for one, v in found.items()}}
+    return {
+        "bank": len(lesson.bank),
+        "taken": name,
+        **{one: float(v.mean()) for one, v in found.items()},
+    }
 
 
-def _free(name: str, title: str, train: Any, refusal: Callable[[Task], str] = lambda task: "") -> Training:
+def _free(
+    name: str, title: str, train: Any, refusal: Callable[[Task], str] = lambda task: ""
+) -> Training:
     return Training(
         name=name,
         title=title,
@@ -158,14 +177,18 @@ HEAD = _free("head", "label head", partial(_train, name="head"), no_labels)
 """P(the example's label | query) by logistic regression on the bank, + ½ cosine."""
 
 STRUCTURES = _free("structures", "structures", partial(_train, name="structures"), _no_programs)
-"""Expected overlap of the query's predicted local structures with an example's (after Levy et al., ACL 2023)."""
+"""Expected overlap of the query's predicted local structures with an example's (after Levy et al.,
+ACL 2023)."""
 
 FREE = _free("free", "free", _train)
-"""The one of them that applies, or cosines where none does, or where held-out rows do not favour it beyond noise."""
+"""The one of them that applies, or cosines where none does, or where held-out rows do not favour it
+beyond noise."""
 
 register_method("head", "dense", "label head", HEAD)
 register_method("head_map", "dpp", "label head + MAP", HEAD, against=("head",))
-register_method("classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier")
+register_method(
+    "classifier", "zero", "classifier alone", HEAD, against=("majority",), answers="classifier"
+)
 register_method("structures", "dense", "structures", STRUCTURES)
 register_method("free", "dense", "free", FREE)
 register_method("free_map", "dpp", "free + MAP", FREE, against=("free", "classifier"))

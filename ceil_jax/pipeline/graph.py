@@ -1,7 +1,8 @@
-"""The stages of one run's rows: which values a configuration and a task make, and what each of them needs.
+"""The stages of one run's rows: which values a configuration and a task make, and what each of them
+needs.
 
-Every method of `Graph` only puts values together; `stage.Run.get` computes them. They stand in the order of the
-picture in docs/architecture.md, from a row's metric down to the texts.
+Every method of `Graph` only puts values together; `stage.Run.get` computes them. They stand in the
+order of the picture in docs/architecture.md, from a row's metric down to the texts.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ class Graph:
     """
 
     def __init__(
-        self, config: RunConfig, task: Task, models: Models | None = None, trained_by: Graph | None = None
+        self,
+        config: RunConfig,
+        task: Task,
+        models: Models | None = None,
+        trained_by: Graph | None = None,
     ) -> None:
         load_own()
         self.config, self.task, self.models = config, task, models or Models()
@@ -74,7 +79,8 @@ class Graph:
     # a row: its metric, its answers, its examples, and the encoders and λ that choose these
 
     def method(self, name: str) -> Method:
-        """Return a method by its name; with --shots 0 every method is the one that has zero examples.
+        """Return a method by its name; with --shots 0 every method is the one that has zero
+        examples.
 
         Raises:
             UserError: a name that is not known.
@@ -89,7 +95,8 @@ class Graph:
         return Measurement(self.predictions(name), self.task.metric, tuple(self.task.more_metrics))
 
     def predictions(self, name: str, queries: Sequence[Example] | None = None) -> Answers:
-        """Return the answer to each query with a method's examples; by default to the task's queries."""
+        """Return the answer to each query with a method's examples; by default to the task's
+        queries."""
         method = self.method(name)
         asked = self.queries if queries is None else Examples(queries)
         if method.answers == "majority":
@@ -135,33 +142,49 @@ class Graph:
         )
 
     def map_trade_off(self, source: str) -> float | Stage[float]:
-        """Return λ of a MAP row with the encoders of `base` or a training: the λ that these learnt sets with, else
-        the configured one."""
+        """Return λ of a MAP row with the encoders of `base` or a training: the λ that these learnt
+        sets with, else the configured one."""
         encoders = self.encoders(source)
-        if isinstance(encoders, Weights) and encoders.training.sets and encoders.trade_off is not None:
+        if (
+            isinstance(encoders, Weights)
+            and encoders.training.sets
+            and encoders.trade_off is not None
+        ):
             return encoders.trade_off
         return self.trade_off(self.config.trade_off, source)
 
     def trade_off(self, given: float | Literal["tuned"], source: str) -> float | Stage[float]:
-        """Return λ as it is given; "tuned" is chosen for the encoders of `base` or a training, for all seeds."""
+        """Return λ as it is given; "tuned" is chosen for the encoders of `base` or a training, for
+        all seeds."""
         if given != "tuned":
             return given
         # training takes its queries from the beginning of the order, tuning from its end
-        asked, first, shots = self._bank_queries(self._order[-TUNING_QUERIES:]), self.first, self.config.shots
-        nearest, vectors = first.nearest(source, asked, self.config.shortlist), first.encoded(source, asked)
+        asked, first, shots = (
+            self._bank_queries(self._order[-TUNING_QUERIES:]),
+            self.first,
+            self.config.shots,
+        )
+        nearest, vectors = (
+            first.nearest(source, asked, self.config.shortlist),
+            first.encoded(source, asked),
+        )
         sets = MapSets(nearest, vectors, shots, self.answering, asked, self.bank)
-        # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five tasks
+        # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five
+        # tasks
         shape, label = (len(TRADE_OFFS), shots), f"λ of {source}"
-        return TradeOff(Scores(self.prompting, asked, self.bank, sets, shape, label, differing=0.47), source)
+        return TradeOff(
+            Scores(self.prompting, asked, self.bank, sets, shape, label, differing=0.47), source
+        )
 
-    # trained encoders: their weights, the scored candidates that they learn from, the nearest examples among which
-    # these are drawn by the encoders that training starts from
+    # trained encoders: their weights, the scored candidates that they learn from, the nearest
+    # examples among which these are drawn by the encoders that training starts from
 
     def encoders(self, source: str) -> Stage[Encoders]:
         """Return the encoders of `base` or of a training, as training left them.
 
         Raises:
-            UserError: an unknown name, a task that it cannot be trained on, or settings that cannot be.
+            UserError: an unknown name, a task that it cannot be trained on, or settings that cannot
+                be.
         """
         if source == "base":
             return Untrained(self.pretrained)
@@ -190,18 +213,21 @@ class Graph:
         )
 
     def asked_by_bank(self, source: str) -> Stage[Encoders]:
-        """Return the encoders of `base` or a training for queries of the bank: those of `encoders`, but that a free
-        method among its starts is cross-fitted, so that no query sees its own output."""
+        """Return the encoders of `base` or a training for queries of the bank: those of `encoders`,
+        but that a free method among its starts is cross-fitted, so that no query sees its own
+        output."""
         encoders, starts = self.encoders(source), [] if self.trained_by else self._starts(source)
         for free in starts:
             if cross_fitted := TRAININGS[free].cross_fitted:
-                return AskedByBank(encoders, self.bank_texts(free), cross_fitted(self.encoders(free)))
+                return AskedByBank(
+                    encoders, self.bank_texts(free), cross_fitted(self.encoders(free))
+                )
         return encoders
 
     @cached_property
     def first(self) -> Graph:
-        """The graph with `data_seed` as its seed, which draws candidate sets and sets λ for all seeds, so that these
-        share the LM's work."""
+        """The graph with `data_seed` as its seed, which draws candidate sets and sets λ for all
+        seeds, so that these share the LM's work."""
         if self.config.seed == self.config.data_seed:
             return self
         config = replace(self.config, seed=self.config.data_seed)
@@ -210,7 +236,8 @@ class Graph:
         return first
 
     def settings(self, source: str) -> Any:
-        """Return the settings of a training: RunConfig's field of that name, or the training's own."""
+        """Return the settings of a training: RunConfig's field of that name, or the training's
+        own."""
         if source not in self._settings:
             own = getattr(self.config, source, TRAININGS[source].settings)
             self._settings[source] = own(self) if callable(own) else own
@@ -225,18 +252,22 @@ class Graph:
         return [*self._starts(source), "base"][1]
 
     def _starts(self, source: str) -> list[str]:
-        """A training, the one that it starts from, and so on down to the untrained encoders, without `base`."""
+        """A training, the one that it starts from, and so on down to the untrained encoders,
+        without `base`."""
         chain = [source]
         while (one := chain[-1]) != "base":
             if one not in TRAININGS:
-                raise unknown_name("encoders", one, ("base", *TRAININGS), f"--{chain[-2]}.initial names them.")
+                raise unknown_name(
+                    "encoders", one, ("base", *TRAININGS), f"--{chain[-2]}.initial names them."
+                )
             chain.append(getattr(self.settings(one), "initial", "base"))
             if chain[-1] in chain[:-1]:
                 raise UserError(f"--{one}.initial {chain[-1]}: a training cannot start from itself")
         return chain[:-1]
 
     def scored(self, source: str) -> Stage[ScoredSets]:
-        """Return the candidate sets with their scores that a training learns from; the same for all seeds."""
+        """Return the candidate sets with their scores that a training learns from; the same for all
+        seeds."""
         scored = TRAININGS[source].scored
         assert scored is not None, f"{source} learns from the bank's outputs"
         return scored(self.first, self.settings(source))
@@ -247,8 +278,11 @@ class Graph:
         encoders, vectors = self.asked_by_bank(source), self.encoded(source, queries)
         return Chosen("dense", bank, asked, n, encoders, vectors)
 
-    def encoded(self, source: str, queries: Examples) -> tuple[Stage[np.ndarray], Stage[np.ndarray]]:
-        """Return the vectors of queries of the bank, and of the bank, by the encoders of `base` or a training."""
+    def encoded(
+        self, source: str, queries: Examples
+    ) -> tuple[Stage[np.ndarray], Stage[np.ndarray]]:
+        """Return the vectors of queries of the bank, and of the bank, by the encoders of `base` or
+        a training."""
         bank = Encoded(self.encoders(source), self.bank_texts(source), "context")
         return Encoded(self.asked_by_bank(source), self.texts(queries)), bank
 
@@ -273,13 +307,17 @@ class Graph:
         return self.training_queries(getattr(self.settings(source), "instances", len(self.bank)))
 
     def learns(self, source: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bank positions of the queries that a training learns from, and of those that it holds out."""
+        """Return the bank positions of the queries that a training learns from, and of those that
+        it holds out."""
         positions = self._learns_from(source).positions
-        learnt, held_out = split_held_out(len(positions), self.config.seed, self._learnt_before(source))
+        learnt, held_out = split_held_out(
+            len(positions), self.config.seed, self._learnt_before(source)
+        )
         return positions[learnt], positions[held_out]
 
     def _learnt_before(self, source: str) -> np.ndarray | None:
-        """bool [Q]: the training queries that the encoders it starts from have learnt from; None for untrained."""
+        """bool [Q]: the training queries that the encoders it starts from have learnt from; None
+        for untrained."""
         start = self.start(source)
         if start == "base" or TRAININGS[start].scored is None:
             return None
@@ -296,10 +334,15 @@ class Graph:
         return Rewritten(rows, skills)
 
     def bank_texts(self, source: str | None) -> RetrievalTexts:
-        """Return the bank's texts for the encoders of a training, by `--context` with outputs; without for `base` and
-        for free methods, which learn to tell a query's output from its text."""
+        """Return the bank's texts for the encoders of a training, by `--context` with outputs;
+        without for `base` and for free methods, which learn to tell a query's output from its
+        text."""
         plain, training = self.texts(self.bank), TRAININGS.get(source or "")
-        seen = training is not None and training.scored is not None and self.config.context == "example"
+        seen = (
+            training is not None
+            and training.scored is not None
+            and self.config.context == "example"
+        )
         return WithOutputs(plain) if seen else plain
 
     def skills(self, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
@@ -311,7 +354,10 @@ class Graph:
         config = self.config.skills
         source = config.demonstrations or self.task.language
         if not source:
-            raise UserError(f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations FILE")
+            raise UserError(
+                f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations "
+                "FILE"
+            )
         lm = self._lm_named(config.lm or self.config.lm)
         shown, seed = tuple(load_demonstrations(source)), self.config.data_seed
         return tuple(Skills(rows, lm, shown, config.orders, order, seed) for order in orders)
@@ -355,7 +401,11 @@ class Graph:
 def _without_instances(settings: Any) -> Any:
     """Settings with `instances` at its default: what it decides is in the key of the queries."""
     fields = type(settings).__dataclass_fields__
-    return replace(settings, instances=fields["instances"].default) if "instances" in fields else settings
+    return (
+        replace(settings, instances=fields["instances"].default)
+        if "instances" in fields
+        else settings
+    )
 
 
 class Opened(NamedTuple):
@@ -365,9 +415,12 @@ class Opened(NamedTuple):
     graph: Graph
 
 
-def open_run(config: RunConfig, task: Task, models: Models | None = None, trained_by: Graph | None = None) -> Opened:
-    """Return what computes stages, and the stages of a task (see `Graph`). Nothing is computed and no model is loaded
-    yet. The bank of a task of your own loses what shows a query's text (`tasks.own_file.separated`).
+def open_run(
+    config: RunConfig, task: Task, models: Models | None = None, trained_by: Graph | None = None
+) -> Opened:
+    """Return what computes stages, and the stages of a task (see `Graph`). Nothing is computed and
+    no model is loaded yet. The bank of a task of your own loses what shows a query's text
+    (`tasks.own_file.separated`).
 
     Example:
         >>> from ceil_jax import load_task

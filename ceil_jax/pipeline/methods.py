@@ -1,7 +1,8 @@
-"""The rows of a comparison: a retriever and the encoders that it compares with; and the registry of trained methods.
+"""The rows of a comparison: a retriever and the encoders that it compares with; and the registry of
+trained methods.
 
-TST, EPR and CEIL are registered at the end of `trainings`, those that need no LM at the end of `free`; a plugin
-registers its own in the same way.
+TST, EPR and CEIL are registered at the end of `trainings`, those that need no LM at the end of
+`free`; a plugin registers its own in the same way.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Method(NamedTuple):
     """base (untrained) or the name of a training; None where no encoder is used."""
     label: str
     answers: Literal["lm", "majority", "classifier"] = "lm"
-    """Who answers: the LM; the most common output of the bank; or a classifier that the bank's outputs trained."""
+    """Who answers: the LM; the most common output of the bank; or a classifier that the bank's
+    outputs trained."""
     against: tuple[str, ...] = ()
     """The rows that a table compares this one with: this one − that one."""
 
@@ -97,8 +99,8 @@ def register_method(
         name: as in `--method`.
         retriever: the name of a registered retriever, such as dense (the nearest) or dpp (sets).
         label: its name in tables; `name` by default.
-        training: how its encoders are trained, or the name of a training that is registered already; by default it
-            compares with the untrained encoder, if it needs one.
+        training: how its encoders are trained, or the name of a training that is registered
+            already; by default it compares with the untrained encoder, if it needs one.
         against: the rows that tables subtract from it.
         answers: who answers.
         replace: take the place of a row, and of a training, with this name.
@@ -112,11 +114,14 @@ def register_method(
             TRAININGS.register(training.name, training, replace=replace)
         training = training.name
     encoder = training or ("base" if retrievers()[retriever].needs.encoder else None)
-    _ROWS.register(name, Method(retriever, encoder, label or name, answers, against), replace=replace)
+    _ROWS.register(
+        name, Method(retriever, encoder, label or name, answers, against), replace=replace
+    )
 
 
 def load_own() -> None:
-    """Register the package's own trained methods; imported by name, because their modules import this one."""
+    """Register the package's own trained methods; imported by name, because their modules import
+    this one."""
     for module in ("trainings", "free"):
         importlib.import_module(f"ceil_jax.pipeline.{module}")
 
@@ -159,8 +164,8 @@ def method_named(name: str) -> Method:
 
 
 def label_of(name: str, config: Mapping[str, Any]) -> str:
-    """Return a row's name in tables: "CEIL from free" where its training began with a free method. A row that is not
-    known keeps its name; `config` has settings by their names in RunConfig."""
+    """Return a row's name in tables: "CEIL from free" where its training began with a free method.
+    A row that is not known keeps its name; `config` has settings by their names in RunConfig."""
     if name not in METHODS:
         return name
     method, start = METHODS[name], METHODS[name].encoder or ""
@@ -177,8 +182,8 @@ def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the rows that an LM can teach, and say which are left out: an LM that gives no log-probabilities, such
-    as a chat server, teaches none.
+    """Return the rows that an LM can teach, and say which are left out: an LM that gives no
+    log-probabilities, such as a chat server, teaches none.
 
     Raises:
         UserError: none is left.
@@ -186,7 +191,8 @@ def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
     left = tuple(name for name in names if lm.can_score or not METHODS[name].learns_from_lm)
     gone = [METHODS[name].label for name in names if name not in left]
     said = (
-        f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and free_map learn "
+        f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and "
+        "free_map learn "
         "from the bank's outputs instead"
     )
     if gone and not left:

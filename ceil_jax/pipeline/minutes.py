@@ -1,4 +1,5 @@
-"""A comparison cut to fit some minutes on this machine: fewer training queries, then rows, then queries."""
+"""A comparison cut to fit some minutes on this machine: fewer training queries, then rows, then
+queries."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ LEAST_TRAINING = 40
 """Training queries below which a training is left out."""
 
 _WARM, _PROBE = 8, 64
-"""Queries answered before the LM's speed is measured, and those with which it is: with random examples where the
-table has such a row, else with none."""
+"""Queries answered before the LM's speed is measured, and those with which it is: with random
+examples where the table has such a row, else with none."""
 
 _SHARE = 0.95
 """The share of the minutes that is planned: loading models and the page take the rest."""
@@ -41,10 +42,11 @@ class Fitted(NamedTuple):
 def fitted(opened: Opened, methods: Sequence[str], minutes: float) -> Fitted:
     """Return the largest comparison that this machine ends within some minutes.
 
-    Cut in this order until it fits: the training queries of methods that learn from the LM, to three quarters, a half
-    and a quarter; then those rows one by one, those that learn from sets first, each time with all training queries
-    again; queries, down to 150; rows that learn from the bank's outputs alone. A command that was stopped, or is
-    given again, keeps the cut that it has taken. Where nothing fits, the smallest comparison takes longer.
+    Cut in this order until it fits: the training queries of methods that learn from the LM, to
+    three quarters, a half and a quarter; then those rows one by one, those that learn from sets
+    first, each time with all training queries again; queries, down to 150; rows that learn from the
+    bank's outputs alone. A command that was stopped, or is given again, keeps the cut that it has
+    taken. Where nothing fits, the smallest comparison takes longer.
     """
     targets = tuple(opened.graph.metric(name).key for name in methods)
     return opened.run.get(Taken(targets, minutes, opened, tuple(methods)))
@@ -68,7 +70,9 @@ class Taken(Stage[Fitted]):
                 break
         said = _said(less, rows, self.methods, machine, seconds[0], seconds[-1])
         if not fits:
-            said += f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
+            said += (
+                f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
+            )
         return {"cut": len(seconds) - 1, "said": said}
 
     def load(self, run: Run, folder: Path) -> Fitted:
@@ -84,7 +88,9 @@ def _cuts(opened: Opened, methods: Sequence[str]) -> Iterator[tuple[Opened, tupl
 
     def cut(share: float = 1.0) -> tuple[Opened, tuple[str, ...]]:
         asked = replace(task, validation=draw(task.validation, queries, config.data_seed))
-        return Opened(opened.run, Graph(_trained_on(config, share), asked, opened.graph.models)), rows
+        return Opened(
+            opened.run, Graph(_trained_on(config, share), asked, opened.graph.models)
+        ), rows
 
     trained = [name for name in reversed(rows) if METHODS[name].trains]
     # sets first, then single examples; of each kind the last row first
@@ -116,7 +122,8 @@ def _trained_on(config: RunConfig, share: float) -> RunConfig:
 
 
 def _measured(opened: Opened, methods: Sequence[str]) -> Machine:
-    """This machine, with the speed at which its LM answers the first prompts of a row, in the plan's own units."""
+    """This machine, with the speed at which its LM answers the first prompts of a row, in the
+    plan's own units."""
     run, graph = opened
     name = "random" if "random" in methods else "zero"
     run.get(graph.predictions(name, graph.queries.examples[:_WARM]))
@@ -129,7 +136,9 @@ def _measured(opened: Opened, methods: Sequence[str]) -> Machine:
     machine = this_machine()
     if not work.read or not meter.now.seconds:
         return machine
-    return machine._replace(lm=(work.read + WRITING * work.written) * work.parameters / meter.now.seconds)
+    return machine._replace(
+        lm=(work.read + WRITING * work.written) * work.parameters / meter.now.seconds
+    )
 
 
 def _seconds(opened: Opened, methods: Sequence[str], machine: Machine) -> float:
@@ -143,17 +152,29 @@ def _minutes(seconds: float) -> str:
 
 
 def _said(
-    opened: Opened, rows: Sequence[str], asked: Sequence[str], machine: Machine, whole: float, seconds: float
+    opened: Opened,
+    rows: Sequence[str],
+    asked: Sequence[str],
+    machine: Machine,
+    whole: float,
+    seconds: float,
 ) -> str:
     """The cuts, in one line."""
     graph = opened.graph
     counting = opened.run.models.counting(graph.lm)
     speed = machine.lm / counting.parameters
     parts = [f"{len(graph.queries):,} queries"]
-    learnt = dict.fromkeys(METHODS[row].encoder or "" for row in rows if METHODS[row].learns_from_lm)
-    parts += [f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries" for name in learnt]
+    learnt = dict.fromkeys(
+        METHODS[row].encoder or "" for row in rows if METHODS[row].learns_from_lm
+    )
+    parts += [
+        f"{TRAININGS[name].title} on {graph.settings(name).instances} training queries"
+        for name in learnt
+    ]
     gone = [METHODS[name].label for name in asked if name not in rows]
     parts += [f"no {' and no '.join(gone)}"] if gone else []
     rest = "" if seconds >= whole else f"; --minutes {_minutes(whole)} for all of it"
-    reads = f"this machine reads {'' if counting.exact else 'about '}{speed:,.0f} LM tokens a second"
+    reads = (
+        f"this machine reads {'' if counting.exact else 'about '}{speed:,.0f} LM tokens a second"
+    )
     return f"{reads}: {', '.join(parts)}, about {duration(seconds)}{rest}"

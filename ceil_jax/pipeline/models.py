@@ -33,7 +33,8 @@ class Models:
         return lm.loader()()
 
     def counting(self, lm: LM) -> CountingLM:
-        """Return an LM with the same tokenizer that only counts; one that guesses from characters for a server."""
+        """Return an LM with the same tokenizer that only counts; one that guesses from characters
+        for a server."""
 
         def made() -> CountingLM:
             served = is_address(lm.spec)
@@ -47,7 +48,8 @@ class Models:
 
 
 class CountingModels(Models):
-    """Models whose LMs only count, with their tokenizers and without their weights: what a dry run needs."""
+    """Models whose LMs only count, with their tokenizers and without their weights: what a dry run
+    needs."""
 
     def load_lm(self, lm: LM) -> LanguageModel:
         """Return a counting LM.
@@ -56,13 +58,16 @@ class CountingModels(Models):
             UserError: a server or a function, whose tokens cannot be counted here.
         """
         if is_address(lm.spec) or ":" in lm.spec:
-            raise UserError(f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM")
+            raise UserError(
+                f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM"
+            )
         return counting_lm(lm.spec, lm.dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class LM:
-    """A language model by name. Its key is the name of the loaded one, which names weights and dtype."""
+    """A language model by name. Its key is the name of the loaded one, which names weights and
+    dtype."""
 
     models: Models
     spec: str
@@ -77,7 +82,9 @@ class LM:
 
     def loader(self) -> Callable[[], LanguageModel]:
         """Return a function that loads the LM, in another process too."""
-        return partial(load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint)
+        return partial(
+            load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint
+        )
 
     @cached_property
     def key(self) -> str:
@@ -86,7 +93,8 @@ class LM:
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """An untrained encoder by name. Its key stands for its weights, its network and its tokenizer."""
+    """An untrained encoder by name. Its key stands for its weights, its network and its
+    tokenizer."""
 
     models: Models
     name: str
@@ -95,7 +103,9 @@ class Pretrained:
     def get(self) -> Encoder:
         """Return the loaded encoder."""
         asked = self.endpoint if is_address(self.name) else None
-        return self.models.once(("encoder", self.name, asked), lambda: load_encoder(self.name, endpoint=asked))
+        return self.models.once(
+            ("encoder", self.name, asked), lambda: load_encoder(self.name, endpoint=asked)
+        )
 
     @cached_property
     def key(self) -> str:

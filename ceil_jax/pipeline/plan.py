@@ -1,4 +1,5 @@
-"""Plans: the stages that getting some targets would compute, their LM tokens and their time. Nothing is computed."""
+"""Plans: the stages that getting some targets would compute, their LM tokens and their time.
+Nothing is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ WRITING = 4.0
 
 
 class Machine(NamedTuple):
-    """The speed of a machine in parameters × tokens a second: a network twice as large takes twice as long."""
+    """The speed of a machine in parameters × tokens a second: a network twice as large takes twice
+    as long."""
 
     name: str
     lm: float
@@ -31,8 +33,8 @@ class Machine(NamedTuple):
 
 
 ENCODING, TRAINING = {"cpu": 1.28, "gpu": 0.1}, {"cpu": 0.24, "gpu": 0.033}
-"""The shares of a float32 product's speed that encoding and training reach: on a CPU measured with all-MiniLM-L6-v2,
-whose embeddings count as parameters but take no products; on a GPU guesses."""
+"""The shares of a float32 product's speed that encoding and training reach: on a CPU measured with
+all-MiniLM-L6-v2, whose embeddings count as parameters but take no products; on a GPU guesses."""
 
 
 @cache
@@ -50,7 +52,12 @@ def this_machine() -> Machine:
         from ceil_jax.lm.torch.loading import reading_speed
 
         reading = reading_speed()
-    return Machine("this machine (from its speed just now)", reading, ENCODING[kind] * speed, TRAINING[kind] * speed)
+    return Machine(
+        "this machine (from its speed just now)",
+        reading,
+        ENCODING[kind] * speed,
+        TRAINING[kind] * speed,
+    )
 
 
 class Plan(dict[Stage[Any], Work]):
@@ -67,8 +74,8 @@ class Plan(dict[Stage[Any], Work]):
 
 
 def plan(run: Run, targets: Sequence[Stage[Any]]) -> Plan:
-    """Return the work of the stages that getting some targets would compute. A run's LMs may be ones that only
-    count."""
+    """Return the work of the stages that getting some targets would compute. A run's LMs may be
+    ones that only count."""
     return Plan({stage: run.estimate(stage) for stage in run.missing(targets)})
 
 

@@ -1,10 +1,11 @@
 """Records: for every evaluation its task, method, settings, score and cost.
 
-Stages are named by what they depend on, so that runs share them, and a stage cannot say which run it belongs to. A
-record, the last stage of an evaluation, can:
+Stages are named by what they depend on, so that runs share them, and a stage cannot say which run
+it belongs to. A record, the last stage of an evaluation, can:
 
 ```
-run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions and metrics
+run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions and
+metrics
                done.json    the cost
 texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 ```
@@ -34,7 +35,8 @@ from ceil_jax.tasks.words import Overlap
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One method evaluated on one task with one LM: from a folder of stages or from a results file."""
+    """One method evaluated on one task with one LM: from a folder of stages or from a results
+    file."""
 
     name: str
     """`run-hash`, by all settings."""
@@ -43,7 +45,8 @@ class Record:
     metric: str
     lm: str
     config: Mapping[str, Any]
-    """Settings by their names in RunConfig; all of them in a folder of stages, some in a results file."""
+    """Settings by their names in RunConfig; all of them in a folder of stages, some in a results
+    file."""
     queries: int
     bank: int
     texts: str
@@ -58,15 +61,18 @@ class Record:
     """λ that the examples were chosen with; None for a method without one."""
     device: str = ""
     examples: float | None = None
-    """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the oldest lines."""
+    """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the
+    oldest lines."""
     statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
-    """float [N, s]: statistics of each query; the metric is a function of their sums. None in lines from before they
-    were kept."""
+    """float [N, s]: statistics of each query; the metric is a function of their sums. None in lines
+    from before they were kept."""
     overlap: Overlap | None = field(default=None, repr=False, compare=False)
-    """Which queries ask the same, and which stand in the bank; None in lines from before it was kept."""
+    """Which queries ask the same, and which stand in the bank; None in lines from before it was
+    kept."""
 
     root: Path = Path()
-    """The folder of stages. This field and those down to `kept` are empty in a record of a results file."""
+    """The folder of stages. This field and those down to `kept` are empty in a record of a results
+    file."""
     predictions: str = ""
     metrics: str = ""
     """Names of stages."""
@@ -83,7 +89,8 @@ class Record:
         return self.cost - self.answering
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction, gold."""
+        """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction,
+        gold."""
         return read_json(self.root / self.predictions / "rows.json")
 
     def scores(self) -> np.ndarray:
@@ -100,7 +107,9 @@ class Texts(Stage[None]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         sides = {"queries": self.queries.examples, "bank": self.bank.examples}
-        texts = {side: {one.id: [one.input, one.output] for one in rows} for side, rows in sides.items()}
+        texts = {
+            side: {one.id: [one.input, one.output] for one in rows} for side, rows in sides.items()
+        }
         write_json(folder / "texts.json", texts)
         return {side: len(rows) for side, rows in sides.items()}
 
@@ -129,7 +138,10 @@ class Recorded(Stage[Record]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         answering = run.own_cost(self.predictions) + run.own_cost(self.metrics)
-        costs = {"preparing": asdict(run.cost([self.metrics]) - answering), "answering": asdict(answering)}
+        costs = {
+            "preparing": asdict(run.cost([self.metrics]) - answering),
+            "answering": asdict(answering),
+        }
         remarks = {"kept": self.kept, "trade_off": self.trade_off, "device": self.device}
         return costs | {name: value for name, value in remarks.items() if value}
 
@@ -140,7 +152,8 @@ class Recorded(Stage[Record]):
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
-    """Return a RunConfig as JSON, without what differs between machines: folders, devices, addresses of models."""
+    """Return a RunConfig as JSON, without what differs between machines: folders, devices,
+    addresses of models."""
     settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
     for name in ("out", "data_dir", "device_map", "endpoint"):
         del settings[name]
@@ -152,7 +165,8 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
-    """Return the finished evaluations of a folder of stages, and a line about each that cannot be shown."""
+    """Return the finished evaluations of a folder of stages, and a line about each that cannot be
+    shown."""
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         try:
@@ -160,7 +174,9 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
         except (OSError, ValueError, KeyError, TypeError):
             found = None
         if found is None:
-            trouble.append(f"{folder}: damaged, unfinished or of another version; run its command again")
+            trouble.append(
+                f"{folder}: damaged, unfinished or of another version; run its command again"
+            )
         else:
             records.append(found)
     return records, trouble
@@ -170,7 +186,12 @@ def _read(root: Path, folder: Path) -> Record | None:
     """The record in a folder; None if it is unfinished or one of its stages is."""
     key, cost = read_json(folder / KEY), finished(folder)
     measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
-    if cost is None or measured is None or texts is None or finished(root / key["predictions"]) is None:
+    if (
+        cost is None
+        or measured is None
+        or texts is None
+        or finished(root / key["predictions"]) is None
+    ):
         return None
     found = read_measured(root / key["metrics"], measured)
     method = METHODS.get(key["method"])

@@ -1,4 +1,5 @@
-"""Scores of candidate sets: the LM's, or the similarity of outputs; and the λ that scores choose."""
+"""Scores of candidate sets: the LM's, or the similarity of outputs; and the λ that scores
+choose."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ class Prompting:
         """Return the builder of prompts for these queries."""
         lm = run.lm(self.lm)
         reserve = answer_reserve(lm, self.template, queries, self.max_new_tokens)
-        return PromptBuilder(lm, self.template, reserve, self.few_shot, self.token_budget, self.order)
+        return PromptBuilder(
+            lm, self.template, reserve, self.few_shot, self.token_budget, self.order
+        )
 
 
 def sample(count: int) -> slice:
@@ -60,8 +63,11 @@ def sample(count: int) -> slice:
     return slice(None, None, max(1, count // SAMPLED))
 
 
-def reading(run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()) -> Work:
-    """Return the work of reading `times` as many prompts as the sample `requests`, less what has been read.
+def reading(
+    run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()
+) -> Work:
+    """Return the work of reading `times` as many prompts as the sample `requests`, less what has
+    been read.
 
     What is generated is as long as `answers`. The run's LM may be one that only counts.
     """
@@ -75,7 +81,8 @@ def reading(run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answe
 
 @dataclass(frozen=True)
 class Scores(Stage[dict[str, np.ndarray]]):
-    """The LM's scores of candidate sets, float64 [Q, M] by name (`training.scoring.scored_sets`)."""
+    """The LM's scores of candidate sets, float64 [Q, M] by name
+    (`training.scoring.scored_sets`)."""
 
     version: ClassVar[int] = 2
     prompting: Prompting
@@ -106,7 +113,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
         return {}
 
     def read_shard(self, run: Run, shard: Shard) -> ReadingMeter:
-        """Read one shard's part of the prompts into its own file, and return how many they are and their cost."""
+        """Read one shard's part of the prompts into its own file, and return how many they are and
+        their cost."""
         reader = None if run.engine is None else run.engine(self.prompting.lm)
         lm = ReadLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
         with lm.metered(f"{self.what}, shard {shard}") as meter:
@@ -127,7 +135,11 @@ class Scores(Stage[dict[str, np.ndarray]]):
         prompts = iter(self._prompts(run, asked, sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
-            LMRequest(next(prompts), tuple(template.continuation(q, c) for c in q.choices or (q.output,)), per_token)
+            LMRequest(
+                next(prompts),
+                tuple(template.continuation(q, c) for c in q.choices or (q.output,)),
+                per_token,
+            )
             for q in asked
             for _ in range(sets.subsets.shape[1])
         ]
@@ -137,9 +149,13 @@ class Scores(Stage[dict[str, np.ndarray]]):
         """Random sets that stand in for those that are not drawn yet, to count their tokens."""
         rng, (sets, size) = np.random.default_rng(0), self.shape
         n = min(len(self.bank), max(size, 50))
-        shortlist = np.stack([rng.permutation(len(self.bank))[:n] for _ in range(queries)]).astype(np.int32)
+        shortlist = np.stack([rng.permutation(len(self.bank))[:n] for _ in range(queries)]).astype(
+            np.int32
+        )
         drawn = [[np.sort(rng.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)]
-        return CandidateSets(shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n)))
+        return CandidateSets(
+            shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n))
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +198,8 @@ class ScoredCandidates(Stage[ScoredSets]):
 
 @dataclass(frozen=True)
 class TradeOff(Stage[float]):
-    """λ: the one of the grid whose MAP sets make the right outputs of training queries most probable."""
+    """λ: the one of the grid whose MAP sets make the right outputs of training queries most
+    probable."""
 
     scores: Scores
     label: str = unkeyed("")
@@ -190,7 +207,9 @@ class TradeOff(Stage[float]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         found = run.get(self.scores)
         chosen = best_trade_off(found.get("choice", found["lm_scores"]))
-        log.info("%s: λ = %g of %s", self.label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
+        log.info(
+            "%s: λ = %g of %s", self.label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS)
+        )
         return {"trade_off": chosen}
 
     def load(self, run: Run, folder: Path) -> float:

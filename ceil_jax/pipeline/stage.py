@@ -1,9 +1,10 @@
 """A run is a graph of stages: what a stage is, how it gets its key, and the walks over the graph.
 
-A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is the stage's kind and a
-digest of its version, its settings that are not at their default, the keys of its needs, and the data that it holds;
-a field marked `unkeyed` is left out. So all keys are known before anything is computed, once the models are loaded
-whose names or weights are in them. Only texts' vectors, which stages get while they are computed, are known later.
+A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is the
+stage's kind and a digest of its version, its settings that are not at their default, the keys of
+its needs, and the data that it holds; a field marked `unkeyed` is left out. So all keys are known
+before anything is computed, once the models are loaded whose names or weights are in them. Only
+texts' vectors, which stages get while they are computed, are known later.
 """
 
 from __future__ import annotations
@@ -50,21 +51,23 @@ class Work(NamedTuple):
 class Stage(Generic[T_co]):
     """A value that is computed once and kept; a frozen dataclass inherits it.
 
-    `compute` writes files into a folder and returns a summary as JSON values; `load` reads them. Stages with one key
-    are equal.
+    `compute` writes files into a folder and returns a summary as JSON values; `load` reads them.
+    Stages with one key are equal.
     """
 
     version: ClassVar[int] = 1
-    """Raised when the same settings give another value, or a default setting changes: keys leave out defaults."""
+    """Raised when the same settings give another value, or a default setting changes: keys leave
+    out defaults."""
     in_memory: ClassVar[bool] = False
     """Whether `load` alone makes the value, without files; it gets what it needs."""
     shared: ClassVar[bool] = False
-    """Whether stages get it inside `compute` and do not declare it as a need. Its time is then no part of theirs, and
-    is counted once in every row that uses it."""
+    """Whether stages get it inside `compute` and do not declare it as a need. Its time is then no
+    part of theirs, and is counted once in every row that uses it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # a dataclass would compare fields, and arrays have no truth value; it leaves what the class has already
+        # a dataclass would compare fields, and arrays have no truth value; it leaves what the class
+        # has already
         cls.__eq__, cls.__hash__ = Stage.__eq__, Stage.__hash__  # type: ignore[method-assign]
 
     def __eq__(self, other: object) -> bool:
@@ -100,12 +103,18 @@ class Stage(Generic[T_co]):
 
     @property
     def lms(self) -> list[LM]:
-        """The LMs that it reads prompts with: fields that are one or, as `Prompting` does, have one."""
-        found = (getattr(value, "lm", value) for _, value in _fields(self) if not isinstance(value, Stage))
+        """The LMs that it reads prompts with: fields that are one or, as `Prompting` does, have
+        one."""
+        found = (
+            getattr(value, "lm", value)
+            for _, value in _fields(self)
+            if not isinstance(value, Stage)
+        )
         return [one for one in found if isinstance(one, LM)]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        """Write the value's files into a folder and return a summary; `run.get` gives what it needs."""
+        """Write the value's files into a folder and return a summary; `run.get` gives what it
+        needs."""
         raise NotImplementedError
 
     def load(self, run: Run, folder: Path) -> T_co:
@@ -123,7 +132,8 @@ def unkeyed(default: Any = dataclasses.MISSING) -> Any:
 
 
 def keyed(value: Any) -> Any:
-    """Return a value as keys have it: its own `key`, or the fields of a dataclass that are not at default."""
+    """Return a value as keys have it: its own `key`, or the fields of a dataclass that are not at
+    default."""
     if isinstance(key := getattr(value, "key", None), str | list):
         return key
     if isinstance(value, tuple | list):
@@ -149,7 +159,11 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     default = field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    return default is not dataclasses.MISSING and type(default) is type(value) and bool(default == value)
+    return (
+        default is not dataclasses.MISSING
+        and type(default) is type(value)
+        and bool(default == value)
+    )
 
 
 def _stages(value: Any) -> Iterator[Stage[Any]]:
@@ -169,14 +183,16 @@ class Run:
         engine: LM → what reads its prompts elsewhere; this process by default.
     """
 
-    def __init__(self, root: Path, models: Models, *, engine: Callable[[LM], Reader] | None = None) -> None:
+    def __init__(
+        self, root: Path, models: Models, *, engine: Callable[[LM], Reader] | None = None
+    ) -> None:
         self.root, self.models, self.engine = root, models, engine
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, ReadLM] = {}
         self._shared: dict[str, tuple[str, float]] = {}
-        """Shared stages that were got for the one that is computed now: their work in words, and the seconds that it
-        took just now, by key."""
+        """Shared stages that were got for the one that is computed now: their work in words, and
+        the seconds that it took just now, by key."""
 
     def lm(self, lm: LM) -> ReadLM:
         """Return an LM that reads each prompt once."""
@@ -194,8 +210,8 @@ class Run:
         return {} if stage.in_memory else finished(self.folder(stage)) or {}
 
     def get(self, stage: Stage[T]) -> T:
-        """Return a stage's value. What is not on disk is computed, needs first; another process that computes it is
-        waited for."""
+        """Return a stage's value. What is not on disk is computed, needs first; another process
+        that computes it is waited for."""
         began = time.perf_counter()
         if stage.key in self._values:
             self._values.move_to_end(stage.key)
@@ -232,9 +248,11 @@ class Run:
                 meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
                 found = stage.compute(self, folder)
             cost = sum((meter.cost for meter in meters), Cost())
-            # what it would take from nothing: the wall time without shared stages, in which the time of this run's
-            # reading is replaced by what all of its readings ever took
-            apart = sum(meter.now.seconds for meter in meters) + sum(took for _, took in self._shared.values())
+            # what it would take from nothing: the wall time without shared stages, in which the
+            # time of this run's reading is replaced by what all of its readings ever took
+            apart = sum(meter.now.seconds for meter in meters) + sum(
+                took for _, took in self._shared.values()
+            )
             seconds = time.perf_counter() - began - apart + cost.seconds
             shared, self._shared = {key: what for key, (what, _) in self._shared.items()}, outside
             finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens], "shared": shared})
@@ -244,15 +262,19 @@ class Run:
         return self.models.once(("estimate", stage.key), lambda: stage.estimate(self))
 
     def own_cost(self, stage: Stage[Any]) -> Cost:
-        """Return what computing a stage took, without its needs; nothing for one that is not on disk."""
+        """Return what computing a stage took, without its needs; nothing for one that is not on
+        disk."""
         return Cost(*self.summary(stage).get("cost", ()))
 
     def costs(self, targets: Iterable[Stage[Any]]) -> dict[str, tuple[str, Cost]]:
-        """Return the work in words and the cost of all stages on disk that targets need, shared ones included, by
-        key."""
+        """Return the work in words and the cost of all stages on disk that targets need, shared
+        ones included, by key."""
         found = {}
         for stage in closure(targets):
-            for key, what in {**self.summary(stage).get("shared", {}), stage.key: stage.what}.items():
+            for key, what in {
+                **self.summary(stage).get("shared", {}),
+                stage.key: stage.what,
+            }.items():
                 found[key] = what, Cost(*(finished(self.root / key) or {}).get("cost", ()))
         return found
 
@@ -261,7 +283,8 @@ class Run:
         return sum((cost for _, cost in self.costs(targets).values()), Cost())
 
     def missing(self, targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
-        """Return the stages that getting these would compute, needs first. Nothing on disk changes."""
+        """Return the stages that getting these would compute, needs first. Nothing on disk
+        changes."""
         found = closure(targets, lambda stage: bool(self.summary(stage)))
         return [stage for stage in found if not stage.in_memory]
 
@@ -269,8 +292,8 @@ class Run:
 def closure(
     targets: Iterable[Stage[Any]], without: Callable[[Stage[Any]], bool] = lambda stage: False
 ) -> list[Stage[Any]]:
-    """Return the stages and all that they need, each once, needs first. Stages `without` are left out, and what they
-    need with them."""
+    """Return the stages and all that they need, each once, needs first. Stages `without` are left
+    out, and what they need with them."""
     found: dict[str, Stage[Any]] = {}
 
     def visit(stage: Stage[Any]) -> None:

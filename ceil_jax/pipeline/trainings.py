@@ -1,4 +1,5 @@
-"""The trained methods of the papers: TST, EPR and CEIL, each as one value; `methods.register_method` adds others."""
+"""The trained methods of the papers: TST, EPR and CEIL, each as one value;
+`methods.register_method` adds others."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import numpy as np
 from ceil_jax.encoders.encoder import require_network
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.choosing import NearestSingles, Sets, Singles
-from ceil_jax.pipeline.encoders import Lesson, Training, Untrained, encode_bank, network_of, save_networks
+from ceil_jax.pipeline.encoders import (
+    Lesson,
+    Training,
+    Untrained,
+    encode_bank,
+    network_of,
+    save_networks,
+)
 from ceil_jax.pipeline.methods import TRAININGS, register_method
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores
 from ceil_jax.pipeline.stage import Stage
@@ -28,10 +36,15 @@ def _report(trained: Trained) -> Mapping[str, Any]:
     return {"history": trained.history, "ending": trained.ending._asdict()}
 
 
-def _singles(graph: Graph, settings: EPRConfig) -> tuple[TrainingQueries, Stage[CandidateSets], int]:
-    """Training queries and their single candidates, BM25's or the nearest of the encoders that training starts from;
-    how many candidates each has."""
-    queries, count = graph.training_queries(settings.instances), min(settings.candidates, len(graph.bank) - 1)
+def _singles(
+    graph: Graph, settings: EPRConfig
+) -> tuple[TrainingQueries, Stage[CandidateSets], int]:
+    """Training queries and their single candidates, BM25's or the nearest of the encoders that
+    training starts from; how many candidates each has."""
+    queries, count = (
+        graph.training_queries(settings.instances),
+        min(settings.candidates, len(graph.bank) - 1),
+    )
     if settings.initial == "base":
         return queries, Singles(graph.texts(queries), graph.bank_texts("base"), count), count
     return queries, NearestSingles(graph.nearest(settings.initial, queries, count)), count
@@ -39,7 +52,9 @@ def _singles(graph: Graph, settings: EPRConfig) -> tuple[TrainingQueries, Stage[
 
 def _output_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     queries, sets, _ = _singles(graph, settings)
-    return ScoredCandidates(sets, OutputScores(Untrained(graph.pretrained), queries, graph.bank, sets))
+    return ScoredCandidates(
+        sets, OutputScores(Untrained(graph.pretrained), queries, graph.bank, sets)
+    )
 
 
 def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
@@ -49,18 +64,23 @@ def single_scores(graph: Graph, settings: EPRConfig) -> Stage[ScoredSets]:
     return ScoredCandidates(sets, scores)
 
 
-def _train_epr(lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = None) -> Mapping[str, Any]:
+def _train_epr(
+    lesson: Lesson, title: str = "EPR", groups: np.ndarray | None = None
+) -> Mapping[str, Any]:
     from ceil_jax.training.contrastive import train_epr
 
     assert lesson.data is not None
     start = network_of(lesson.start.query)
-    trained = train_epr(lesson.scratch, start, lesson.data, lesson.settings, lesson.seed, groups, title)
+    trained = train_epr(
+        lesson.scratch, start, lesson.data, lesson.settings, lesson.seed, groups, title
+    )
     save_networks(lesson, trained.params)
     return _report(trained)
 
 
 def _train_tst(lesson: Lesson) -> Mapping[str, Any]:
-    # an example with the positive's very output is no negative; EPR's may be, as in the released code
+    # an example with the positive's very output is no negative; EPR's may be, as in the released
+    # code
     _, groups = np.unique([example.output for example in lesson.bank], return_inverse=True)
     return _train_epr(lesson, "TST", groups)
 
@@ -70,7 +90,8 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
     available = min(settings.shortlist, len(graph.bank) - 1)
     if settings.size > available:
         raise UserError(
-            f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it or raise "
+            f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it "
+            "or raise "
             "--ceil.shortlist"
         )
     start, queries = settings.initial, graph.training_queries(settings.instances)
@@ -97,7 +118,8 @@ def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
     two = start in TRAININGS and getattr(graph.settings(start), "train_context", "") == "both"
     if two and settings.train_context in ("frozen", "shared"):
         raise UserError(
-            f"--{start}.train-context both: --ceil.train-context {settings.train_context} has one encoder "
+            f"--{start}.train-context both: --ceil.train-context {settings.train_context} has one "
+            "encoder "
             "for queries and examples; give both or released, or --ceil.initial base"
         )
 
@@ -109,7 +131,14 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
     assert lesson.trade_off is not None and lesson.data is not None
     vectors = unit_rows(encode_bank(lesson.cached(lesson.start.context), lesson.bank))
     trained = train_ceil(
-        lesson.scratch, start, vectors, lesson.data, lesson.settings, lesson.seed, lesson.trade_off, examples
+        lesson.scratch,
+        start,
+        vectors,
+        lesson.data,
+        lesson.settings,
+        lesson.seed,
+        lesson.trade_off,
+        examples,
     )
     # in the released code examples keep the starting encoder
     kept = {"context": examples.params} if lesson.settings.train_context == "released" else {}
@@ -118,14 +147,23 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
 
 
 TST = Training(
-    name="tst", title="TST", scored=_output_scores, train=_train_tst, check=_check_network, lm_tokens=False
+    name="tst",
+    title="TST",
+    scored=_output_scores,
+    train=_train_tst,
+    check=_check_network,
+    lm_tokens=False,
 )
 """Target similarity tuning (Poesia et al., ICLR 2022): learns from the similarity of outputs."""
 
-EPR = Training(name="epr", title="EPR", scored=single_scores, train=_train_epr, check=_check_network)
+EPR = Training(
+    name="epr", title="EPR", scored=single_scores, train=_train_epr, check=_check_network
+)
 """EPR (Rubin et al., NAACL 2022): learns from the LM's scores of single examples."""
 
-CEIL = Training(name="ceil", title="CEIL", scored=set_scores, train=_train_ceil, check=_check_ceil, sets=True)
+CEIL = Training(
+    name="ceil", title="CEIL", scored=set_scores, train=_train_ceil, check=_check_ceil, sets=True
+)
 """CEIL (Ye et al., ICML 2023): learns from the LM's scores of sets."""
 
 register_method("tst", "dense", "TST", TST)

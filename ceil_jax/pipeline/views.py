@@ -1,4 +1,5 @@
-"""Retrieval texts of a task's examples: their inputs, the skills that these need, or inputs with outputs."""
+"""Retrieval texts of a task's examples: their inputs, the skills that these need, or inputs with
+outputs."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Inputs(Stage[Sequence[Example]]):
 
 @dataclass(frozen=True)
 class Skills(Stage[list[str]]):
-    """The skill that each input needs, as an LM writes it after one order of the demonstrations (Skill-KNN)."""
+    """The skill that each input needs, as an LM writes it after one order of the demonstrations
+    (Skill-KNN)."""
 
     rows: Examples
     lm: LM
@@ -78,7 +80,11 @@ class Skills(Stage[list[str]]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         found = self._rewriter(run).rewrite(self.rows.examples, self.order)
         write_json(folder / "skills.json", found.skills)
-        return {"failures": dict(found.failures), "copies": found.copies, "rewrites": found.rewrites}
+        return {
+            "failures": dict(found.failures),
+            "copies": found.copies,
+            "rewrites": found.rewrites,
+        }
 
     def load(self, run: Run, folder: Path) -> list[str]:
         return read_json(folder / "skills.json")
@@ -95,10 +101,11 @@ class Skills(Stage[list[str]]):
 
 
 def failures(run: Run, targets: Iterable[Stage[Any]]) -> str:
-    """Return a line on how many rewrites failed, how many different skills there are, and how many are copies; ""
-    where nothing was rewritten.
+    """Return a line on how many rewrites failed, how many different skills there are, and how many
+    are copies; "" where nothing was rewritten.
 
-    An LM that is too small for the task writes the same skill for all inputs, which no single rewrite shows.
+    An LM that is too small for the task writes the same skill for all inputs, which no single
+    rewrite shows.
     """
     stages = [one for one in closure(targets) if isinstance(one, Skills)]
     if not stages:

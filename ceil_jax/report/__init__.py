@@ -1,4 +1,5 @@
-"""Runs shown to a reader: comparisons, tables, figures and pages. Running them is `pipeline`'s, printing `cli`'s.
+"""Runs shown to a reader: comparisons, tables, figures and pages. Running them is `pipeline`'s,
+printing `cli`'s.
 
 - `table`: a table of typed cells as Markdown, text, HTML and JSON
 - `compare`: several methods on one task (`compare`, `Comparison`)

@@ -30,12 +30,16 @@ class Difference:
     def upwards(self) -> Difference:
         """Return the same difference, the higher method first."""
         mean, low, high = self.interval
-        return self if mean >= 0 else Difference(self.worse, self.better, Interval(-mean, -high, -low))
+        return (
+            self if mean >= 0 else Difference(self.worse, self.better, Interval(-mean, -high, -low))
+        )
 
     def needed(self, queries: int) -> int | None:
-        """Return how many queries would make it certain if it stayed as large: n (half-width / difference)².
+        """Return how many queries would make it certain if it stayed as large: n (half-width /
+        difference)².
 
-        It was measured on n queries. The number has two digits; None without a difference, or above a million.
+        It was measured on n queries. The number has two digits; None without a difference, or above
+        a million.
         """
         mean, low, high = self.interval
         if mean == 0:
@@ -48,7 +52,8 @@ class Difference:
 
 
 def certainty(differences: Iterable[Difference], queries: int) -> str:
-    """Return what is certain and what is not on so many queries, the best first; "" where nothing is compared.
+    """Return what is certain and what is not on so many queries, the best first; "" where nothing
+    is compared.
 
     Each is certain by its own 95 % interval, which makes no allowance for how many there are.
     """

@@ -30,11 +30,13 @@ class Comparison(RunTable):
     """Remarks on the numbers, such as how many rewrites failed."""
 
     def text(self) -> str:
-        """Return the comparison for a terminal: scores, paired differences and the cost of every stage."""
+        """Return the comparison for a terminal: scores, paired differences and the cost of every
+        stage."""
         one = self.record
         return "\n".join(
             [
-                # the number of queries stands with every score: an accuracy without its n says little
+                # the number of queries stands with every score: an accuracy without its n says
+                # little
                 f"{one.task}: {one.metric} in percent on {self.asked}, {one.lm}",
                 *("", self.table().text(), "", *map(str, self.differences)),
                 *(["", self.certainty] if self.differences else []),
@@ -77,30 +79,43 @@ class Comparison(RunTable):
                 for one in self.differences
             ],
             "parts": parts and parts.data(),
-            "costs": {stage: {"seconds": c.seconds, "tokens": c.tokens} for stage, c in self.costs.items()},
+            "costs": {
+                stage: {"seconds": c.seconds, "tokens": c.tokens} for stage, c in self.costs.items()
+            },
         }
 
 
 def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
-    """Evaluate rows of METHODS on the graph's task, in order, under one progress bar; what is on disk is reused."""
+    """Evaluate rows of METHODS on the graph's task, in order, under one progress bar; what is on
+    disk is reused."""
     targets = check(graph, methods)
     machine = this_machine()
-    expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()}
+    expected = {
+        stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()
+    }
     with command_bar(expected):
         records = [evaluate(run, graph, method) for method in dict.fromkeys(methods)]
     table = run_table(records)
     one_seed = (
-        f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals are over "
+        f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals "
+        "are over "
         "questions; what another seed or another processor would give is not in them."
     )
     trained = any(graph.method(name).trains for name in methods)
-    remarks = one_seed if trained else "", failures(run, targets), getattr(graph.lm.get(), "note", "")
+    remarks = (
+        one_seed if trained else "",
+        failures(run, targets),
+        getattr(graph.lm.get(), "note", ""),
+    )
     note = "\n".join(filter(None, remarks))
-    return Comparison(**vars(table), asked=graph.task.asked, costs=_stage_costs(run, targets), note=note)
+    return Comparison(
+        **vars(table), asked=graph.task.asked, costs=_stage_costs(run, targets), note=note
+    )
 
 
 def _stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
-    """Return what each stage took, those of a tenth of a second and no token summed up in one line."""
+    """Return what each stage took, those of a tenth of a second and no token summed up in one
+    line."""
     found: dict[str, Cost] = {}
     rest = Cost()
     for key, (what, cost) in run.costs(targets).items():

@@ -35,8 +35,8 @@ def render(
 ) -> str:
     """Return the page as HTML: its tables with their charts, and the cost of each stage, if given.
 
-    Its content security policy allows only its own script, by hash, and no requests, so that whatever an example
-    contains stays text.
+    Its content security policy allows only its own script, by hash, and no requests, so that
+    whatever an example contains stays text.
     """
     script = page_file("page.js")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -44,12 +44,15 @@ def render(
     shown = [note for note in notes if note]
     shown += [cut] if any(table.record.queries > BROWSED for table in tables) else []
     return page_file("page.html").format(
-        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'",
+        policy="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+        f"'sha256-{hashed}'",
         title=html.escape(title),
         style=page_file("page.css"),
         notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in shown),
         tables="".join(map(_section, tables)),
-        costs=f"<section><h2>What it cost</h2>{cost_table(costs).html()}</section>" if costs else "",
+        costs=f"<section><h2>What it cost</h2>{cost_table(costs).html()}</section>"
+        if costs
+        else "",
         data=_json([_browsable(table) for table in tables]),
         script=script,
     )
@@ -61,7 +64,8 @@ def page_file(file: str) -> str:
 
 
 def chart(table: RunTable) -> tuple[bytes, bytes]:
-    """Return the scores of a table with their intervals as PNG files, for light and for dark mode."""
+    """Return the scores of a table with their intervals as PNG files, for light and for dark
+    mode."""
     labels = [row.label if len(row.label) <= 50 else row.label[:49] + "…" for row in table.rows]
     values, papers = [row.interval for row in table.rows], [row.paper for row in table.rows]
     xlabel = f"{table.record.metric}, % (n = {table.record.queries})"
@@ -73,26 +77,32 @@ def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
         table.table().html(),
-        _figure(f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)),
+        _figure(
+            f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)
+        ),
     ]
     if table.paper or any(row.paper is not None for row in table.rows):
         others = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
         parts.append(
-            "<p>The column “paper” and the hollow diamonds are from CEIL (Ye et al., 2023), Table 2, with GPT-Neo "
+            "<p>The column “paper” and the hollow diamonds are from CEIL (Ye et al., 2023), Table "
+            "2, with GPT-Neo "
             "2.7B, BERT-base encoders and up to 50 examples."
             + (f" Its other rows are {html.escape(others)}.</p>" if others else "</p>")
         )
     if table.differences:
         listed = "".join(f"<li>{html.escape(typeset(str(one)))}</li>" for one in table.differences)
         parts.append(
-            f"<p>{html.escape(typeset(table.certainty))}</p><details open><summary>Paired differences on the same "
+            f"<p>{html.escape(typeset(table.certainty))}</p><details open><summary>Paired "
+            "differences on the same "
             f"queries, with 95 % bootstrap intervals</summary><ul>{listed}</ul></details>"
         )
     return "".join(parts) + "</section>"
 
 
 def _figure(caption: str, light: bytes, dark: bytes) -> str:
-    image, source = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark))
+    image, source = (
+        f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (light, dark)
+    )
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{source}">'
         f'<img alt="{html.escape(caption)}" src="{image}"></picture>'
@@ -104,9 +114,9 @@ def _browsable(table: RunTable) -> dict[str, Any]:
     """Return the first queries of every run as JSON values.
 
     The format is `{title, texts, runs: [{label, rows}]}`, where a row is [query, score, prediction,
-    [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are indices into
-    `texts`. The gain is the marginal log-determinant, and null for methods that are no DPP-MAP; numbers that are not
-    finite become null too.
+    [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are
+    indices into `texts`. The gain is the marginal log-determinant, and null for methods that are no
+    DPP-MAP; numbers that are not finite become null too.
     """
     record = table.record
     stored = json.loads((record.root / record.texts / "texts.json").read_text("utf-8"))
@@ -141,7 +151,9 @@ def _finite(number: float) -> float | None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters in all)"
+    return (
+        text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters in all)"
+    )
 
 
 def _json(value: Any) -> str:

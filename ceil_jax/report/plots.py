@@ -1,4 +1,5 @@
-"""Drawing functions for figures, in Okabe and Ito's palette, which colour-blind readers can tell apart."""
+"""Drawing functions for figures, in Okabe and Ito's palette, which colour-blind readers can tell
+apart."""
 
 from __future__ import annotations
 
@@ -41,10 +42,13 @@ def draw_points(
     papers: Sequence[float | None],
     xlabel: str,
 ) -> None:
-    """Draw (value, low, high) beside their labels, the first on top, and the paper's numbers as open diamonds."""
+    """Draw (value, low, high) beside their labels, the first on top, and the paper's numbers as
+    open diamonds."""
     from matplotlib.transforms import ScaledTranslation
 
-    for place, ((mean, low, high), paper) in enumerate(zip(values[::-1], papers[::-1], strict=True)):
+    for place, ((mean, low, high), paper) in enumerate(
+        zip(values[::-1], papers[::-1], strict=True)
+    ):
         # rounding may put the ends of an empty interval on the wrong side
         bars = [[max(0.0, mean - low)], [max(0.0, high - mean)]]
         axes.errorbar(mean, place, xerr=bars, fmt="o", color=BLUE, capsize=3)
@@ -58,7 +62,11 @@ def draw_points(
         names.append("the paper's LM and data")
     # as far below the axis in a low panel as in a high one
     below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
-    anchor: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below}
+    anchor: dict[str, Any] = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.5, 0),
+        "bbox_transform": below,
+    }
     axes.legend(handles, names, fontsize="x-small", ncols=2, **anchor)
     axes.set_yticks(range(len(labels)), list(labels)[::-1])
     axes.set_ylim(-0.6, len(labels) - 0.2)

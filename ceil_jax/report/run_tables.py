@@ -1,4 +1,5 @@
-"""Tables with a row for each method: scores, intervals, the paper's numbers, costs and paired differences."""
+"""Tables with a row for each method: scores, intervals, the paper's numbers, costs and paired
+differences."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class RunTable:
     def lead(self) -> str:
         """A sentence on metric, queries, bank and models."""
         configs, one = [row.record.config for row in self.rows], self.record
-        shots, encoders = (sorted({config[name] for config in configs}) for name in ("shots", "encoder"))
+        shots, encoders = (
+            sorted({config[name] for config in configs}) for name in ("shots", "encoder")
+        )
         return (
             f"{one.metric} in percent on {one.queries:,} held-out queries; {one.lm}; at most "
             f"{' or '.join(map(str, shots))} examples from a bank of {one.bank:,}; encoder "
@@ -57,10 +60,12 @@ class RunTable:
         return certainty(self.differences, self.record.queries)
 
     def table(self) -> Table:
-        """Return the methods with their scores and costs, the paper's numbers and further metrics where there are
-        any."""
+        """Return the methods with their scores and costs, the paper's numbers and further metrics
+        where there are any."""
         rows, more = self.rows, list(self.record.more)
-        scores: list[list[Value]] = [[row.label, row.value, row.interval, row.examples] for row in rows]
+        scores: list[list[Value]] = [
+            [row.label, row.value, row.interval, row.examples] for row in rows
+        ]
         table = Table(["method", "score", "95 % interval", "#ICE"], scores)
         table = table.with_column("paper", [row.paper for row in rows])
         further = [[*(row.record.more[name] for name in more), *row.costs()] for row in rows]
@@ -68,8 +73,8 @@ class RunTable:
         return Table([*table.header, *more, *COST_COLUMNS], body)
 
     def parts(self) -> Table | None:
-        """Return the scores and differences on queries that stand in the bank and on the others, where there are
-        both."""
+        """Return the scores and differences on queries that stand in the bank and on the others,
+        where there are both."""
         parts = self.rows[0].parts()
         body: list[list[Value]] = [
             [row.label, *(row.only(where).value for where in parts.values())] for row in self.rows
@@ -88,15 +93,20 @@ def run_table(records: Sequence[Record]) -> RunTable:
         Runs((record,), paper=paper.get(name), label=label)
         for record, name, label in zip(records, names, _labels(records), strict=True)
     )
-    differences = [Difference(one.label, other.label, one.minus(other)) for one, other in _pairs(rows)]
-    return RunTable(rows, tuple(differences), {n: value for n, value in paper.items() if n not in names})
+    differences = [
+        Difference(one.label, other.label, one.minus(other)) for one, other in _pairs(rows)
+    ]
+    return RunTable(
+        rows, tuple(differences), {n: value for n, value in paper.items() if n not in names}
+    )
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
-    """Return a table for each set of queries, bank, metric and LM that `read_records` found, its rows as in METHODS.
+    """Return a table for each set of queries, bank, metric and LM that `read_records` found, its
+    rows as in METHODS.
 
-    A method has one row for all runs with the same predictions: their settings differ only where the method does
-    not depend on them.
+    A method has one row for all runs with the same predictions: their settings differ only where
+    the method does not depend on them.
     """
     order = {name: place for place, name in enumerate(METHODS)}
     groups: dict[tuple[str, ...], dict[tuple[str, str], Record]] = {}
@@ -104,7 +114,11 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
         group = groups.setdefault((record.task, record.lm, record.metric, record.texts), {})
         group[record.method, record.metrics] = record
     return [
-        run_table(sorted(found.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name)))
+        run_table(
+            sorted(
+                found.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name)
+            )
+        )
         for _, found in sorted(groups.items())
     ]
 
@@ -112,8 +126,8 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
 def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
     """Return the rows whose differences are shown, those of the last rows of METHODS first.
 
-    A run is compared with every run of the methods that its own is measured `against` (top-k, where the method's
-    module is not imported), and with the first run of its own method.
+    A run is compared with every run of the methods that its own is measured `against` (top-k, where
+    the method's module is not imported), and with the first run of its own method.
     """
     runs: dict[str, list[Runs]] = {}
     for row in rows:
@@ -123,16 +137,21 @@ def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
     for name in [*(name for name in runs if name not in METHODS), *reversed(known)]:
         against = METHODS[name].against if name in METHODS else ("topk",)
         found += [(row, runs[name][0]) for row in runs[name][1:]]
-        found += [(row, base) for other in against for base in runs.get(other, ()) for row in runs[name]]
+        found += [
+            (row, base) for other in against for base in runs.get(other, ()) for row in runs[name]
+        ]
     return found
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
-    """Return a label for each run: `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several of it."""
+    """Return a label for each run: `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several
+    of it."""
     settings = [_flat(record.config) for record in records]
     labels = []
     for record, own in zip(records, settings, strict=True):
-        same = [other for r, other in zip(records, settings, strict=True) if r.method == record.method]
+        same = [
+            other for r, other in zip(records, settings, strict=True) if r.method == record.method
+        ]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
         label = label_of(record.method, record.config)
         label += f" ({record.kept})" if record.kept else ""
@@ -151,7 +170,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _paper_name(record: Record) -> str:
-    """Return the row of CEIL's Table 2 that the method corresponds to; its encoders are of BERT's size."""
+    """Return the row of CEIL's Table 2 that the method corresponds to; its encoders are of BERT's
+    size."""
     encoder = record.config["encoder"].lower() if record.method == "topk" else ""
     named = [name for name in ("contriever", "simcse") if name in encoder]
     return _PAPER_NAMES.get([*named, record.method][0], "")

@@ -1,4 +1,5 @@
-"""The runs of a method that differ in their seed of training: value, interval, differences, parts of the queries."""
+"""The runs of a method that differ in their seed of training: value, interval, differences, parts
+of the queries."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.store.cost import Cost
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
-"""The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a GPU."""
+"""The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a
+GPU."""
 
 
 def cost_table(costs: Mapping[str, Cost]) -> Table:
@@ -35,14 +37,16 @@ def cost_table(costs: Mapping[str, Cost]) -> Table:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One method's runs on the same queries, one for each seed of training; numbers are in percent of its metric."""
+    """One method's runs on the same queries, one for each seed of training; numbers are in percent
+    of its metric."""
 
     records: Sequence[Record]
     where: np.ndarray | None = field(default=None, repr=False)
     """bool [N]: the part of the queries that the numbers are of; None for all of them."""
     paper: float | None = None
     label: str = ""
-    """The method, and the settings in which it differs from the other runs of that method in a table."""
+    """The method, and the settings in which it differs from the other runs of that method in a
+    table."""
 
     @property
     def record(self) -> Record:
@@ -56,13 +60,16 @@ class Runs:
 
     @property
     def known(self) -> bool:
-        """Whether all runs have statistics, which intervals, differences and parts are computed from."""
+        """Whether all runs have statistics, which intervals, differences and parts are computed
+        from."""
         return all(record.statistics is not None for record in self.records)
 
     @property
     def statistics(self) -> np.ndarray:
         """float [S, N, s]: statistics of each query, for each of S seeds."""
-        found = np.stack([record.statistics for record in self.records if record.statistics is not None])
+        found = np.stack(
+            [record.statistics for record in self.records if record.statistics is not None]
+        )
         return found if self.where is None else found[:, self.where]
 
     @property
@@ -97,7 +104,8 @@ class Runs:
 
     @property
     def examples(self) -> float | None:
-        """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds; None if unknown."""
+        """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds;
+        None if unknown."""
         found = [record.examples for record in self.records if record.examples is not None]
         return float(np.mean(found)) if len(found) == len(self.records) else None
 
@@ -112,11 +120,13 @@ class Runs:
 
     @cached_property
     def interval(self) -> Interval:
-        """The mean over seeds, with the 95 % interval of that mean over resampled questions and seeds."""
+        """The mean over seeds, with the 95 % interval of that mean over resampled questions and
+        seeds."""
         return metric_interval(self._by_query, self.questions).percent()
 
     def minus(self, other: Runs) -> Interval:
-        """Return the difference from another method on the same queries, in points, by paired bootstrap."""
+        """Return the difference from another method on the same queries, in points, by paired
+        bootstrap."""
         return bootstrap_interval(*paired(self.sample, other.sample)).percent()
 
     def parts(self) -> Mapping[str, np.ndarray]:
@@ -130,7 +140,11 @@ class Runs:
     @property
     def hours(self) -> float | None:
         """Device hours of the first seed; None if the device is unknown."""
-        return device_hours(self.record.cost.seconds, self.record.device) if self.record.device else None
+        return (
+            device_hours(self.record.cost.seconds, self.record.device)
+            if self.record.device
+            else None
+        )
 
     def costs(self) -> list[Value]:
         """Return the cells of COST_COLUMNS, for the first seed."""

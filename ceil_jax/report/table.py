@@ -1,7 +1,7 @@
 """A table of typed cells and its renderings: Markdown, aligned text, HTML and JSON.
 
-Every table that the project prints or writes is a `Table`, so that numbers, intervals and empty cells look the same
-everywhere.
+Every table that the project prints or writes is a `Table`, so that numbers, intervals and empty
+cells look the same everywhere.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Number:
 
 
 Value: TypeAlias = str | int | float | Number | Interval | None
-"""A text, a whole number (`12,345`), a number with one decimal, one with its spread, the ends of an interval
-(`12.0 to 60.0`), or nothing."""
+"""A text, a whole number (`12,345`), a number with one decimal, one with its spread, the ends of an
+interval (`12.0 to 60.0`), or nothing."""
 
 
 def signed(interval: Interval | None) -> Number | None:
@@ -75,9 +75,13 @@ class Table:
     def markdown(self) -> str:
         """A Markdown table, under its title as a heading of the second level; ends in a newline."""
         rule = ["---" if left else "---:" for left in self._left()]
-        lines = [[cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()]
+        lines = [
+            [cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()
+        ]
         heading = f"## {self.title}\n\n" if self.title else ""
-        return heading + "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+        return heading + "".join(
+            f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:])
+        )
 
     def text(self) -> str:
         """Columns of equal width for a terminal: texts to the left, numbers to the right."""
@@ -92,11 +96,15 @@ class Table:
         )
 
     def html(self) -> str:
-        """A `<table>` in a box that scrolls sideways on a narrow screen, with the text of cells escaped."""
+        """A `<table>` in a box that scrolls sideways on a narrow screen, with the text of cells
+        escaped."""
         kinds = [' class="text"' if left else "" for left in self._left()]
 
         def row(cells: Sequence[str], tag: str) -> str:
-            made = (f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>" for cell, kind in zip(cells, kinds, strict=True))
+            made = (
+                f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>"
+                for cell, kind in zip(cells, kinds, strict=True)
+            )
             return f"<tr>{''.join(made)}</tr>"
 
         header, *body = self.lines()
@@ -113,7 +121,8 @@ class Table:
         """Whether each column is flush left: the first, and those that hold only text."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
         return [
-            place == 0 or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
+            place == 0
+            or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
             for place, column in enumerate(columns)
         ]
 
@@ -124,10 +133,15 @@ def typeset(text: str) -> str:
 
 
 def json_value(cell: Value) -> Any:
-    """Return a cell as JSON: an interval, or a number with one, as an object with `value`, `low` and `high`."""
+    """Return a cell as JSON: an interval, or a number with one, as an object with `value`, `low`
+    and `high`."""
     if isinstance(cell, Number):
         return cell.value if cell.interval is None else json_value(cell.interval)
-    return dict(zip(("value", "low", "high"), cell, strict=True)) if isinstance(cell, Interval) else cell
+    return (
+        dict(zip(("value", "low", "high"), cell, strict=True))
+        if isinstance(cell, Interval)
+        else cell
+    )
 
 
 def written(cell: Value) -> str:

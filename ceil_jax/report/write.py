@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 
 def write_report(folder: Path, comparison: Comparison) -> Path:
-    """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return the page."""
+    """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return
+    the page."""
     title = f"{comparison.record.task}: choosing in-context examples"
     page = render(title, [comparison], costs=comparison.costs, notes=[comparison.note])
     files = {"report.png": chart(comparison)[0], "results.md": comparison.markdown().encode()}
@@ -26,10 +27,11 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
 
 
 def write_page(roots: Sequence[Path], out: Path) -> Path:
-    """Write one page of every finished evaluation in folders of stages, or in folders of such, and return `out`.
+    """Write one page of every finished evaluation in folders of stages, or in folders of such, and
+    return `out`.
 
-    Evaluations that cannot be shown are named on the page and in the log. Without any finished evaluation, or where
-    a folder is missing or the page cannot be written, it raises a UserError.
+    Evaluations that cannot be shown are named on the page and in the log. Without any finished
+    evaluation, or where a folder is missing or the page cannot be written, it raises a UserError.
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
@@ -42,7 +44,9 @@ def write_page(roots: Sequence[Path], out: Path) -> Path:
         raise UserError([*trouble, none][0])
     for line in trouble:
         log.warning("%s", line)
-    title = "Choosing in-context examples: runs in " + ", ".join(root.name or str(root) for root in roots)
+    title = "Choosing in-context examples: runs in " + ", ".join(
+        root.name or str(root) for root in roots
+    )
     page = render(title, tables(records), notes=trouble)
     write(out, page.encode())
     return out

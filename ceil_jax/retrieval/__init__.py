@@ -1,7 +1,7 @@
 """From queries to examples of a bank: nearest neighbours, BM25, and every retriever.
 
-Encoding texts lives in `encoders/`, the choice of a set among a query's candidates in `dpp/`, and rewriting inputs as
-skills in `skills/`.
+Encoding texts lives in `encoders/`, the choice of a set among a query's candidates in `dpp/`, and
+rewriting inputs as skills in `skills/`.
 
 - `index`: exact nearest items in blocks
 - `blas_search`: the same on a single CPU device, by numpy's BLAS
@@ -10,6 +10,7 @@ skills in `skills/`.
 - `embedded_bank`: a bank's vectors and the nearest examples of a query
 - `own_rows`: a query's own rows of a bank, which it never gets
 - `shortlists`: MAP, MAP under a budget and MMR for many queries, each among its shortlist
-- `registry`: the retrievers by name, and what each needs: `register_retriever`, `build_retriever`, `Retriever`
+- `registry`: the retrievers by name, and what each needs: `register_retriever`, `build_retriever`,
+  `Retriever`
 - `retrievers`: random, BM25, dense top-k, MMR and DPP-MAP
 """

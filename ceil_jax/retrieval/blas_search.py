@@ -1,7 +1,8 @@
 """Exact nearest items by dot product on a CPU, with the product by numpy's BLAS.
 
-`index.top_k` uses it where there is one CPU device. The bank is read once for up to `BLAS_QUERIES` queries, and a
-score is looked at once: those that beat a query's k-th best so far are put aside, and sorted when there are many.
+`index.top_k` uses it where there is one CPU device. The bank is read once for up to `BLAS_QUERIES`
+queries, and a score is looked at once: those that beat a query's k-th best so far are put aside,
+and sorted when there are many.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ BLAS_QUERIES = 1536
 """Queries in one product, below 2 ** 16."""
 
 BLAS_SCORES = 6 * 2**20
-"""Scores of one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system each time. Few
-queries are multiplied with many rows, because each product wakes the threads of the BLAS."""
+"""Scores of one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system
+each time. Few queries are multiplied with many rows, because each product wakes the threads of the
+BLAS."""
 
 ROWS_COPIED = 32_768
 """Rows of another type than float32 that are converted at a time."""
@@ -38,19 +40,22 @@ def top_k_by_blas(
 
 
 class _Best:
-    """The k best items so far of some queries, sorted, and candidates that are not sorted in yet."""
+    """The k best items so far of some queries, sorted, and candidates that are not sorted in
+    yet."""
 
     def __init__(self, queries: Float[np.ndarray, "b d"], k: int) -> None:
         self._queries = queries
         self._scores = np.full((len(queries), k), -np.inf, np.float32)
         self._indices = np.full((len(queries), k), -1, np.int32)
         self._bound = self._scores[:, -1:]
-        """Lower bound of each query's k-th best score. Later items with at most this score are not in the top k."""
+        """Lower bound of each query's k-th best score. Later items with at most this score are not
+        in the top k."""
         self._candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         """(rows, scores, indices) of each block's candidates, sorted by row and then by index."""
 
     def look(self, block: Float[np.ndarray, "m d"], start: int) -> None:
-        """Keep the items of the next block, numbered from `start`, that may be among a query's k best."""
+        """Keep the items of the next block, numbered from `start`, that may be among a query's k
+        best."""
         scores = self._queries @ block.T
         near, k = scores > self._bound, self._scores.shape[1]
         if np.count_nonzero(near) > 4 * self._scores.size:
@@ -69,9 +74,15 @@ class _Best:
         held = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
         rows, scores, indices = map(np.concatenate, zip(held, *self._candidates, strict=True))
         rows = rows.astype(np.uint16)  # which numpy sorts in linear time
-        order = np.lexsort((-scores, rows))  # stable, and a row's candidates are in the order of indices
+        order = np.lexsort(
+            (-scores, rows)
+        )  # stable, and a row's candidates are in the order of indices
         first = np.searchsorted(rows, np.arange(count), sorter=order)
         order = order[first[:, None] + np.arange(k)]
-        self._scores, self._indices, self._candidates = scores[order], indices[order].astype(np.int32), []
+        self._scores, self._indices, self._candidates = (
+            scores[order],
+            indices[order].astype(np.int32),
+            [],
+        )
         self._bound = self._scores[:, -1:]
         return self._scores, self._indices

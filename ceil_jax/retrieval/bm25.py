@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 
 class LexicalIndex:
-    """BM25 over texts, by bm25s, with Lucene's inverse document frequency, which is never negative; k1 = 1.5, b =
-    0.75."""
+    """BM25 over texts, by bm25s, with Lucene's inverse document frequency, which is never negative;
+    k1 = 1.5, b = 0.75."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
@@ -34,11 +34,13 @@ class LexicalIndex:
         return self._index.get_scores(query) if query else np.zeros(self._size)
 
     def warn_of_strangers(self, queries: Sequence[str]) -> None:
-        """Log how many of the queries share no word with any document, so that all documents score 0."""
+        """Log how many of the queries share no word with any document, so that all documents score
+        0."""
         strangers = [text for text in queries if not self._shared(text)]
         if strangers:
             log.warning(
-                "BM25: %d of %d queries share no word with the bank, and get its first examples (%r …); an encoder "
+                "BM25: %d of %d queries share no word with the bank, and get its first examples "
+                "(%r …); an encoder "
                 "compares meanings",
                 *(len(strangers), len(queries), strangers[0][:60]),
             )

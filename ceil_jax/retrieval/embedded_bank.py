@@ -1,4 +1,5 @@
-"""A bank as vectors: which texts of an example are embedded, and which examples are nearest to a query."""
+"""A bank as vectors: which texts of an example are embedded, and which examples are nearest to a
+query."""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 EQUAL = 1e-6
-"""Cosines that differ by less count as equal: float32 rounds by that much, and a text's vector depends on its
-batch."""
+"""Cosines that differ by less count as equal: float32 rounds by that much, and a text's vector
+depends on its batch."""
 
 _BATCH = 64
 """Queries in one call of the compiled score."""
 
 SCORES_AT_ONCE = 2**26
-"""Scores of queries with the whole bank that are held at once where all of them are needed: 256 MiB."""
+"""Scores of queries with the whole bank that are held at once where all of them are needed: 256
+MiB."""
 
 
 class Compared(NamedTuple):
@@ -33,17 +35,20 @@ class Compared(NamedTuple):
     texts: Callable[[Sequence[Example]], list[Sequence[str]]]
     """Texts of each example, the same number for all."""
     score: Callable[[Any, Any], Any] | None = None
-    """Scores of every query with every item, float32 [Q, m, D] and [N, m, D] → [Q, N], in jax; a score goes with
-    `shared` alone. None for the cosine of their one text each."""
+    """Scores of every query with every item, float32 [Q, m, D] and [N, m, D] → [Q, N], in jax; a
+    score goes with `shared` alone. None for the cosine of their one text each."""
     whole: bool = False
-    """Whether an encoder that looks at whole examples (`encode_examples`, `encode_queries`) may do so."""
+    """Whether an encoder that looks at whole examples (`encode_examples`, `encode_queries`) may do
+    so."""
     shared: bool = False
-    """Whether many examples may have the same text, as with skills. Equally near examples are then drawn at
-    random for each query; otherwise all queries would get those that come first in the bank."""
+    """Whether many examples may have the same text, as with skills. Equally near examples are then
+    drawn at random for each query; otherwise all queries would get those that come first in the
+    bank."""
 
 
 class EmbeddedBank:
-    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the comparison's score takes."""
+    """The vectors of a bank, and of queries to it: unit rows, or the vectors that the comparison's
+    score takes."""
 
     def __init__(self, bank: Sequence[Example], given: Given, compared: Compared) -> None:
         self.bank, self._compared, self._given = bank, compared, given
@@ -61,9 +66,12 @@ class EmbeddedBank:
             return unit_rows(vectors)
         return vectors.reshape(len(examples), len(texts[0]), vectors.shape[1])
 
-    def nearest(self, queries: Sequence[Example], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The n nearest examples of each query, best first, never the query itself: their cosines, float32 [Q, n],
-        their positions in the bank, int32 [Q, n] (−1 = none left), and the queries' vectors, [Q, D] or [Q, m, D].
+    def nearest(
+        self, queries: Sequence[Example], n: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The n nearest examples of each query, best first, never the query itself: their cosines,
+        float32 [Q, n], their positions in the bank, int32 [Q, n] (−1 = none left), and the queries'
+        vectors, [Q, D] or [Q, m, D].
         """
         n = min(n, len(self.bank))
         vectors = self._embedded(queries, self._given.query_encoder, "encode_queries")
@@ -82,7 +90,10 @@ class EmbeddedBank:
     def _drawn(
         self, queries: Sequence[Example], vectors: np.ndarray, own: Sequence[Sequence[int]], n: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        cosines, positions = np.empty((len(queries), n), np.float32), np.empty((len(queries), n), np.int32)
+        cosines, positions = (
+            np.empty((len(queries), n), np.float32),
+            np.empty((len(queries), n), np.int32),
+        )
         score = self._compared.score or dot_products
         # moved to the devices once, not for every part
         items = jax.device_put(self.items, whole(device_mesh()))
@@ -100,7 +111,8 @@ class EmbeddedBank:
 
 
 def nearest_drawn(scores: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
-    """Places of the n largest of [N] scores, best first; a random choice of equal scores, in random order."""
+    """Places of the n largest of [N] scores, best first; a random choice of equal scores, in random
+    order."""
     least = np.partition(scores, len(scores) - n)[len(scores) - n]
     near = np.flatnonzero(scores >= least - EQUAL)
     near = near[np.argsort(-scores[near], kind="stable")]

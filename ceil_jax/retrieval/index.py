@@ -14,11 +14,12 @@ ITEM_BLOCK = 32_768
 """Items in a block."""
 
 QUERY_BATCH = 192
-"""Queries in a batch. Their scores with a block take 24 MiB: glibc returns allocations of 32 MiB and more to the
-system each time, and new pages cost a CPU more than the selection."""
+"""Queries in a batch. Their scores with a block take 24 MiB: glibc returns allocations of 32 MiB
+and more to the system each time, and new pages cost a CPU more than the selection."""
 
 GROUP = 32
-"""Neighbouring items whose best score stands for all of them in the first selection: near √(items / k)."""
+"""Neighbouring items whose best score stands for all of them in the first selection: near √(items /
+k)."""
 
 
 def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
@@ -31,14 +32,16 @@ def top_k(
     items: Float[Array, "n d"] | Float[np.ndarray, "n d"],
     k: int,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The k items with the largest dot product for each query, best first. The search is exact, in float32.
+    """The k items with the largest dot product for each query, best first. The search is exact, in
+    float32.
 
-    With one CPU device, numpy's BLAS computes the products (`blas_search`), which is faster there than XLA. Otherwise
-    the queries are spread over the devices. The items may be memory-mapped: `ITEM_BLOCK` rows at a time are read.
+    With one CPU device, numpy's BLAS computes the products (`blas_search`), which is faster there
+    than XLA. Otherwise the queries are spread over the devices. The items may be memory-mapped:
+    `ITEM_BLOCK` rows at a time are read.
 
     Returns:
-        Scores (float32) and indices (int32). Equal scores are ordered by the lower index. Places beyond the bank's
-        size hold score −inf and index −1.
+        Scores (float32) and indices (int32). Equal scores are ordered by the lower index. Places
+        beyond the bank's size hold score −inf and index −1.
 
     Raises:
         ValueError: k is below 1.
@@ -80,7 +83,8 @@ def _merge_block(
     start: Int[Array, ""],
     count: Int[Array, ""],
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """The best k of those found so far (all with lower indices) and of the block's first `count` rows."""
+    """The best k of those found so far (all with lower indices) and of the block's first `count`
+    rows."""
     k = scores.shape[1]
     new, places = _candidates(dot_products(queries, block), count, k)
     new = jnp.where(places < count, new, -jnp.inf)
@@ -93,11 +97,12 @@ def _merge_block(
 def _candidates(
     scores: Float[Array, "b n"], count: Int[Array, ""], k: int
 ) -> tuple[Float[Array, "b m"], Int[Array, "b m"]]:
-    """Candidates for the k largest of the first `count` scores (the earlier of equals), so that `top_k` sorts less:
-    scores [b, m] and their places in ascending order, int [b, m].
+    """Candidates for the k largest of the first `count` scores (the earlier of equals), so that
+    `top_k` sorts less: scores [b, m] and their places in ascending order, int [b, m].
 
-    The k groups with the largest maxima (the earlier of equals) hold the k largest scores: each of these groups holds
-    an item that comes before any item outside them. Only the maximum reads all scores.
+    The k groups with the largest maxima (the earlier of equals) hold the k largest scores: each of
+    these groups holds an item that comes before any item outside them. Only the maximum reads all
+    scores.
     """
     b, n = scores.shape
     if n < 4 * k * GROUP:

@@ -13,8 +13,8 @@ from ceil_jax.tasks.words import question_key
 log = logging.getLogger(__name__)
 
 KnownBy = Literal["words", "id"]
-"""Whether a query is a row of the bank by the words of its input; or by its id, where both are of one task, and an
-input may be a skill that many rows share."""
+"""Whether a query is a row of the bank by the words of its input; or by its id, where both are of
+one task, and an input may be a skill that many rows share."""
 
 
 class OwnRows:
@@ -30,12 +30,14 @@ class OwnRows:
         return example.id if self._known_by == "id" else question_key(example.input)
 
     def __call__(self, queries: Sequence[Example]) -> list[list[int]]:
-        """Return the positions of each query's own rows, and say once how many queries have such."""
+        """Return the positions of each query's own rows, and say once how many queries have
+        such."""
         found = [self._places.get(self._key(query), []) for query in queries]
         if self._known_by == "words" and any(found) and not self._said:
             self._said = True
             log.warning(
-                "%d of %d queries stand in the bank; their own examples are left out, now and later",
+                "%d of %d queries stand in the bank; their own examples are left out, now and "
+                "later",
                 *(sum(map(bool, found)), len(found)),
             )
         return found

@@ -32,11 +32,11 @@ class Retrieved(NamedTuple):
     id: str
     position: int
     relevance: float
-    """The score that orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for random, the overlap for
-    target_sketch."""
+    """The score that orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for
+    random, the overlap for target_sketch."""
     gain: float
-    """The score that ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value for MMR, `relevance`
-    otherwise."""
+    """The score that ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value
+    for MMR, `relevance` otherwise."""
 
 
 class Retriever(Protocol):
@@ -58,9 +58,11 @@ class Needs:
 
     encoder: bool = False
     trade_off: float | Literal["tunable"] | None = None
-    """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of its own."""
+    """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of
+    its own."""
     skills: Literal["none", "one", "all"] = "none"
-    """Skills of the inputs: none, those of one order of the demonstrations, or those of all orders."""
+    """Skills of the inputs: none, those of one order of the demonstrations, or those of all
+    orders."""
     seeded: bool = False
     """It draws by the run's seed: random examples, or the order of the demonstrations."""
     gold_outputs: bool = False
@@ -70,16 +72,20 @@ class Needs:
     shortlist: bool = False
     """It chooses among the n nearest examples."""
     text: bool = True
-    """It compares inputs, so that --text says whether it sees them as they are or rewritten as skills."""
+    """It compares inputs, so that --text says whether it sees them as they are or rewritten as
+    skills."""
     ends_in_map: bool = False
-    """Its choice is DPP-MAP with the run's n and its λ, so that it can be exported as a selector."""
+    """Its choice is DPP-MAP with the run's n and its λ, so that it can be exported as a
+    selector."""
     ends_in_nearest: bool = False
-    """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be exported too."""
+    """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be
+    exported too."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """The inputs of a retriever, by the keyword arguments of `build_retriever`; it takes from them what it needs."""
+    """The inputs of a retriever, by the keyword arguments of `build_retriever`; it takes from them
+    what it needs."""
 
     encoder: Encoder | None = None
     """Embeds the bank."""
@@ -96,8 +102,8 @@ class Given:
     sketch: Parts | None = None
     """For target_sketch."""
     known_by: KnownBy = "words"
-    """By which a query's own examples are left out: those of the same input ("words"), or of the same "id" where
-    queries and bank are of one task."""
+    """By which a query's own examples are left out: those of the same input ("words"), or of the
+    same "id" where queries and bank are of one task."""
 
 
 class Registered(NamedTuple):
@@ -111,8 +117,8 @@ class Registered(NamedTuple):
 _RETRIEVERS: Registry[Registered] = Registry("retriever", "register_retriever adds one.")
 
 _MODULES = ("ceil_jax.retrieval.retrievers", "ceil_jax.skills.retrievers")
-"""Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is first used,
-because these rooms stand above `retrieval`."""
+"""Modules whose RETRIEVERS are the package's own. They are imported by name when the registry is
+first used, because these rooms stand above `retrieval`."""
 
 
 def register_retriever(
@@ -150,19 +156,30 @@ def retrievers() -> Registry[Registered]:
 def check_retrieved(
     name: str, found: Sequence[Sequence[Retrieved]], queries: int, bank: Sequence[Example], k: int
 ) -> None:
-    """Raise a UserError unless there are at most k different examples, by position and id, for each query."""
-    expected = f"expected at most {k} different `Retrieved` for each of {queries} queries, by position and id"
+    """Raise a UserError unless there are at most k different examples, by position and id, for each
+    query."""
+    expected = (
+        f"expected at most {k} different `Retrieved` for each of {queries} queries, by "
+        "position and id"
+    )
     if not isinstance(found, Sequence):
         raise UserError(f"retriever {name!r} returned {found!r:.120}; {expected}")
     for row, picks in enumerate(found):
         try:
             places = [operator.index(pick.position) for pick in picks]
-            right = all(0 <= place < len(bank) for place in places) and len(set(places)) == len(places) <= k
-            right = right and all(bank[p].id == pick.id for p, pick in zip(places, picks, strict=True))
+            right = (
+                all(0 <= place < len(bank) for place in places)
+                and len(set(places)) == len(places) <= k
+            )
+            right = right and all(
+                bank[p].id == pick.id for p, pick in zip(places, picks, strict=True)
+            )
         except (AttributeError, TypeError):
             right = False
         if not right:
-            raise UserError(f"retriever {name!r} returned {picks!r:.120} for query {row + 1}; {expected}")
+            raise UserError(
+                f"retriever {name!r} returned {picks!r:.120} for query {row + 1}; {expected}"
+            )
     if len(found) != queries:
         raise UserError(f"retriever {name!r} returned {len(found)} rows; {expected}")
 
@@ -171,14 +188,16 @@ def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriev
     """Build a retriever over a bank.
 
     Args:
-        name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency, skill_distinct,
-            the oracles target_knn and target_sketch, or one of your own (`register_retriever`).
+        name: a registered retriever: random, bm25, dense, mmr, dpp, skill_base, skill_consistency,
+            skill_distinct, the oracles target_knn and target_sketch, or one of your own
+            (`register_retriever`).
         bank: the examples to choose from.
-        given: what the retriever is given: the fields of `Given`, such as `encoder` and `trade_off`.
+        given: what the retriever is given: the fields of `Given`, such as `encoder` and
+            `trade_off`.
 
     Raises:
-        UserError: an unknown name, λ of 0 or less for dpp, or no encoder, rewrite or sketch where one
-            is needed.
+        UserError: an unknown name, λ of 0 or less for dpp, or no encoder, rewrite or sketch where
+            one is needed.
 
     Example:
         >>> from ceil_jax import Example, build_retriever
@@ -193,7 +212,11 @@ def build_retriever(name: str, bank: Sequence[Example], **given: Any) -> Retriev
     for needed, found, why in (
         (needs.encoder, inputs.encoder, "compares vectors: give it an encoder"),
         (needs.skills != "none", inputs.rewrite, "compares skills: give it a rewrite"),
-        (needs.sketch, inputs.sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
+        (
+            needs.sketch,
+            inputs.sketch,
+            "needs a sketch, which SQL and COGS tasks have; try target_knn",
+        ),
     ):
         if needed and found is None:
             raise UserError(f"retriever {name!r} {why}")

@@ -1,4 +1,5 @@
-"""The retrievers that need no skills and no gold outputs: none, random, BM25, dense top-k, MMR and DPP-MAP."""
+"""The retrievers that need no skills and no gold outputs: none, random, BM25, dense top-k, MMR and
+DPP-MAP."""
 
 from __future__ import annotations
 
@@ -26,13 +27,19 @@ INPUTS = Compared(lambda examples: [(example.input,) for example in examples], w
 def check_size(bank: Sequence[Example], k: int) -> None:
     """Raise a UserError unless k examples can be taken from the bank."""
     if not 1 <= k <= len(bank):
-        raise UserError(f"{k} examples asked for from a bank of {len(bank)}; ask for 1 to {len(bank)}")
+        raise UserError(
+            f"{k} examples asked for from a bank of {len(bank)}; ask for 1 to {len(bank)}"
+        )
 
 
 def retrieved(
-    bank: Sequence[Example], positions: Iterable[int], relevance: Iterable[float], gains: Iterable[float]
+    bank: Sequence[Example],
+    positions: Iterable[int],
+    relevance: Iterable[float],
+    gains: Iterable[float],
 ) -> list[Retrieved]:
-    """The examples at these positions, with the relevance and the gain of each; −1 is an empty place."""
+    """The examples at these positions, with the relevance and the gain of each; −1 is an empty
+    place."""
     chosen = zip(positions, relevance, gains, strict=True)
     return [Retrieved(bank[p].id, int(p), float(r), float(gain)) for p, r, gain in chosen if p >= 0]
 
@@ -52,14 +59,16 @@ class RankingRetriever:
         self._own_rows = OwnRows(bank, given.known_by)
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of n different examples, best first, and the score of each example of the bank."""
+        """Return the positions of n different examples, best first, and the score of each example
+        of the bank."""
         raise NotImplementedError
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         check_size(self.bank, k)
         chosen = []
         for query, own in zip(queries, self._own_rows(queries), strict=True):
-            # at least one more than k, so that a random draw is the same whether the query is in the bank or not
+            # at least one more than k, so that a random draw is the same whether the query is in
+            # the bank or not
             best, scores = self.rank(query, min(k + max(1, len(own)), len(self.bank)))
             others = [i for i in best if i not in own][:k]
             chosen.append(retrieved(self.bank, others, scores[others], scores[others]))
@@ -71,7 +80,9 @@ class RandomRetriever(RankingRetriever):
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.bank)
-        return text_rng(query.id, self.given.seed).choice(size, size=n, replace=False), np.zeros(size)
+        return text_rng(query.id, self.given.seed).choice(size, size=n, replace=False), np.zeros(
+            size
+        )
 
 
 class BM25Retriever(RankingRetriever):
@@ -101,16 +112,22 @@ class DenseRetriever:
         check_size(bank, k)
         cosines, positions, _ = self.vectors.nearest(queries, k)
         relevance = similarity(cosines)
-        return [retrieved(bank, row, own, own) for row, own in zip(positions, relevance, strict=True)]
+        return [
+            retrieved(bank, row, own, own) for row, own in zip(positions, relevance, strict=True)
+        ]
 
 
 class GreedyRetriever:
-    """Greedy choice among the n nearest examples: DPP-MAP (CEIL, section 3.4, with its trained encoders) or MMR.
+    """Greedy choice among the n nearest examples: DPP-MAP (CEIL, section 3.4, with its trained
+    encoders) or MMR.
 
-    `choose` maps (vectors of queries, of the bank, shortlists, k, λ) to each query's choice, as in `shortlists`.
+    `choose` maps (vectors of queries, of the bank, shortlists, k, λ) to each query's choice, as in
+    `shortlists`.
     """
 
-    def __init__(self, choose: Callable[..., MapResult], bank: Sequence[Example], given: Given) -> None:
+    def __init__(
+        self, choose: Callable[..., MapResult], bank: Sequence[Example], given: Given
+    ) -> None:
         self.vectors, self.choose, self.given = EmbeddedBank(bank, given, INPUTS), choose, given
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:

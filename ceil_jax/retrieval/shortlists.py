@@ -1,10 +1,11 @@
 """MAP and MMR for many queries, each among its shortlist of the bank's rows.
 
-The functions of `dpp/` choose for one query. Here they are lifted over queries and spread over the devices, in
-bounded memory and from a bank that may be memory-mapped. In all of them
+The functions of `dpp/` choose for one query. Here they are lifted over queries and spread over the
+devices, in bounded memory and from a bank that may be memory-mapped. In all of them
 
 - queries: float [q, d] and items: float [m, d] (the bank) have unit rows;
-- shortlists: int [q, n] are rows of the bank, −1 = empty place; of tied items the first in the shortlist wins;
+- shortlists: int [q, n] are rows of the bank, −1 = empty place; of tied items the first in the
+  shortlist wins;
 - the result's items, int [q, k], are rows of the bank, −1 where none was left.
 """
 
@@ -34,12 +35,16 @@ Shortlists = Int[Array, "q n"] | Int[np.ndarray, "q n"]
 def greedy_map_shortlists(
     queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query; λ above 0."""
+    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query; λ
+    above 0."""
     return _choose_among(_greedy, queries, items, shortlists, k, trade_off)
 
 
-def mmr_shortlists(queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float) -> MapResult:
-    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`), as above; λ in [0, 1], where 1 gives top-k."""
+def mmr_shortlists(
+    queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
+) -> MapResult:
+    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`), as above; λ in [0, 1], where 1
+    gives top-k."""
     return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 
 
@@ -61,17 +66,20 @@ def _choose_among(
     k: int,
     trade_off: float,
 ) -> MapResult:
-    """`choose(query, features, valid, k, trade_off)` → places in its shortlist, for each query, over all devices.
+    """`choose(query, features, valid, k, trade_off)` → places in its shortlist, for each query,
+    over all devices.
 
-    A device receives only the rows of the bank that are in a shortlist, padded to a power of two so that few
-    shapes are compiled; or the whole bank if it is no larger.
+    A device receives only the rows of the bank that are in a shortlist, padded to a power of two so
+    that few shapes are compiled; or the whole bank if it is no larger.
     """
     shortlists = np.asarray(shortlists)
     rows = np.unique(np.maximum(shortlists, 0)).astype(np.int32)
     size = 1 << (len(rows) - 1).bit_length()
     if size < len(items):
         items = items[np.pad(rows, (0, size - len(rows)))]
-        shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(np.int32)
+        shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(
+            np.int32
+        )
     else:
         rows = np.arange(len(items), dtype=np.int32)
     together = queries_at_once(shortlists.shape[1] * items.shape[1])
@@ -103,6 +111,7 @@ def _batch(
         chosen, gains = choose(query, features, shortlist >= 0, k, trade_off)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
-    # the chunks in which dpp/ lifts its functions, so that the features gathered for one stay in the caches
+    # the chunks in which dpp/ lifts its functions, so that the features gathered for one stay in
+    # the caches
     together = queries_at_once(shortlists.shape[1] * items.shape[1])
     return jax.lax.map(one, (queries, shortlists), batch_size=together)

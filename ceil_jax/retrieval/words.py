@@ -1,8 +1,8 @@
 """The words of a text in any script, for BM25.
 
-Where a script puts blanks between words, a word is a run of letters, digits and the marks on them. Where it puts none
-(Chinese, Japanese, Thai, Lao, Khmer, Myanmar), or where endings hang on the words (Korean), words are taken two
-characters at a time, as Lucene's CJK analyser does.
+Where a script puts blanks between words, a word is a run of letters, digits and the marks on them.
+Where it puts none (Chinese, Japanese, Thai, Lao, Khmer, Myanmar), or where endings hang on the
+words (Korean), words are taken two characters at a time, as Lucene's CJK analyser does.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from itertools import pairwise
 _HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HANGUL = r"\uac00-\ud7a3"
 _UNSPACED = (
-    _HAN + _HANGUL + r"\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
+    _HAN
+    + _HANGUL
+    + r"\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
     r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17dd\ua9e0-\ua9ff\uaa60-\uaa7f"  # Thai, Lao, Myanmar, Khmer
 )
-"""Scripts whose words are taken by pairs of characters; digits and punctuation of their blocks are no letters."""
+"""Scripts whose words are taken by pairs of characters; digits and punctuation of their blocks are
+no letters."""
 
 _EMOJI = r"[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
 """Two letters of a flag, or one picture."""
 
 _DRAWN_ONLY = re.compile("[\u0640\u200d\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
-"""The Arabic stroke that lengthens, joiners, and what changes an emoji's looks or the colour of its skin."""
+"""The Arabic stroke that lengthens, joiners, and what changes an emoji's looks or the colour of its
+skin."""
 
 _OTHER_FORMS = re.compile("[\u2e80-\u2fdf\ufb1d-\ufdff\ufe70-\ufefc\uff01-\uffef]+")
 """Wide and narrow forms, radicals, and Arabic and Hebrew letters as they are drawn."""
@@ -33,7 +37,9 @@ _OTHER_FORMS = re.compile("[\u2e80-\u2fdf\ufb1d-\ufdff\ufe70-\ufefc\uff01-\uffef
 _SAME_LETTER = str.maketrans("أإآٱىیکة", "ااااييكه")
 """Arabic letters that are written for each other."""
 
-_POINTS = re.compile("[\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]")
+_POINTS = re.compile(
+    "[\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]"
+)
 """Vowels of Hebrew and Arabic, which are mostly left out."""
 
 _PREFIX = re.compile("(?:[وفبك]?ال|لل|و)(?=..)|[והבכלמש](?=...)")
@@ -54,7 +60,9 @@ def _words(text: str) -> Iterator[str]:
     text = unicodedata.normalize("NFC", text.replace("i\u0307", "i"))  # İ in lower case
     text = _OTHER_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]).lower(), text)
     text = _POINTS.sub("", _DRAWN_ONLY.sub("", text)).translate(_SAME_LETTER)
-    text = re.sub(r"(?<![\u0600-\u06ff])\u200c", "", text)  # between Persian words and endings it is a blank
+    text = re.sub(
+        r"(?<![\u0600-\u06ff])\u200c", "", text
+    )  # between Persian words and endings it is a blank
     text = re.sub(r"[^\W0-9_]", _digit, text)
     for unspaced, word in _pattern().findall(text):
         if unspaced:
@@ -72,7 +80,8 @@ def _digit(found: re.Match[str]) -> str:
 
 
 def _pairs(run: str) -> Iterator[str]:
-    """Pairs of neighbouring characters with their marks; Chinese and Korean ones, and a lone one, singly too."""
+    """Pairs of neighbouring characters with their marks; Chinese and Korean ones, and a lone one,
+    singly too."""
     characters = _characters().findall(run)
     for one in characters:
         if len(characters) == 1 or re.match(f"[{_HAN}{_HANGUL}]", one):

@@ -1,4 +1,5 @@
-"""The class for applications: a live bank of examples, its encoders and λ behind one call, `select`.
+"""The class for applications: a live bank of examples, its encoders and λ behind one call,
+`select`.
 
 - `selector`: `CeilSelector`, the public class.
 - `settings`: what a selector is made with, and what one call asks for, checked.
@@ -11,7 +12,8 @@
 - `vectors`: what an encoder is here; texts and examples to checked unit vectors.
 - `folder`: a selector saved, loaded, and fetched from the hub.
 - `card`: the model card.
-- `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework only.
+- `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework
+  only.
 """
 
 from ceil_jax.selector.card import Card

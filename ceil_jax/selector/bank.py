@@ -1,6 +1,7 @@
 """A live bank: examples and their vectors, added and removed while others read.
 
-Readers take a `Snapshot`, which never changes; a writer makes the next one and puts it in place of the old one.
+Readers take a `Snapshot`, which never changes; a writer makes the next one and puts it in place of
+the old one.
 """
 
 from __future__ import annotations
@@ -61,19 +62,25 @@ class Snapshot:
     def live_vectors(self) -> np.ndarray:
         return self.vectors if self.live.all() else self.vectors[self.live]
 
-    def shortlists(self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query, with its unit vector in float32 [Q, D], that may be chosen.
+    def shortlists(
+        self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
+    ) -> Iterator[Shortlist]:
+        """Yield the nearest examples of each query, with its unit vector in float32 [Q, D], that
+        may be chosen.
 
-        In numpy: moving the bank to a device for one query costs more than reading it, and a bank that grows would
-        compile again and again. Balance over more values than the shortlist is long, and a filter on a field or value
-        that no example has, are UserErrors.
+        In numpy: moving the bank to a device for one query costs more than reading it, and a bank
+        that grows would compile again and again. Balance over more values than the shortlist is
+        long, and a filter on a field or value that no example has, are UserErrors.
         """
         most = call.size
         if call.balance is not None:
-            values = set(map(field_reader(call.balance, call.output_key), filter(passes_filter(call), self)))
+            values = set(
+                map(field_reader(call.balance, call.output_key), filter(passes_filter(call), self))
+            )
             if len(values) > call.size:
                 raise UserError(
-                    f"balance={call.balance!r}: there are {len(values)} different values, more than the "
+                    f"balance={call.balance!r}: there are {len(values)} different values, more "
+                    "than the "
                     f"shortlist of {call.size}; balance is for fields with few values"
                 )
             most = -(-call.size // max(len(values), 1))
@@ -86,8 +93,11 @@ class Snapshot:
             for query, cosines in zip(queries[block], scores, strict=True):
                 yield self._shortlist(query, cosines, call, most)
 
-    def _shortlist(self, query: Example, cosines: np.ndarray, call: CallSettings, most: int) -> Shortlist:
-        """No two have equal input and output, and at most `most` have one value of the balanced field."""
+    def _shortlist(
+        self, query: Example, cosines: np.ndarray, call: CallSettings, most: int
+    ) -> Shortlist:
+        """No two have equal input and output, and at most `most` have one value of the balanced
+        field."""
         passes, own = passes_filter(call), asks_the_same(query, call.template)
         group = field_reader(call.balance or "output", call.output_key)
         rows: list[int] = []
@@ -109,14 +119,17 @@ class Snapshot:
                 break
         if not rows and not excluded:
             check_filter(call, self)
-        return Shortlist([self.examples[row] for row in rows], self.vectors[rows], cosines[rows], excluded)
+        return Shortlist(
+            [self.examples[row] for row in rows], self.vectors[rows], cosines[rows], excluded
+        )
 
 
 class Bank:
     """The current snapshot of a bank, and the changes of it.
 
-    It begins with examples of distinct ids and their unit vectors, float32 [N, D], which may be memory-mapped and are
-    never written to; `next_id` is the number that the next example without an id gets.
+    It begins with examples of distinct ids and their unit vectors, float32 [N, D], which may be
+    memory-mapped and are never written to; `next_id` is the number that the next example without an
+    id gets.
     """
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
@@ -131,12 +144,14 @@ class Bank:
         return len(self._rows)
 
     def __copy__(self) -> Bank:
-        """A bank that changes apart from this one; vectors are never written to, and shared if all are live."""
+        """A bank that changes apart from this one; vectors are never written to, and shared if all
+        are live."""
         with self._changing:
             return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
-        """Append n examples with their unit vectors, float32 [n, D], and return their ids, made up where empty."""
+        """Append n examples with their unit vectors, float32 [n, D], and return their ids, made up
+        where empty."""
         if not examples:
             return []
         with self._changing:
@@ -158,7 +173,9 @@ class Bank:
         given = Counter(example.id for example in examples if example.id)
         known = next((id for id, count in given.items() if count > 1 or id in self._rows), None)
         if known is not None:
-            raise UserError(f"an example with id {known!r} is there already; ids are unique: remove it first")
+            raise UserError(
+                f"an example with id {known!r} is there already; ids are unique: remove it first"
+            )
         named = []
         for example in examples:
             if not example.id:
@@ -170,7 +187,8 @@ class Bank:
         return named
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Remove examples; the memory of their vectors is freed once more than half of the rows are gone."""
+        """Remove examples; the memory of their vectors is freed once more than half of the rows are
+        gone."""
         ids = list(dict.fromkeys(ids))
         with self._changing:
             unknown = [id for id in ids if id not in self._rows]

@@ -13,7 +13,8 @@ class Card:
 
     title: str = "CEIL selector"
     license: str = ""
-    """The licence of the examples and of the encoder's weights: an SPDX name, as the hub uses them."""
+    """The licence of the examples and of the encoder's weights: an SPDX name, as the hub uses
+    them."""
     training_data: str = ""
     """The data that the encoder was trained on; the card describes the bank by itself."""
     language_model: str = ""
@@ -24,7 +25,8 @@ class Card:
 
 
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
-    """Return README.md for the hub: a YAML head, and one page on a selector with vectors of `dim` numbers."""
+    """Return README.md for the hub: a YAML head, and one page on a selector with vectors of `dim`
+    numbers."""
     # a JSON string is a YAML string, whatever is in it
     license = f"license: {json.dumps(card.license)}\n" if card.license else ""
     metrics = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())

@@ -20,7 +20,8 @@ from ceil_jax.tasks.example import Example
 
 
 def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Selection:
-    """Return the selection; a UserError for balance on an unknown field, or `count_tokens` that does not count."""
+    """Return the selection; a UserError for balance on an unknown field, or `count_tokens` that
+    does not count."""
     relevance = similarity(shortlist.cosines)
     steps, stopped, repeats = _steps(shortlist, relevance, call)
     chosen, tokens = _fitted(steps, shortlist.examples, relevance, call)
@@ -34,11 +35,20 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
         picks.append(Selected(shortlist.examples[i], float(relevance[i]), gain, added))
     repeated = len(repeats & {step.item for step in chosen})
     return Selection(
-        query, tuple(picks), stopped, tokens, call.template, call.trade_off, shortlist.excluded, repeated
+        query,
+        tuple(picks),
+        stopped,
+        tokens,
+        call.template,
+        call.trade_off,
+        shortlist.excluded,
+        repeated,
     )
 
 
-def _steps(shortlist: Shortlist, relevance: np.ndarray, call: CallSettings) -> tuple[list[Pick], Stopped, set[int]]:
+def _steps(
+    shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
+) -> tuple[list[Pick], Stopped, set[int]]:
     """The greedy steps, why there are no more, and those items that say little or nothing new."""
     examples, vectors, threshold = shortlist.examples, shortlist.vectors, call.near_duplicate
     groups = _groups(examples, call)
@@ -62,7 +72,8 @@ def _steps(shortlist: Shortlist, relevance: np.ndarray, call: CallSettings) -> t
         return costs[item] <= remaining
 
     def others() -> Iterator[Pick]:
-        """Combinations of chosen vectors, such as copies, which greedy MAP never takes: other questions of them."""
+        """Combinations of chosen vectors, such as copies, which greedy MAP never takes: other
+        questions of them."""
         questions = [question(example, call.template.fields) for example in examples]
         asked = {questions[step.item] for step in taken}
         count = Counter(int(groups[step.item]) for step in taken)
@@ -90,8 +101,8 @@ def _fitted(
 ) -> tuple[list[Pick], int | None]:
     """Return the steps in prompt order and the number of tokens of their text.
 
-    The last steps are dropped where the whole text is longer than the sum of its parts, because a tokenizer may cut
-    differently at a seam.
+    The last steps are dropped where the whole text is longer than the sum of its parts, because a
+    tokenizer may cut differently at a seam.
     """
     for size in range(len(steps), 0, -1):
         places = prompt_order([float(relevance[step.item]) for step in steps[:size]])
@@ -112,7 +123,9 @@ def _tokens(prompts: Sequence[Sequence[Example]], call: CallSettings) -> list[in
     try:
         counts = np.asarray(call.count_tokens(texts))
     except (TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{expected}; given a list, it raised {type(error).__name__}: {error}") from error
+        raise UserError(
+            f"{expected}; given a list, it raised {type(error).__name__}: {error}"
+        ) from error
     if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):
         raise UserError(f"{expected}; for {len(prompts)} of them it gave {counts.tolist()!r:.80}")
     return counts.tolist()

@@ -1,7 +1,9 @@
-"""Which examples may be chosen: filters on their fields, and the query's own question, which may not.
+"""Which examples may be chosen: filters on their fields, and the query's own question, which may
+not.
 
-Metadata are texts. A number in a filter is equal to texts that write it ("2020", "2020.0"), a truth value to "true"
-or "false" in any case, None to a missing field; everything else is compared as text.
+Metadata are texts. A number in a filter is equal to texts that write it ("2020", "2020.0"), a truth
+value to "true" or "false" in any case, None to a missing field; everything else is compared as
+text.
 """
 
 from __future__ import annotations
@@ -25,25 +27,37 @@ def field_reader(name: str, output_key: str) -> Callable[[Example], str | None]:
 
 
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
-    """Return the test of a call's filter; a UserError if that is no mapping and no function, or holds an operator."""
+    """Return the test of a call's filter; a UserError if that is no mapping and no function, or
+    holds an operator."""
     wanted = call.filter
     if wanted is None:
         return lambda example: True
     if callable(wanted):
         return wanted
     if not isinstance(wanted, Mapping):
-        raise UserError(f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example")
-    tests = [(field_reader(name, call.output_key), _values(name, value)) for name, value in wanted.items()]
-    return lambda example: all(any(same_value(read(example), value) for value in values) for read, values in tests)
+        raise UserError(
+            f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example"
+        )
+    tests = [
+        (field_reader(name, call.output_key), _values(name, value))
+        for name, value in wanted.items()
+    ]
+    return lambda example: all(
+        any(same_value(read(example), value) for value in values) for read, values in tests
+    )
 
 
 def _values(name: str, value: Any) -> Collection[Any]:
     if isinstance(value, Mapping):
         raise UserError(
-            f"filter on {name!r} is {value!r:.60}, which holds an operator; expected a value or a list of values; "
-            f"for anything else give a function: filter=lambda example: float(example.fields[{name!r}]) >= 2020"
+            f"filter on {name!r} is {value!r:.60}, which holds an operator; expected a value or a "
+            "list of values; "
+            "for anything else give a function: filter=lambda example: "
+            f"float(example.fields[{name!r}]) >= 2020"
         )
-    return value if isinstance(value, Collection) and not isinstance(value, (str, bytes)) else [value]
+    return (
+        value if isinstance(value, Collection) and not isinstance(value, (str, bytes)) else [value]
+    )
 
 
 def same_value(text: str | None, wanted: Any) -> bool:
@@ -75,10 +89,14 @@ def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
         there = list(dict.fromkeys(map(field_reader(name, call.output_key), bank)))
         if not any(same_value(text, one) for text in there for one in _values(name, value)):
             shown = ", ".join(map(repr, there[:6])) + (" …" if len(there) > 6 else "")
-            raise UserError(f"filter: no example has {name!r} = {value!r:.60}; its values are {shown}")
+            raise UserError(
+                f"filter: no example has {name!r} = {value!r:.60}; its values are {shown}"
+            )
 
 
-def check_field(what: str, name: str, examples: Iterable[Example], call: CallSettings, *more: str) -> None:
+def check_field(
+    what: str, name: str, examples: Iterable[Example], call: CallSettings, *more: str
+) -> None:
     """Raise a UserError with the nearest name that there is, if no example has the field."""
     known = {name for example in examples for name in example.fields}
     known |= {"output", call.output_key, *more}
@@ -87,13 +105,15 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
 
 
 def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the identity of an example's question: the words of its input and of some of its fields."""
+    """Return the identity of an example's question: the words of its input and of some of its
+    fields."""
     shown = example.input, *(example.fields.get(name, "") for name in names)
     return tuple(map(question_key, shown))
 
 
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
-    """Return whether an example asks the query's own question: what a prompt shows of both before the answer.
+    """Return whether an example asks the query's own question: what a prompt shows of both before
+    the answer.
 
     Ids say nothing, because they may come from different files.
     """

@@ -1,14 +1,15 @@
 """A selector as a folder, and fetched from the Hugging Face hub; without pickle and without code.
 
 ```
-selector.json        settings, and the sha256 of every file in the folder that it names; replaced last
-content-3/           examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries have one of their own;
+selector.json        settings, and the sha256 of every file in the folder that it names; replaced
+last content-3/           examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries
+have one of their own;
                      an encoder's folder is as `load_encoder` takes it
 README.md            the model card; not read
 ```
 
-A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the old one. After a kill at
-any moment the folder holds the old selector or the new one, whole.
+A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the old
+one. After a kill at any moment the folder holds the old selector or the new one, whole.
 """
 
 from __future__ import annotations
@@ -43,17 +44,23 @@ _CONTENT = re.compile(r"content-[1-9]\d*")
 
 
 def save_selector(
-    folder: Path, bank: Snapshot, next_id: int, encoders: Mapping[str, Any], settings: Mapping[str, Any]
+    folder: Path,
+    bank: Snapshot,
+    next_id: int,
+    encoders: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> None:
     """Write a selector into a folder, in place of the one that is there.
 
-    A selector that has the folder's vectors memory-mapped keeps the old ones. `encoders` are "encoder", and
-    "query_encoder" where queries have one of their own; one that cannot be saved is a UserError.
+    A selector that has the folder's vectors memory-mapped keeps the old ones. `encoders` are
+    "encoder", and "query_encoder" where queries have one of their own; one that cannot be saved is
+    a UserError.
     """
     for name, encoder in encoders.items():
         if not (hasattr(encoder, "save_pretrained") and hasattr(encoder, "name")):
             raise UserError(
-                f"{name} is a {type(encoder).__name__}, which does not say how to save it; give one that "
+                f"{name} is a {type(encoder).__name__}, which does not say how to save it; give "
+                "one that "
                 "load_encoder loads from a folder, a name or the hub"
             )
     check_target(folder)
@@ -82,7 +89,9 @@ def save_selector(
                 "files": file_hashes(content),
             }
             outputs, dim = [example.output for example in bank], bank.vectors.shape[1]
-            card = model_card(settings["card"], outputs, encoders["encoder"].name, dim, settings["trade_off"])
+            card = model_card(
+                settings["card"], outputs, encoders["encoder"].name, dim, settings["trade_off"]
+            )
             write(folder / CARD, card.encode())
         except BaseException:
             shutil.rmtree(content, ignore_errors=True)
@@ -113,10 +122,14 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
     content, encoders = folder / record["content"], {}
     try:
         named, found = record["files"], file_hashes(content)
-        found = {name: sha256 for name, sha256 in found.items() if name.rpartition("/")[2] != ".DS_Store"}
+        found = {
+            name: sha256 for name, sha256 in found.items() if name.rpartition("/")[2] != ".DS_Store"
+        }
         for name in sorted({*named, *found}):
             if named.get(name) != found.get(name):
-                raise UserError(f"{content / name} is missing, damaged, or of another save; {AGAIN}")
+                raise UserError(
+                    f"{content / name} is missing, damaged, or of another save; {AGAIN}"
+                )
         template, card = record["settings"]["template"], record["settings"]["card"]
         settings = {**record["settings"], "template": Template(**template), "card": Card(**card)}
         Settings(**settings)
@@ -126,16 +139,21 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
         with (content / EXAMPLES).open(encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         for row in rows:
-            row.update({name: tuple(value) for name, value in row.items() if isinstance(value, list)})
+            row.update(
+                {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+            )
         examples = as_examples([Example(**row) for row in rows], Columns())
-        vectors = np.load(content / VECTORS, mmap_mode="r" if examples else None, allow_pickle=False)
+        vectors = np.load(
+            content / VECTORS, mmap_mode="r" if examples else None, allow_pickle=False
+        )
         return Bank(examples, np.asarray(vectors), record["next_id"]), encoders, settings
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise UserError(f"{folder} cannot be read ({error!r:.80}); {AGAIN}") from error
 
 
 def read_manifest(file: Path) -> dict[str, Any]:
-    """Return the content of `selector.json`; a UserError if it is missing, damaged or of another format."""
+    """Return the content of `selector.json`; a UserError if it is missing, damaged or of another
+    format."""
     try:
         record = json.loads(file.read_bytes())
         if record["format"] == FORMAT and _CONTENT.fullmatch(record["content"]):
@@ -158,5 +176,6 @@ def download(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=[MANIFEST, "content-*"]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise UserError(
-            f"{name!r} is not a folder here, and no hub id that can be fetched ({type(error).__name__})"
+            f"{name!r} is not a folder here, and no hub id that can be fetched "
+            f"({type(error).__name__})"
         ) from None

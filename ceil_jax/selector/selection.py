@@ -10,8 +10,8 @@ from ceil_jax.lm.prompts import examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
 Stopped = Literal["k", "token_budget", "exhausted"]
-"""Why a selection has no more examples: there are k; the rest does not fit the token budget; or the shortlist has no
-other question."""
+"""Why a selection has no more examples: there are k; the rest does not fit the token budget; or the
+shortlist has no other question."""
 
 
 class Selected(NamedTuple):
@@ -21,18 +21,22 @@ class Selected(NamedTuple):
     relevance: float
     """(1 + cos) / 2 with the query."""
     gain: float
-    """The increase of log det L'_S when the example was chosen; −inf for a combination of those before."""
+    """The increase of log det L'_S when the example was chosen; −inf for a combination of those
+    before."""
     added: float
-    """The share of the example, from 1 down to 0, that those chosen before it do not cover; d² in greedy MAP."""
+    """The share of the example, from 1 down to 0, that those chosen before it do not cover; d² in
+    greedy MAP."""
 
 
 @dataclass(frozen=True, repr=False)
 class Selection:
-    """The examples chosen for one query; its length is their number, and iterating gives the examples."""
+    """The examples chosen for one query; its length is their number, and iterating gives the
+    examples."""
 
     query: Example
     picks: tuple[Selected, ...]
-    """The examples in prompt order: the most relevant last, next to the query; ties in reverse order of choice."""
+    """The examples in prompt order: the most relevant last, next to the query; ties in reverse
+    order of choice."""
     stopped: Stopped
     tokens: int | None
     """The number of tokens of `text`; None where no token budget was given."""
@@ -41,7 +45,8 @@ class Selection:
     excluded: int = 0
     """The number of examples left out because they ask the query's own question."""
     repeats: int = 0
-    """The number of chosen examples that repeat others, taken because no different ones were left."""
+    """The number of chosen examples that repeat others, taken because no different ones were
+    left."""
 
     def __len__(self) -> int:
         return len(self.picks)
@@ -52,12 +57,18 @@ class Selection:
     def __repr__(self) -> str:
         ids = ", ".join(repr(example.id) for example in self)
         tokens = "" if self.tokens is None else f", tokens={self.tokens}"
-        shown = f"Selection({shortened(self.query.input, 40)!r}: [{ids}], stopped={self.stopped!r}{tokens}"
+        shown = (
+            f"Selection({shortened(self.query.input, 40)!r}: [{ids}], "
+            f"stopped={self.stopped!r}{tokens}"
+        )
         return f"{shown}, repeats={self.repeats})" if self.repeats else f"{shown})"
 
     def explain(self) -> str:
-        """Return a table of the examples in prompt order: how relevant each is, and what it added to those before."""
-        title = f"{len(self)} examples for {shortened(self.query.input, 60)!r}, λ = {self.trade_off:g}"
+        """Return a table of the examples in prompt order: how relevant each is, and what it added
+        to those before."""
+        title = (
+            f"{len(self)} examples for {shortened(self.query.input, 60)!r}, λ = {self.trade_off:g}"
+        )
         title += f", stopped: {self.stopped}"
         title += f", {self.repeats} of them repeat others" if self.repeats else ""
         title += f", {self.excluded} of the query's own question left out" if self.excluded else ""

@@ -30,19 +30,24 @@ log = logging.getLogger(__name__)
 class CeilSelector(Settings):
     """Chooses in-context examples from a bank by greedy MAP of the conditional DPP.
 
-    Relevance and similarity are (1 + cosine) / 2 of the encoders' vectors, which need not be unit; those of queries
-    and of examples may come from different encoders of one length. Every method may be called from any thread: a
-    selection sees the bank as it was when it began.
+    Relevance and similarity are (1 + cosine) / 2 of the encoders' vectors, which need not be unit;
+    those of queries and of examples may come from different encoders of one length. Every method
+    may be called from any thread: a selection sees the bank as it was when it began.
 
     Attributes:
-        bank: the examples and their vectors; or a vector store, which is added to and removed from by its own means.
+        bank: the examples and their vectors; or a vector store, which is added to and removed from
+            by its own means.
         encoder: embeds the bank.
         query_encoder: embeds the queries; the same as `encoder` unless another one was given.
         trade_off and the other settings: see `settings.Settings`.
     """
 
     def __init__(
-        self, bank: Bank | StoreBank, encoder: Encodes, query_encoder: Encodes | None = None, **settings: Any
+        self,
+        bank: Bank | StoreBank,
+        encoder: Encodes,
+        query_encoder: Encodes | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.bank = bank
@@ -60,20 +65,24 @@ class CeilSelector(Settings):
         vectors: np.ndarray | None = None,
         **settings: Any,
     ) -> Self:
-        """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained ones.
+        """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained
+        ones.
 
         Args:
-            examples: Examples or {"input": …, "output": …}; other keys than id, choices and references are
-                metadata for filters and templates. Examples without an id get a number.
-            encoder: embeds the bank, and the queries too unless `query_encoder` is given: a name, folder, hub id or
-                address that `load_encoder` takes; an object with `encode(texts)` or, for the bank,
-                `encode_examples(examples)`; LangChain embeddings; or a function from a list of texts to vectors.
+            examples: Examples or {"input": …, "output": …}; other keys than id, choices and
+                references are metadata for filters and templates. Examples without an id get a
+                number.
+            encoder: embeds the bank, and the queries too unless `query_encoder` is given: a name,
+                folder, hub id or address that `load_encoder` takes; an object with `encode(texts)`
+                or, for the bank, `encode_examples(examples)`; LangChain embeddings; or a function
+                from a list of texts to vectors.
             query_encoder: likewise, for the queries.
             vectors: the vectors of the examples [N, D], where they are known already.
             settings: see `settings.Settings`.
 
         Raises:
-            UserError: a row that is no example, an id given twice, vectors or a setting that does not fit.
+            UserError: a row that is no example, an id given twice, vectors or a setting that does
+                not fit.
         """
         # a bad row is refused before an encoder is loaded
         rows = as_examples(examples, Settings(**settings).columns)
@@ -84,14 +93,22 @@ class CeilSelector(Settings):
 
     @classmethod
     def from_csv(
-        cls, file: TableLike, *, delimiter: str | None = None, skip_bad_rows: bool = False, **more: Any
+        cls,
+        file: TableLike,
+        *,
+        delimiter: str | None = None,
+        skip_bad_rows: bool = False,
+        **more: Any,
     ) -> Self:
-        """Make a selector from a file with one example a row: .csv, .tsv, .jsonl, .json or .parquet, .gz too.
+        """Make a selector from a file with one example a row: .csv, .tsv, .jsonl, .json or
+        .parquet, .gz too.
 
         Args:
-            file: the file; columns other than `input_key`, `output_key`, id, choices and references are metadata.
+            file: the file; columns other than `input_key`, `output_key`, id, choices and references
+                are metadata.
             delimiter: what separates values; by default a tab in .tsv, else a comma.
-            skip_bad_rows: leave out rows that are no examples, with a warning that lists them; refused by default.
+            skip_bad_rows: leave out rows that are no examples, with a warning that lists them;
+                refused by default.
             more: the other arguments of `from_examples`, `encoder` among them.
 
         Raises:
@@ -104,7 +121,8 @@ class CeilSelector(Settings):
 
     @classmethod
     def from_dataframe(cls, frame: Any, **more: Any) -> Self:
-        """`from_csv` for a pandas or polars data frame; missing values leave a metadata field out."""
+        """`from_csv` for a pandas or polars data frame; missing values leave a metadata field
+        out."""
         return cls.from_csv(frame, **more)
 
     @classmethod
@@ -116,31 +134,37 @@ class CeilSelector(Settings):
         search: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Self:
-        """Make a selector whose bank lives in a LangChain `VectorStore`: the store searches, the DPP chooses.
+        """Make a selector whose bank lives in a LangChain `VectorStore`: the store searches, the
+        DPP chooses.
 
         A `filter` is passed to the store as it is, in the form that the store takes.
 
         Args:
             encoder: as in `from_examples`; by default the store's embeddings.
             search: further arguments of the store's `similarity_search`.
-            settings: see `settings.Settings`. `output_key` names the metadata field that is an example's output, and
-                `input_key` the one that is its input, which is the document's text by default.
+            settings: see `settings.Settings`. `output_key` names the metadata field that is an
+                example's output, and `input_key` the one that is its input, which is the document's
+                text by default.
 
         Raises:
-            UserError: no vector store; one without embeddings, and no `encoder`; or a setting that does not fit.
+            UserError: no vector store; one without embeddings, and no `encoder`; or a setting that
+                does not fit.
         """
         if not callable(getattr(store, "similarity_search", None)):
             raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
         encoder = getattr(store, "embeddings", None) if encoder is None else encoder
         if encoder is None:
-            raise UserError(f"{type(store).__name__} does not say what embeds its documents: give encoder=…")
+            raise UserError(
+                f"{type(store).__name__} does not say what embeds its documents: give encoder=…"
+            )
         documents, queries = as_encoders(encoder)
         bank = StoreBank(store, documents, search or {}, "input_key" not in settings)
         return cls(bank, documents, queries, **settings)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], **settings: Any) -> Self:
-        """Load what `save_pretrained` wrote; every file's sha256 is compared, and the vectors are memory-mapped.
+        """Load what `save_pretrained` wrote; every file's sha256 is compared, and the vectors are
+        memory-mapped.
 
         Nothing is imported: register an encoder of your own before (`register_encoder`).
 
@@ -149,17 +173,20 @@ class CeilSelector(Settings):
             settings: see `settings.Settings`; they replace the saved ones.
 
         Raises:
-            UserError: no such folder; a file missing, damaged, or of another save; an encoder that is not registered.
+            UserError: no such folder; a file missing, damaged, or of another save; an encoder that
+                is not registered.
         """
         path = Path(folder).expanduser()
-        bank, encoders, saved = load_selector(path if path.is_dir() else download(os.fspath(folder)))
+        bank, encoders, saved = load_selector(
+            path if path.is_dir() else download(os.fspath(folder))
+        )
         return cls(bank, **encoders, **{**saved, **settings})
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card.
 
-        It takes the place of a selector that was saved there before in one step: after a crash, the folder holds the
-        old one or the new one, whole. `hf upload owner/name folder` shares it.
+        It takes the place of a selector that was saved there before in one step: after a crash, the
+        folder holds the old one or the new one, whole. `hf upload owner/name folder` shares it.
 
         Raises:
             UserError: the folder cannot be written, or an encoder cannot be saved.
@@ -174,10 +201,11 @@ class CeilSelector(Settings):
 
     @classmethod
     def over(cls, examples: Iterable[ExampleLike], given: CeilSelector | Encodes) -> Self:
-        """Return a selector of examples, called input and output, with a selector's encoders and settings.
+        """Return a selector of examples, called input and output, with a selector's encoders and
+        settings.
 
-        The template is the default one, because the selector's may name fields that only its own examples have. Given
-        an encoder, all settings are the default ones.
+        The template is the default one, because the selector's may name fields that only its own
+        examples have. Given an encoder, all settings are the default ones.
         """
         if not isinstance(given, CeilSelector):
             return cls.from_examples(examples, encoder=given)
@@ -187,19 +215,23 @@ class CeilSelector(Settings):
         return cls.from_examples(examples, **encoders, **settings)
 
     def __copy__(self) -> Self:
-        """A selector with a bank of its own, which shares the vectors; encoders never change and are shared."""
+        """A selector with a bank of its own, which shares the vectors; encoders never change and
+        are shared."""
         other = type(self).__new__(type(self))
         vars(other).update(vars(self), bank=copy.copy(self.bank))
         return other
 
     def __reduce__(self) -> Any:
         raise UserError(
-            "a selector is not pickled: save_pretrained(folder) here, CeilSelector.from_pretrained(folder) there"
+            "a selector is not pickled: save_pretrained(folder) here, "
+            "CeilSelector.from_pretrained(folder) there"
         )
 
     def _own_bank(self) -> Bank:
         if not isinstance(self.bank, Bank):
-            raise UserError("the examples are the vector store's: add, remove, list and save them there")
+            raise UserError(
+                "the examples are the vector store's: add, remove, list and save them there"
+            )
         return self.bank
 
     def __len__(self) -> int:
@@ -212,13 +244,14 @@ class CeilSelector(Settings):
 
     @property
     def unseen(self) -> int | None:
-        """The number of examples that the encoder's free method has not learnt from, such as those added since it was
-        exported; they are ranked like all others. None for other encoders."""
+        """The number of examples that the encoder's free method has not learnt from, such as those
+        added since it was exported; they are ranked like all others. None for other encoders."""
         count = getattr(self.encoder, "unseen", None)
         return count and count(self.examples)
 
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
-        """Embed examples, which are as in `from_examples`, add them to the bank, and return their ids.
+        """Embed examples, which are as in `from_examples`, add them to the bank, and return their
+        ids.
 
         Raises:
             UserError: a row that is no example, or an id that is there already; nothing is added.
@@ -246,39 +279,49 @@ class CeilSelector(Settings):
     def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
 
-        Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of them equal, until
-        there are k or no other fits the token budget; one of the two must be given. An example that does not fit is
-        passed over, and one that repeats a chosen one (`near_duplicate`), or whose vector is a combination of theirs,
-        is chosen only when no other is left; where neither was met, the set is the MAP set of its size, the one of
-        `build_retriever("dpp")`. With `balance` each value of the field has an equal share of the shortlist, and each
-        step chooses among the values chosen least often.
+        Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of
+        them equal, until there are k or no other fits the token budget; one of the two must be
+        given. An example that does not fit is passed over, and one that repeats a chosen one
+        (`near_duplicate`), or whose vector is a combination of theirs, is chosen only when no other
+        is left; where neither was met, the set is the MAP set of its size, the one of
+        `build_retriever("dpp")`. With `balance` each value of the field has an equal share of the
+        shortlist, and each step chooses among the values chosen least often.
 
-        An example that asks the query's own question is left out, so that no prompt holds its own answer, unless
-        `own_answer=True`. Questions are the same by their words, whatever their ids.
+        An example that asks the query's own question is left out, so that no prompt holds its own
+        answer, unless `own_answer=True`. Questions are the same by their words, whatever their ids.
 
         Args:
-            query: a text; or a mapping or Example with an input, and the fields that the template names.
-            options: k, token_budget, trade_off, near_duplicate, own_answer, filter, balance: see `settings.Options`.
+            query: a text; or a mapping or Example with an input, and the fields that the template
+                names.
+            options: k, token_budget, trade_off, near_duplicate, own_answer, filter, balance: see
+                `settings.Options`.
 
         Raises:
-            UserError: neither k nor a budget, or one that is no whole number; a budget without `count_tokens`; a
-                filter or balance on a field that no example has, or a filter on a value that none has; balance over
-                more values than the shortlist is long.
+            UserError: neither k nor a budget, or one that is no whole number; a budget without
+                `count_tokens`; a filter or balance on a field that no example has, or a filter on a
+                value that none has; balance over more values than the shortlist is long.
         """
         return self.select_many([query], **options)[0]
 
-    def select_many(self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]) -> list[Selection]:
-        """`select` for each query, all with the bank as it was at the start; they are encoded together."""
+    def select_many(
+        self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]
+    ) -> list[Selection]:
+        """`select` for each query, all with the bank as it was at the start; they are encoded
+        together."""
         call = CallSettings(**{**self.settings, **options})
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
         texts = [query.input for query in asked]
         vectors = embed(self.query_encoder, texts, bank.dim, "encode_queries", asked)
         shortlists = bank.shortlists(asked, vectors, call)
-        selections = [select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)]
+        selections = [
+            select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)
+        ]
         met = sum(selection.excluded > 0 for selection in selections)
         if met and not self._told:
             self._told = True
-            way = "their own examples are left out, now and later: own_answer=True would choose them"
+            way = (
+                "their own examples are left out, now and later: own_answer=True would choose them"
+            )
             log.warning("%d of %d queries stand in the bank; %s", met, len(asked), way)
         return selections

@@ -15,28 +15,31 @@ from ceil_jax.tasks.rows import Columns
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 
 Filter = Mapping[str, Any] | Callable[[Example], bool]
-"""{"field": value or list of values}, all of which must hold; or a function of an Example. See `filters`."""
+"""{"field": value or list of values}, all of which must hold; or a function of an Example. See
+`filters`."""
 
 
 @dataclass(eq=False, repr=False)
 class Settings:
-    """The settings of a selector: arguments of what makes one, and attributes of it that may be set.
+    """The settings of a selector: arguments of what makes one, and attributes of it that may be
+    set.
 
     Raises:
         UserError: a setting of the wrong type or range.
     """
 
     trade_off: float = 0.1
-    """λ: a small one weighs relevance, a large one diversity. 0.1 is the larger end of the papers' range: with it,
-    examples that say much the same do not fill a prompt."""
+    """λ: a small one weighs relevance, a large one diversity. 0.1 is the larger end of the papers'
+    range: with it, examples that say much the same do not fill a prompt."""
     near_duplicate: float | None = 0.8
-    """The cosine from which an example repeats one that is chosen already: above 0 and at most 1. Such examples are
-    chosen last, for places that would stay empty. None: they are chosen like any other. With all-MiniLM-L6-v2,
-    invoices that differ in their numbers have cosines from 0.80 to 0.98 with one another; of 1,500 film reviews
-    99.3 % have no other review this near."""
+    """The cosine from which an example repeats one that is chosen already: above 0 and at most 1.
+    Such examples are chosen last, for places that would stay empty. None: they are chosen like any
+    other. With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80 to
+    0.98 with one another; of 1,500 film reviews 99.3 % have no other review this near."""
     own_answer: bool = False
-    """Whether an example that asks the query's own question may be chosen, so that the prompt holds the answer. An
-    application whose users ask questions of the bank may want that; a score measured with it means nothing."""
+    """Whether an example that asks the query's own question may be chosen, so that the prompt holds
+    the answer. An application whose users ask questions of the bank may want that; a score measured
+    with it means nothing."""
     shortlist: int = 100
     """n: the nearest examples among which to choose."""
     input_key: str = "input"
@@ -44,12 +47,13 @@ class Settings:
     output_key: str = "output"
     """The name of the output in them."""
     template: Template = DEFAULT_TEMPLATE
-    """How an example appears in a prompt: a Template, or a pattern, which may use the keys above."""
+    """How an example appears in a prompt: a Template, or a pattern, which may use the keys
+    above."""
     context: Context = "input"
     """The text of a bank example that is encoded: its "input", or input and output ("example")."""
     count_tokens: Callable[[Sequence[str]], Any] | None = None
-    """Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a lambda. A token budget
-    needs it. It is not saved."""
+    """Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a
+    lambda. A token budget needs it. It is not saved."""
     card: Card = field(default_factory=Card)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -57,14 +61,20 @@ class Settings:
             value = column_template(value, "\n", self.input_key, self.output_key)
         if name in _ALLOWED:
             kind, allowed, expected = _ALLOWED[name]
-            right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool) and allowed(value)
+            right = (
+                isinstance(value, kind)
+                and isinstance(value, bool) == (kind is bool)
+                and allowed(value)
+            )
             if not (right or (value is None and expected.endswith("None"))):
                 raise UserError(f"{name} is {value!r}; expected {expected}")
         super().__setattr__(name, value)
 
     def __post_init__(self) -> None:
         if self.input_key == self.output_key:
-            raise UserError(f"input_key and output_key are both {self.input_key!r}; expected two fields")
+            raise UserError(
+                f"input_key and output_key are both {self.input_key!r}; expected two fields"
+            )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -79,9 +89,17 @@ class Settings:
 
 _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     "trade_off": (Real, lambda value: 0 < value < float("inf"), "a number above 0"),
-    "near_duplicate": (Real, lambda value: 0 < value <= 1, "a cosine above 0 and at most 1, or None"),
+    "near_duplicate": (
+        Real,
+        lambda value: 0 < value <= 1,
+        "a cosine above 0 and at most 1, or None",
+    ),
     "own_answer": (bool, lambda value: True, "True or False"),
-    "template": (Template, lambda value: True, "a pattern such as '{input}\\n{output}', or a Template"),
+    "template": (
+        Template,
+        lambda value: True,
+        "a pattern such as '{input}\\n{output}', or a Template",
+    ),
     "card": (Card, lambda value: True, "a Card"),
     "shortlist": (Integral, lambda value: value >= 1, "a whole number from 1"),
     "input_key": (str, bool, "the name of a field"),
@@ -100,7 +118,8 @@ class Options(TypedDict, total=False):
     k: int | None
     """The largest number of examples."""
     token_budget: int | None
-    """The largest number of tokens of the examples as they appear in the template, separators included."""
+    """The largest number of tokens of the examples as they appear in the template, separators
+    included."""
     trade_off: float
     """λ, in place of the selector's own, like the next two."""
     near_duplicate: float | None
@@ -108,15 +127,17 @@ class Options(TypedDict, total=False):
     own_answer: bool
     """Whether an example that asks the query's own question may be chosen."""
     filter: Filter | None
-    """Which examples may be chosen: {"field": value or list of values}, or a function of an Example."""
+    """Which examples may be chosen: {"field": value or list of values}, or a function of an
+    Example."""
     balance: str | None
-    """A metadata field: the numbers of examples of any two of its values differ by at most one; examples without it
-    count as one value. "label" is the output."""
+    """A metadata field: the numbers of examples of any two of its values differ by at most one;
+    examples without it count as one value. "label" is the output."""
 
 
 @dataclass(eq=False, repr=False)
 class CallSettings(Settings):
-    """The settings that hold for one call of `select`: those of the selector and the call's `Options`, checked."""
+    """The settings that hold for one call of `select`: those of the selector and the call's
+    `Options`, checked."""
 
     k: int | None = None
     token_budget: int | None = None
@@ -130,7 +151,8 @@ class CallSettings(Settings):
             raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
         if self.token_budget is not None and self.count_tokens is None:
             raise UserError(
-                "token_budget needs the tokenizer of your language model: give the selector count_tokens=…, a "
+                "token_budget needs the tokenizer of your language model: give the selector "
+                "count_tokens=…, a "
                 "function from texts to token counts, such as load_lm(…).count_tokens or "
                 "lambda texts: [len(tokenizer.encode(text)) for text in texts]"
             )

@@ -1,4 +1,5 @@
-"""A bank that lives in a LangChain vector store: the store gives the shortlist, the DPP chooses from it."""
+"""A bank that lives in a LangChain vector store: the store gives the shortlist, the DPP chooses
+from it."""
 
 from __future__ import annotations
 
@@ -21,16 +22,19 @@ KEPT = 50_000
 
 
 class StoreBank:
-    """The documents of a LangChain store; what is added to it or removed from it is seen by the next query.
+    """The documents of a LangChain store; what is added to it or removed from it is seen by the
+    next query.
 
-    Stores do not give their vectors away, so the documents of a shortlist are embedded when they are first met.
-    `search` are further arguments of the store's `similarity_search`. A document's text is the example's input if
-    `input_is_text`; otherwise a metadata field is.
+    Stores do not give their vectors away, so the documents of a shortlist are embedded when they
+    are first met. `search` are further arguments of the store's `similarity_search`. A document's
+    text is the example's input if `input_is_text`; otherwise a metadata field is.
     """
 
     dim = None
 
-    def __init__(self, store: Any, encoder: Any, search: Mapping[str, Any], input_is_text: bool) -> None:
+    def __init__(
+        self, store: Any, encoder: Any, search: Mapping[str, Any], input_is_text: bool
+    ) -> None:
         self.store, self.encoder, self.search = store, encoder, dict(search)
         self.input_is_text = input_is_text
         self._vectors: dict[str, np.ndarray] = {}
@@ -40,8 +44,11 @@ class StoreBank:
         """The bank itself: a store has no moment of its own."""
         return self
 
-    def shortlists(self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of the store."""
+    def shortlists(
+        self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
+    ) -> Iterator[Shortlist]:
+        """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of
+        the store."""
         # one more, in place of the query's own question
         search = {"k": call.size + (not call.own_answer), **self.search}
         if call.filter is not None:
@@ -51,9 +58,15 @@ class StoreBank:
                 search.setdefault("fetch_k", 100 * call.size)
         for query, vector in zip(queries, vectors, strict=True):
             documents = self.store.similarity_search(query.input, **search)
-            embedded = self._embedded([document.page_content for document in documents], len(vector))
-            near = Snapshot(self._examples(documents, call.columns), embedded, np.ones(len(documents), bool))
-            yield from near.shortlists([query], vector[None], replace(call, filter=None, balance=None))
+            embedded = self._embedded(
+                [document.page_content for document in documents], len(vector)
+            )
+            near = Snapshot(
+                self._examples(documents, call.columns), embedded, np.ones(len(documents), bool)
+            )
+            yield from near.shortlists(
+                [query], vector[None], replace(call, filter=None, balance=None)
+            )
 
     def _examples(self, documents: Sequence[Any], columns: Columns) -> list[Example]:
         rows = []
@@ -71,11 +84,14 @@ class StoreBank:
         return as_examples(rows, columns, "documents of the store", "document", names=names)
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
-        """The unit vectors of some documents, float32 [n, dim], embedded if they are not in memory."""
+        """The unit vectors of some documents, float32 [n, dim], embedded if they are not in
+        memory."""
         known = self._vectors
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             # a new dictionary, because other threads may be reading this one
             known = known | dict(zip(missing, embed(self.encoder, missing, dim), strict=True))
             self._vectors = dict(list(known.items())[-KEPT:])
-        return np.stack([known[text] for text in texts]) if texts else np.zeros((0, dim), np.float32)
+        return (
+            np.stack([known[text] for text in texts]) if texts else np.zeros((0, dim), np.float32)
+        )

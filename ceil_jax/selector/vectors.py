@@ -1,9 +1,10 @@
 """Texts and examples → unit vectors that are checked: as many as texts, of one length, finite.
 
 An encoder is anything with `encode(texts) -> [N, D]`. One that embeds the bank may also define
-`encode_examples(examples) -> [N, D]`, for vectors that depend on the examples' outputs, as a learned map of (input's
-vector, output) does; the queries' encoder then is the other half of the pair. An encoder that is to be saved with a
-selector has `name` and `save_pretrained(folder)`, and `load_encoder(folder)` brings it back.
+`encode_examples(examples) -> [N, D]`, for vectors that depend on the examples' outputs, as a
+learned map of (input's vector, output) does; the queries' encoder then is the other half of the
+pair. An encoder that is to be saved with a selector has `name` and `save_pretrained(folder)`, and
+`load_encoder(folder)` brings it back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class FunctionEncoder:
 
 
 def as_encoders(given: Any) -> tuple[Any, Any]:
-    """Return what embeds examples and what embeds queries; the same object but for LangChain's embeddings.
+    """Return what embeds examples and what embeds queries; the same object but for LangChain's
+    embeddings.
 
     `CeilSelector.from_examples` says what may be given; anything else is a UserError.
     """
@@ -44,7 +46,9 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
     if not isinstance(given, type):
         if callable(getattr(given, "encode", None)):
             return given, given
-        if callable(getattr(given, "embed_documents", None)) and callable(getattr(given, "embed_query", None)):
+        if callable(getattr(given, "embed_documents", None)) and callable(
+            getattr(given, "embed_query", None)
+        ):
             named = getattr(given, "model_name", None) or getattr(given, "model", None)
             name = str(named or type(given).__name__)
             query = FunctionEncoder(lambda texts: [given.embed_query(text) for text in texts], name)
@@ -53,17 +57,24 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
             encoder = FunctionEncoder(given)
             return encoder, encoder
     raise UserError(
-        f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object with encode(texts), "
+        f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object "
+        "with encode(texts), "
         "LangChain embeddings, or a function from a list of texts to their vectors"
     )
 
 
 def embed(
-    encoder: Any, texts: Sequence[str], dim: int | None, whole: str = "", examples: Sequence[Example] = ()
+    encoder: Any,
+    texts: Sequence[str],
+    dim: int | None,
+    whole: str = "",
+    examples: Sequence[Example] = (),
 ) -> np.ndarray:
-    """Return the unit vector of each text, float32 [N, D]; `dim` is the bank's D, None while it has none.
+    """Return the unit vector of each text, float32 [N, D]; `dim` is the bank's D, None while it has
+    none.
 
-    An encoder that has the method `whole`, such as `encode_examples`, gets the `examples` that the texts are of.
+    An encoder that has the method `whole`, such as `encode_examples`, gets the `examples` that the
+    texts are of.
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
@@ -86,7 +97,11 @@ def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: A
     except (TypeError, ValueError) as error:
         what = f"{type(vectors).__name__}, which is no array of numbers with one length ({error})"
         raise UserError(f"encoder {name} gave a {what}; {expected}") from None
-    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] != (dim or vectors.shape[1]):
+    if (
+        vectors.ndim != 2
+        or len(vectors) != len(texts)
+        or vectors.shape[1] != (dim or vectors.shape[1])
+    ):
         raise UserError(
             f"encoder {name}: vectors of shape {vectors.shape} for {len(texts)} texts; {expected}"
             + (": the bank was embedded by an encoder of that size" if dim else "")

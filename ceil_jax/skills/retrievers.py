@@ -1,4 +1,5 @@
-"""Skill-KNN's retrievers, which compare skills, and the oracles, which see the queries' gold outputs."""
+"""Skill-KNN's retrievers, which compare skills, and the oracles, which see the queries' gold
+outputs."""
 
 from __future__ import annotations
 
@@ -24,11 +25,12 @@ def build_skill(similarity: Similarity, bank: Sequence[Example], given: Given) -
 
 
 class TargetSketch(RankingRetriever):
-    """The largest overlap with the query's gold output in keywords, or in words and roles, by their weights (oracle).
+    """The largest overlap with the query's gold output in keywords, or in words and roles, by their
+    weights (oracle).
 
-    Ties go to the example whose other parts weigh less, then to a seeded draw. (The paper does not say how ties are
-    broken. There are many, such as all of `SELECT COUNT(*)`, and neighbours in a bank are often paraphrases of one
-    question, hence the draw.)
+    Ties go to the example whose other parts weigh less, then to a seeded draw. (The paper does not
+    say how ties are broken. There are many, such as all of `SELECT COUNT(*)`, and neighbours in a
+    bank are often paraphrases of one question, hence the draw.)
     """
 
     def __init__(self, bank: Sequence[Example], given: Given) -> None:
@@ -40,7 +42,9 @@ class TargetSketch(RankingRetriever):
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         wanted = self._sketch(query.output)
-        overlap = np.array([sum(parts[part] for part in parts.keys() & wanted) for parts in self._parts])
+        overlap = np.array(
+            [sum(parts[part] for part in parts.keys() & wanted) for parts in self._parts]
+        )
         draw = text_rng(query.id, self.given.seed).permutation(len(overlap))
         return np.lexsort((draw, self._weights - overlap, -overlap))[:n], overlap
 
@@ -51,8 +55,12 @@ _ALL = Needs(encoder=True, skills="all", text=False)
 
 RETRIEVERS = {
     "skill_base": Registered(partial(build_skill, base), _ONE, "Skill-KNN"),
-    "skill_consistency": Registered(partial(build_skill, consistency), _ALL, "Skill-KNN, consistency"),
-    "skill_distinct": Registered(partial(build_skill, distinctiveness), _ALL, "Skill-KNN, distinctiveness"),
+    "skill_consistency": Registered(
+        partial(build_skill, consistency), _ALL, "Skill-KNN, consistency"
+    ),
+    "skill_distinct": Registered(
+        partial(build_skill, distinctiveness), _ALL, "Skill-KNN, distinctiveness"
+    ),
     "target_knn": Registered(
         partial(DenseRetriever, compared=_OUTPUTS),
         Needs(encoder=True, gold_outputs=True, text=False),

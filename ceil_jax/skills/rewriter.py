@@ -1,9 +1,11 @@
-"""Skill-KNN's rewriting (An et al. 2023): an LM says which skill an input needs, whatever its topic.
+"""Skill-KNN's rewriting (An et al. 2023): an LM says which skill an input needs, whatever its
+topic.
 
-The prompt is an instruction, annotated demonstrations (input → skill) and the input, which for text to SQL is the
-question and the schema of its database (the paper's footnote 3; embeddings see the question alone, footnote 4). The
-demonstrations are shuffled into m orders, each of which gives a skill. The paper states neither an instruction nor a
-temperature: ours is INSTRUCTION, and generation is greedy, of at most 200 tokens, of which the first line is kept.
+The prompt is an instruction, annotated demonstrations (input → skill) and the input, which for text
+to SQL is the question and the schema of its database (the paper's footnote 3; embeddings see the
+question alone, footnote 4). The demonstrations are shuffled into m orders, each of which gives a
+skill. The paper states neither an instruction nor a temperature: ours is INSTRUCTION, and
+generation is greedy, of at most 200 tokens, of which the first line is kept.
 """
 
 from __future__ import annotations
@@ -25,14 +27,17 @@ from ceil_jax.tasks.files import read_table
 from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import FieldError, Row, text
 
-INSTRUCTION = "Say which skill each input asks for: its structure and operations, not its topic or its words."
+INSTRUCTION = (
+    "Say which skill each input asks for: its structure and operations, not its topic or its words."
+)
 TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
 WITH_SCHEMA = Template("Database: {schema}\n" + TEMPLATE.pattern, TEMPLATE.separator)
-"""The template where demonstrations have a schema: a text-to-SQL input is a question and its database's schema."""
+"""The template where demonstrations have a schema: a text-to-SQL input is a question and its
+database's schema."""
 MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
-"""A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1 because a text that
-is tokenized again may have fewer tokens than were generated.)"""
+"""A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1
+because a text that is tokenized again may have fewer tokens than were generated.)"""
 DEMONSTRATIONS = ("cogs", "sql")
 
 
@@ -47,18 +52,22 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a file that `read_table` reads.
+    """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a file that
+    `read_table` reads.
 
-    A file holds rows of "input" and "skill", such as a JSON list, each with a "schema" or none. Other fields are
-    ignored.
+    A file holds rows of "input" and "skill", such as a JSON list, each with a "schema" or none.
+    Other fields are ignored.
 
     Raises:
-        UserError: no such file or name; the row and field that is not a text, a skill of several lines.
+        UserError: no such file or name; the row and field that is not a text, a skill of several
+            lines.
     """
     packaged = Path(__file__).parent / "demonstrations" / f"{source}.json"
     path = packaged if source in DEMONSTRATIONS else Path(source).expanduser()
     if not path.is_file():
-        raise unknown_name("demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too.")
+        raise unknown_name(
+            "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
+        )
     table = read_table(path)
     names = ("input", "skill", "schema") if "schema" in table.columns() else ("input", "skill")
 
@@ -82,35 +91,48 @@ class Rewrites(NamedTuple):
     skills: list[str]
     """One for each example; its raw input where the rewrite failed."""
     failures: Counter[str]
-    """The number of failed rewrites by kind: empty, runaway, too long an input, the input itself, a demonstration's
-    input."""
+    """The number of failed rewrites by kind: empty, runaway, too long an input, the input itself, a
+    demonstration's input."""
     copies: int
-    """The number of rewrites that repeat a demonstration's skill. They are kept: an input may need that skill."""
+    """The number of rewrites that repeat a demonstration's skill. They are kept: an input may need
+    that skill."""
     rewrites: int
     """The number of different inputs."""
 
 
 class Rewriter:
-    """Rewrites inputs as skills with one LM and demonstrations, which a seed shuffles into m `orders`.
+    """Rewrites inputs as skills with one LM and demonstrations, which a seed shuffles into m
+    `orders`.
 
     Raises:
-        UserError: the demonstrations have fewer orders than m, or leave no room for an input and its skill in
-            what the LM reads.
+        UserError: the demonstrations have fewer orders than m, or leave no room for an input and
+            its skill in what the LM reads.
     """
 
     def __init__(
-        self, lm: LanguageModel, demonstrations: Sequence[Demonstration], *, orders: int = 5, seed: int = 0
+        self,
+        lm: LanguageModel,
+        demonstrations: Sequence[Demonstration],
+        *,
+        orders: int = 5,
+        seed: int = 0,
     ) -> None:
         self.lm = lm
         if math.factorial(len(demonstrations)) < orders:
             raise UserError(
-                f"{len(demonstrations)} demonstrations have {math.factorial(len(demonstrations))} orders: give more "
+                f"{len(demonstrations)} demonstrations have {math.factorial(len(demonstrations))} "
+                "orders: give more "
                 f"of them, or fewer --skills.orders than {orders}"
             )
         self.template = WITH_SCHEMA if any(one.schema for one in demonstrations) else TEMPLATE
-        shown = [Example("", one.input, one.skill, fields={"schema": one.schema}) for one in demonstrations]
+        shown = [
+            Example("", one.input, one.skill, fields={"schema": one.schema})
+            for one in demonstrations
+        ]
         self._openings = [
-            INSTRUCTION + self.template.separator + examples_text(self.template, [shown[i] for i in shuffled])
+            INSTRUCTION
+            + self.template.separator
+            + examples_text(self.template, [shown[i] for i in shuffled])
             for shuffled in _shuffles(len(demonstrations), orders, seed)
         ]
         self._shown_inputs = {demonstration.input for demonstration in demonstrations}
@@ -120,11 +142,13 @@ class Rewriter:
         if longest >= self._budget:
             raise UserError(
                 f"{len(demonstrations)} demonstrations take {longest} tokens, and {lm.name} reads "
-                f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer or a longer-reading LM"
+                f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer or a "
+                "longer-reading LM"
             )
 
     def prompts(self, examples: Sequence[Example], order: int) -> list[str]:
-        """Return the prompt that asks for each example's skill, with its schema where demonstrations have one."""
+        """Return the prompt that asks for each example's skill, with its schema where
+        demonstrations have one."""
         shown = [
             Example("", example.input, "", fields={"schema": example.fields.get("schema", "")})
             for example in examples
@@ -132,7 +156,8 @@ class Rewriter:
         return [prompt_text(self.template, [], one, self._openings[order]) for one in shown]
 
     def rewrite(self, examples: Sequence[Example], order: int) -> Rewrites:
-        """Return the skill of each example's input, asked with one order; the input itself where a rewrite failed.
+        """Return the skill of each example's input, asked with one order; the input itself where a
+        rewrite failed.
 
         An input has one line where demonstrations have schemas.
         """
@@ -144,7 +169,9 @@ class Rewriter:
         skills = dict(inputs)
         if fitting:
             texts = [one.strip() for one in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
-            for prompt, skill, tokens in zip(fitting, texts, self.lm.count_tokens(texts), strict=True):
+            for prompt, skill, tokens in zip(
+                fitting, texts, self.lm.count_tokens(texts), strict=True
+            ):
                 if failure := self._failure(inputs[prompt], skill, tokens):
                     failures[failure] += 1
                 else:
@@ -164,7 +191,8 @@ class Rewriter:
 
 
 def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
-    """Different orders of `count` things; each depends only on the seed and on the orders before it."""
+    """Different orders of `count` things; each depends only on the seed and on the orders before
+    it."""
     found: list[list[int]] = []
     for order in range(orders):
         generator = np.random.default_rng([seed, order])

@@ -1,4 +1,5 @@
-"""Skill-KNN's similarities of inputs with m skills each, where e_i(x) is the embedding of the i-th skill of x.
+"""Skill-KNN's similarities of inputs with m skills each, where e_i(x) is the embedding of the i-th
+skill of x.
 
     base               cos(e_1(x), e_1(a))
     consistency        cos(Σ_i e_i(x) / m, Σ_j e_j(a) / m)
@@ -30,14 +31,19 @@ def base(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[
 
 
 @jax.jit
-def consistency(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
+def consistency(
+    queries: Float[Array, "q m d"], items: Float[Array, "n m d"]
+) -> Float[Array, "q n"]:
     """Return the cosine of the mean embeddings."""
     return jnp.matmul(_unit(queries.mean(axis=1)), _unit(items.mean(axis=1)).T, precision="highest")
 
 
 @jax.jit
-def distinctiveness(queries: Float[Array, "q m d"], items: Float[Array, "n m d"]) -> Float[Array, "q n"]:
-    """Return the largest cosine of any two skills. Pairs are compared one by one, so memory is q × n for any m."""
+def distinctiveness(
+    queries: Float[Array, "q m d"], items: Float[Array, "n m d"]
+) -> Float[Array, "q n"]:
+    """Return the largest cosine of any two skills. Pairs are compared one by one, so memory is q ×
+    n for any m."""
     m = queries.shape[1]
     queries, items = _unit(queries), jnp.moveaxis(_unit(items), 1, 0)
 

@@ -1,4 +1,5 @@
-"""Sketches of formal outputs for Skill-KNN's target-sketch oracle: keywords or roles, without names and values."""
+"""Sketches of formal outputs for Skill-KNN's target-sketch oracle: keywords or roles, without names
+and values."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SQL_SIGNS = frozenset("*=><!+-")
 
 
 def sql_sketch(query: str) -> frozenset[str]:
-    """Return the paper's keywords and signs in a SQL query, outside quoted text and names after a dot.
+    """Return the paper's keywords and signs in a SQL query, outside quoted text and names after a
+    dot.
 
     `>=` counts as > and =, `<>` as < and >.
     """
@@ -31,10 +33,11 @@ def sql_bare(query: str) -> str:
 
 
 def cogs_sketch(form: str) -> frozenset[str]:
-    """Return the roles of a compact COGS form, each with the roles above it, without words and prepositions.
+    """Return the roles of a compact COGS form, each with the roles above it, without words and
+    prepositions.
 
-    `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod; a word on its own (`box(a)`,
-    `Paula`) has none.
+    `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod; a word on its own
+    (`box(a)`, `Paula`) has none.
     """
     if "=" not in form:
         return frozenset()
@@ -50,14 +53,19 @@ def cogs_sketch(form: str) -> frozenset[str]:
 
 
 def cogs_parts(form: str) -> dict[str, int]:
-    """Return the words and roles of a compact COGS form with their weights in the structural similarity of two forms.
+    """Return the words and roles of a compact COGS form with their weights in the structural
+    similarity of two forms.
 
-    An et al. (ACL 2023) count 100 for each primitive that two forms share, which are words, and 1 for each partial
-    structure, which we take to be the roles of `cogs_sketch`. A variable (`cry(agent=a)`) is no word.
+    An et al. (ACL 2023) count 100 for each primitive that two forms share, which are words, and 1
+    for each partial structure, which we take to be the roles of `cogs_sketch`. A variable
+    (`cry(agent=a)`) is no word.
     """
     words = re.findall(r"[\w.]{2,}(?![\w.]*=)", form)
     return dict.fromkeys(cogs_sketch(form), 1) | {f"word {word}": 100 for word in words}
 
 
-PARTS: dict[str, Parts] = {"sql": lambda query: dict.fromkeys(sql_sketch(query), 1), "cogs": cogs_parts}
+PARTS: dict[str, Parts] = {
+    "sql": lambda query: dict.fromkeys(sql_sketch(query), 1),
+    "cogs": cogs_parts,
+}
 """What the target-sketch oracle compares of outputs, by `Task.language`."""

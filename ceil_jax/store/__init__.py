@@ -1,4 +1,5 @@
-"""Folders and files on disk, so that a command that was killed goes on where it was. It knows no room above it.
+"""Folders and files on disk, so that a command that was killed goes on where it was. It knows no
+room above it.
 
 - `folder`: folders that are finished or not; files that appear whole
 - `locking`: one process at a time in a folder; a full or unwritable disk as one line

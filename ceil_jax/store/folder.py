@@ -1,10 +1,10 @@
 """A folder that is finished or not: its last file says which files it has, with their checksums.
 
 ```
-runs/scores-3f9a0c…/   key.json     what the folder depends on; the digest of it is in the folder's name
-                       …            files
-                       scratch/     checkpoints of unfinished work
-                       done.json    written last: a summary, the folder's name, the sha256 of each file
+runs/scores-3f9a0c…/   key.json     what the folder depends on; the digest of it is in the folder's
+name
+                       …            files scratch/     checkpoints of unfinished work done.json
+                       written last: a summary, the folder's name, the sha256 of each file
 ```
 """
 
@@ -27,11 +27,13 @@ log = logging.getLogger(__name__)
 KEY, DONE, SCRATCH = "key.json", "done.json", "scratch"
 
 _checked: dict[Path, int] = {}
-"""Folders whose files this process has compared with their checksums, by the time of done.json's last change."""
+"""Folders whose files this process has compared with their checksums, by the time of done.json's
+last change."""
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the summary that `finish` was given; None while the folder is unfinished or if a file in it is damaged.
+    """Return the summary that `finish` was given; None while the folder is unfinished or if a file
+    in it is damaged.
 
     Files are compared with their checksums when a process first asks. The folder need not exist.
     """
@@ -65,10 +67,15 @@ def _damaged(folder: Path, record: Any) -> Path | None:
 
 
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Mark a folder of whole files as finished, with a summary of JSON values, and remove its scratch folder."""
+    """Mark a folder of whole files as finished, with a summary of JSON values, and remove its
+    scratch folder."""
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    kept = [name for name in names if name not in (KEY, DONE) and not name.endswith((".lock", ".part"))]
+    names = sorted(
+        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
+    )
+    kept = [
+        name for name in names if name not in (KEY, DONE) and not name.endswith((".lock", ".part"))
+    ]
     # as they will be read back: keys are strings by then
     plain = json.loads(json.dumps(dict(summary)))
     record = {"name": folder.name, "summary": plain}

@@ -15,8 +15,8 @@ import numpy as np
 def canonical(value: Any) -> str:
     """Return the one JSON text of a value: keys sorted, no spaces, dataclasses as objects.
 
-    It may hold JSON values, dataclasses, paths and NumPy arrays (their dtype, shape and the hash of their bytes);
-    anything else is a TypeError.
+    It may hold JSON values, dataclasses, paths and NumPy arrays (their dtype, shape and the hash of
+    their bytes); anything else is a TypeError.
     """
 
     def plain(item: Any) -> Any:
@@ -31,7 +31,9 @@ def canonical(value: Any) -> str:
             return str(item)
         raise TypeError(f"{type(item).__name__} cannot be part of a stage's key")
 
-    return json.dumps(value, default=plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(
+        value, default=plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
 
 
 def digest(value: Any) -> str:

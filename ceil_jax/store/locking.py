@@ -1,4 +1,5 @@
-"""One process at a time in a folder; files that appear whole; a disk that is full or unwritable, as one line."""
+"""One process at a time in a folder; files that appear whole; a disk that is full or unwritable, as
+one line."""
 
 from __future__ import annotations
 
@@ -21,15 +22,17 @@ log = logging.getLogger(__name__)
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-"""Phrases of the system, which libraries that write from C++ or Rust repeat in exceptions of their own."""
+"""Phrases of the system, which libraries that write from C++ or Rust repeat in exceptions of their
+own."""
 
 
 @contextmanager
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """Make a folder if need be and hold it for this process until the block ends. Others wait, and say so.
+    """Make a folder if need be and hold it for this process until the block ends. Others wait, and
+    say so.
 
-    Different names of the lock's file lock parts of the folder separately. A full disk, or a folder that cannot be
-    made or written, is a UserError.
+    Different names of the lock's file lock parts of the folder separately. A full disk, or a folder
+    that cannot be made or written, is a UserError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +53,8 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full or unwritable disk, whoever met it in this block, into a UserError that names the folder."""
+    """Turn a full or unwritable disk, whoever met it in this block, into a UserError that names the
+    folder."""
     try:
         yield
     except Exception as error:
@@ -66,14 +70,17 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
     remedy = "make room" if full else "mend that or name another folder"
     shown = str(folder) if len(str(folder)) < 200 else f"{str(folder)[:120]}…"
     return UserError(
-        f"cannot write to {shown}: {why}; what was finished is safe: {remedy} and run the same command again"
+        f"cannot write to {shown}: {why}; what was finished is safe: {remedy} and run the same "
+        "command again"
     )
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raise the system's OSError of a full disk unless a folder takes so many bytes; some libraries say it worse.
+    """Raise the system's OSError of a full disk unless a folder takes so many bytes; some libraries
+    say it worse.
 
-    Where the system can, the room is taken and given back, so that a quota or a limit of file size is met as well.
+    Where the system can, the room is taken and given back, so that a quota or a limit of file size
+    is met as well.
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -84,7 +91,8 @@ def check_room(folder: Path, size: int) -> None:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a file beside its place; flush it to the disk and rename it into place when the block ends.
+    """Yield a file beside its place; flush it to the disk and rename it into place when the block
+    ends.
 
     The folder is made if need be. A full or unwritable disk is a UserError.
     """

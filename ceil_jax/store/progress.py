@@ -1,8 +1,8 @@
 """Progress: one bar for a whole command where one is running, else a bar for each piece of work.
 
-A command that knows its plan opens `command_bar`. The loops inside it call `bar` all the same, and their bars are
-then the part of the command's bar that stands for them. A loop inside a loop shows nothing of its own. Where no
-terminal shows a bar, the log has a line a minute.
+A command that knows its plan opens `command_bar`. The loops inside it call `bar` all the same, and
+their bars are then the part of the command's bar that stands for them. A loop inside a loop shows
+nothing of its own. Where no terminal shows a bar, the log has a line a minute.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class CommandBar:
         self.advance(0.0)
 
     def seconds_left(self, share: float) -> float:
-        """Return the seconds that the command still takes, when this share of the running stage is done."""
+        """Return the seconds that the command still takes, when this share of the running stage is
+        done."""
         passed = time.monotonic() - self._began
         own = self._expected.get(self._stage, 0.0)
         done, spent = self._spent_expected + share * own, self._spent + passed
@@ -102,7 +103,8 @@ def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
 
 
 class _Part:
-    """A piece of work that shows its share of `total` by calling `advance`, and has no bar of its own."""
+    """A piece of work that shows its share of `total` by calling `advance`, and has no bar of its
+    own."""
 
     def __init__(self, total: int, initial: int, advance: Callable[[float], None]) -> None:
         self._total, self._done, self._advance = max(total, 1), initial, advance
@@ -119,7 +121,8 @@ class _Part:
 
 @contextmanager
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
-    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`; `what` says what is done."""
+    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`; `what` says
+    what is done."""
     if _inside.get():
         yield _Part(total, initial, lambda share: None)
         return

@@ -1,4 +1,5 @@
-"""One of several jobs that share the reading of an LM, each of which keeps what it read in a file of its own."""
+"""One of several jobs that share the reading of an LM, each of which keeps what it read in a file
+of its own."""
 
 from __future__ import annotations
 
@@ -23,12 +24,14 @@ class Shard(NamedTuple):
         return f"readings-{self.number}-of-{self.of}.sqlite"
 
     def owns(self, chunk: int) -> bool:
-        """Return whether this job reads the chunk of that number, from 0: job i of n reads i − 1, i − 1 + n, …"""
+        """Return whether this job reads the chunk of that number, from 0: job i of n reads i − 1, i
+        − 1 + n, …"""
         return chunk % self.of == self.number - 1
 
 
 def parse_shard(text: str) -> Shard:
-    """Return the shard that a command's `--shard i/n` names; a UserError for a text of another form."""
+    """Return the shard that a command's `--shard i/n` names; a UserError for a text of another
+    form."""
     form = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     shard = Shard(*map(int, form.groups())) if form else Shard(0, 0)
     if not 1 <= shard.number <= shard.of:

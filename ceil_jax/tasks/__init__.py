@@ -1,13 +1,16 @@
 """Data sets as examples, a template and a task; and how they are read, from wherever they lie.
 
-How predictions are scored is in `metrics/`; prompts under a token budget are put together in `lm/prompts`.
+How predictions are scored is in `metrics/`; prompts under a token budget are put together in
+`lm/prompts`.
 
 - `example`: `Example`, `Template` and `Task`, which every other room works with
 - `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
 - `families/`: the entries, one module a family of data sets
 - `registry`: `TASKS`, all entries by name, and `register_task`
-- `load`: `load_task`, a named task, from files or the hub; `own_file`: `load_file`, a task of the user's own table
-- `files`: rows from files (JSON, separated values, parquet) and data frames; `rows`: a row to an example
+- `load`: `load_task`, a named task, from files or the hub; `own_file`: `load_file`, a task of the
+  user's own table
+- `files`: rows from files (JSON, separated values, parquet) and data frames; `rows`: a row to an
+  example
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `words`: when two texts are one question (`question_key`); which queries stand in a bank
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
@@ -18,4 +21,14 @@ from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.registry import TASKS, register_task
 from ceil_jax.tasks.spec import FieldError, Hub, Row, TaskSpec
 
-__all__ = ["TASKS", "Example", "FieldError", "Hub", "Row", "Task", "TaskSpec", "Template", "register_task"]
+__all__ = [
+    "TASKS",
+    "Example",
+    "FieldError",
+    "Hub",
+    "Row",
+    "Task",
+    "TaskSpec",
+    "Template",
+    "register_task",
+]

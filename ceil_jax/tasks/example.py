@@ -16,13 +16,15 @@ class Example:
     """One (input, output) pair of a bank, or a query whose output is the gold answer."""
 
     id: str
-    """Unique in its task, stable between runs; it says nothing about the examples of another file."""
+    """Unique in its task, stable between runs; it says nothing about the examples of another
+    file."""
     input: str
     """The text that retrievers see: BM25's document, what the encoder reads."""
     output: str
     """The answer as it is written in a prompt: a verbalised label, a program, a command."""
     choices: tuple[str, ...] = ()
-    """The options as they would be written in a prompt, in label order; empty for free generation."""
+    """The options as they would be written in a prompt, in label order; empty for free
+    generation."""
     references: tuple[str, ...] = ()
     """All accepted answers where there are several; empty means `output` alone."""
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +57,8 @@ def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
     for piece in _PIECE.finditer(pattern):
         if piece["stray"]:
             raise UserError(
-                f"template {pattern!r}: expected braces around one name each, as in {{input}}, and literal braces "
+                f"template {pattern!r}: expected braces around one name each, as in {{input}}, and "
+                "literal braces "
                 f"written {{{{ and }}}}; found a single {piece[0]!r} at place {piece.start()}"
             )
         literal = piece[0][:1] if piece[0] in ("{{", "}}") else piece[0]
@@ -70,15 +73,16 @@ class Template:
         >>> Template("{input} It is {output}").example(Example("1", "A bright film.", "good"))
         'A bright film. It is good'
 
-    A name in braces may be any text, as the columns of tables have them: `{Q: text}`, `{2023}`, `{a.b}`.
+    A name in braces may be any text, as the columns of tables have them: `{Q: text}`, `{2023}`,
+    `{a.b}`.
 
     Raises:
         UserError: the pattern does not end with its only answer, or has a single brace.
     """
 
     pattern: str
-    """Text with names in braces: the answer's once, at the end; the others are the input's, or keys of
-    `Example.fields`. A literal brace is written twice."""
+    """Text with names in braces: the answer's once, at the end; the others are the input's, or keys
+    of `Example.fields`. A literal brace is written twice."""
     separator: str = "\n"
     """The text between examples, and between the last one and the query."""
     input: str = "input"
@@ -104,7 +108,9 @@ class Template:
     def _before_answer(self, example: Example) -> str:
         values = {**example.fields, self.input: example.input}
         try:
-            return "".join(values[name] if name else literal for literal, name in _pieces(self.pattern)[:-1])
+            return "".join(
+                values[name] if name else literal for literal, name in _pieces(self.pattern)[:-1]
+            )
         except KeyError as missing:
             who = f"example {example.id!r}" if example.id else repr(example.input)[:60]
             raise UserError(
@@ -113,13 +119,15 @@ class Template:
             ) from None
 
     def example(self, example: Example) -> str:
-        """Return an example of the bank with its answer, as it is written in context; errors as in `query`."""
+        """Return an example of the bank with its answer, as it is written in context; errors as in
+        `query`."""
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:
         """Return the text that the LM continues; the query's output is not read.
 
-        One space before the answer is left to the continuation, because most tokenisers join it to the next word.
+        One space before the answer is left to the continuation, because most tokenisers join it to
+        the next word.
 
         Raises:
             UserError: the pattern names a field that the example lacks.
@@ -134,10 +142,11 @@ class Template:
 def column_template(
     pattern: str, separator: str, input: str, output: str, columns: Collection[str] | None = None
 ) -> Template:
-    """Return a template of a table's columns, in the names of an example where no other column has these.
+    """Return a template of a table's columns, in the names of an example where no other column has
+    these.
 
-    `{input}` and `{output}` stand for the two roles, unless another column is called so. `columns` names all columns;
-    by default those in the pattern, with `input` among them if it names it.
+    `{input}` and `{output}` stand for the two roles, unless another column is called so. `columns`
+    names all columns; by default those in the pattern, with `input` among them if it names it.
 
     Raises:
         UserError: the pattern does not end with its only answer.
@@ -150,10 +159,15 @@ def column_template(
     others = {*columns} - {input, output}
     asked = input if "input" in others else "input"
     answer = output if "output" in others else "output"
-    roles = {role: name for role, name in (("input", asked), ("output", answer)) if role not in columns}
+    roles = {
+        role: name for role, name in (("input", asked), ("output", answer)) if role not in columns
+    }
     roles |= {output: answer, input: asked}
     shown = _PIECE.sub(
-        lambda piece: f"{{{roles.get(piece['name'], piece['name'])}}}" if piece["name"] else piece[0], pattern
+        lambda piece: (
+            f"{{{roles.get(piece['name'], piece['name'])}}}" if piece["name"] else piece[0]
+        ),
+        pattern,
     )
     return Template(shown, separator, asked, answer)
 
@@ -164,7 +178,8 @@ class Task:
 
     name: str
     train: Sequence[Example]
-    """The bank, de-duplicated by the words of `input`; for a user's own file, by the text that a prompt shows."""
+    """The bank, de-duplicated by the words of `input`; for a user's own file, by the text that a
+    prompt shows."""
     validation: Sequence[Example]
     """The queries."""
     template: Template
@@ -175,16 +190,18 @@ class Task:
     stop: tuple[str, ...] = ("\n",)
     """Strings that end a generated answer, for tasks without choices."""
     few_shot: Sequence[Example] = ()
-    """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS k-C)."""
+    """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS
+    k-C)."""
     more_metrics: tuple[str, ...] = ()
     """Metrics to report beside `metric`."""
     language: str = ""
-    """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it: sql or cogs."""
+    """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it:
+    sql or cogs."""
     available: int = 0
     """How many queries there are, some of which are in `validation`; 0 where nobody counted."""
     per_token: bool = False
-    """For tasks with choices: compare the mean log-probability of a choice's tokens, not their sum, because the
-    choices differ in length (Brown et al. 2020)."""
+    """For tasks with choices: compare the mean log-probability of a choice's tokens, not their sum,
+    because the choices differ in length (Brown et al. 2020)."""
 
     @property
     def asked(self) -> str:

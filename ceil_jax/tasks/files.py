@@ -41,7 +41,9 @@ class TableRows:
 
     def columns(self) -> dict[str, None]:
         """Return the names of all columns, in the order in which they come up."""
-        return dict.fromkeys(name for row in self.rows if not isinstance(row, RowError) for name in row)
+        return dict.fromkeys(
+            name for row in self.rows if not isinstance(row, RowError) for name in row
+        )
 
 
 def numbered_rows(source: str, rows: Sequence[Row | RowError], unit: str = "row") -> TableRows:
@@ -53,23 +55,30 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
     """Return the rows of a file, by its ending in any case, or of a pandas or polars data frame.
 
     Args:
-        table: a file of JSON, JSON lines, separated values (.csv, .tsv, .txt) or parquet; or a data frame.
-        delimiter: what separates values; by default a tab in .tsv, else a comma. A .txt file must be told.
+        table: a file of JSON, JSON lines, separated values (.csv, .tsv, .txt) or parquet; or a data
+            frame.
+        delimiter: what separates values; by default a tab in .tsv, else a comma. A .txt file must
+            be told.
 
     Raises:
-        UserError: there is no such file, its ending is unknown, it holds no rows, or it cannot be read; two columns
-            have one name.
+        UserError: there is no such file, its ending is unknown, it holds no rows, or it cannot be
+            read; two columns have one name.
     """
     if not isinstance(table, str | os.PathLike):
         return _not_empty(_frame_rows(table))
     path = Path(table).expanduser()
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind not in ENDINGS or path.is_dir():
-        raise UserError(f"cannot read {path}: name one file that ends in {', '.join(ENDINGS)}, or .gz after it")
+        raise UserError(
+            f"cannot read {path}: name one file that ends in {', '.join(ENDINGS)}, or .gz after it"
+        )
     if not path.is_file():
         raise UserError(f"no file {path}")
     if kind == ".txt" and delimiter is None:
-        raise UserError(f"{path}: say what separates its values, as in --delimiter ';' (delimiter=';' in Python)")
+        raise UserError(
+            f"{path}: say what separates its values, as in --delimiter ';' (delimiter=';' in "
+            "Python)"
+        )
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
     if kind == ".parquet":
@@ -88,13 +97,19 @@ def _not_empty(found: TableRows) -> TableRows:
 
 
 def _frame_rows(table: Any) -> TableRows:
-    if not hasattr(table, "columns") or not (hasattr(table, "to_dicts") or hasattr(table, "to_dict")):
-        raise UserError(f"expected a file, or a pandas or polars data frame, found {type(table).__name__}")
+    if not hasattr(table, "columns") or not (
+        hasattr(table, "to_dicts") or hasattr(table, "to_dict")
+    ):
+        raise UserError(
+            f"expected a file, or a pandas or polars data frame, found {type(table).__name__}"
+        )
     names = [str(name) for name in table.columns]
     if len({*names}) < len(names):
         raise UserError(f"data frame: two columns have one name: {', '.join(map(repr, names))}")
     rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")
-    return numbered_rows("data frame", [{str(name): value for name, value in row.items()} for row in rows])
+    return numbered_rows(
+        "data frame", [{str(name): value for name, value in row.items()} for row in rows]
+    )
 
 
 def _lines(path: Path) -> list[str]:
@@ -107,7 +122,8 @@ def _lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}); convert the file, for example "
+            f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}); convert the "
+            "file, for example "
             "with iconv"
         ) from None
     except (OSError, EOFError, zlib.error) as error:
@@ -115,18 +131,32 @@ def _lines(path: Path) -> list[str]:
 
 
 def _json_rows(path: Path) -> TableRows:
-    """The objects of a JSON list, else one a line. The content decides: pandas writes JSON lines as .json."""
+    """The objects of a JSON list, else one a line. The content decides: pandas writes JSON lines as
+    .json."""
     lines = _lines(path)
     content = "\n".join(lines)
     if content.lstrip().startswith("["):
         rows = _object(content, list)
         if isinstance(rows, RowError):
             raise UserError(f"{path}: {rows}")
-        return numbered_rows(str(path), [row if isinstance(row, dict) else _not_a_row(row) for row in rows])
-    numbered = [(number, _object(line, dict)) for number, line in enumerate(lines, 1) if line.strip()]
-    if numbered and isinstance(numbered[0][1], RowError) and isinstance(one := _object(content, dict), dict):
-        held = ", ".join(repr(name) for name, value in one.items() if isinstance(value, list)) or "none"
-        raise UserError(f"{path} is one object, expected a list of rows or one a line; keys with lists: {held}")
+        return numbered_rows(
+            str(path), [row if isinstance(row, dict) else _not_a_row(row) for row in rows]
+        )
+    numbered = [
+        (number, _object(line, dict)) for number, line in enumerate(lines, 1) if line.strip()
+    ]
+    if (
+        numbered
+        and isinstance(numbered[0][1], RowError)
+        and isinstance(one := _object(content, dict), dict)
+    ):
+        held = (
+            ", ".join(repr(name) for name, value in one.items() if isinstance(value, list))
+            or "none"
+        )
+        raise UserError(
+            f"{path} is one object, expected a list of rows or one a line; keys with lists: {held}"
+        )
     return TableRows(str(path), [row for _, row in numbered], [number for number, _ in numbered])
 
 
@@ -152,8 +182,8 @@ def _not_a_row(value: Any) -> RowError:
 def _separated_rows(path: Path, delimiter: str) -> TableRows:
     """The rows of a table with a header; a row's line is its first one.
 
-    Quotes are characters like any other where they do not pair up as CSV has them, and every line by itself has as
-    many cells as the header; a warning says so.
+    Quotes are characters like any other where they do not pair up as CSV has them, and every line
+    by itself has as many cells as the header; a warning says so.
     """
     lines = _lines(path)
     if told := re.fullmatch("sep=(.)", lines[0]):  # as Excel writes it
@@ -171,13 +201,15 @@ def _separated_rows(path: Path, delimiter: str) -> TableRows:
                 rows.append((start, cells))
             start = reader.line_num + 1
         unpaired = any(len(cells) != len(rows[0][1]) for _, cells in rows) or (
-            delimiter == "\t" and len(rows) < len(plain)  # a quote that closes lines later swallowed them
+            delimiter == "\t"
+            and len(rows) < len(plain)  # a quote that closes lines later swallowed them
         )
     except csv.Error as error:
         unpaired = True
         if not plain_fits:
             raise UserError(
-                f"{path}, line {start}: a quote that begins or ends in this row has no partner ({error}); double it"
+                f"{path}, line {start}: a quote that begins or ends in this row has no partner "
+                f"({error}); double it"
             ) from None
     if unpaired and plain_fits:
         log.warning("%s: quotes do not pair up; they are read as characters like any other", path)
@@ -205,7 +237,8 @@ def _check_header(where: str, header: list[str]) -> None:
     for other in ";\t|,":
         if len(header) == 1 and other in header[0]:
             raise UserError(
-                f"{where}: the header is one column, {header[0]!r:.80}; if {other!r} separates values, say so: "
+                f"{where}: the header is one column, {header[0]!r:.80}; if {other!r} separates "
+                "values, say so: "
                 f"--delimiter {other!r} (delimiter={other!r} in Python)"
             )
 
@@ -225,13 +258,20 @@ def _parquet_rows(path: Path) -> list[Row]:
     columns: dict[str, list[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = features.get(name)
-        while isinstance(kind, list | dict) and (inner := kind[0] if isinstance(kind, list) else kind.get("feature")):
+        while isinstance(kind, list | dict) and (
+            inner := kind[0] if isinstance(kind, list) else kind.get("feature")
+        ):
             kind = inner
-        names = kind.get("names") if isinstance(kind, dict) and kind.get("_type") == "ClassLabel" else None
+        names = (
+            kind.get("names")
+            if isinstance(kind, dict) and kind.get("_type") == "ClassLabel"
+            else None
+        )
         try:
             columns[name] = [_named(value, names) for value in column.to_pylist()]
         except (pa.ArrowException, ValueError, OverflowError, LookupError) as error:
-            # a date that Python does not have: no text, so that the column is left out if nobody needs it
+            # a date that Python does not have: no text, so that the column is left out if nobody
+            # needs it
             columns[name] = [(str(error),)] * len(column)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

@@ -1,4 +1,5 @@
-"""A named task: from the hub, from local files, or made here; and `load_file`, a task of the user's own file."""
+"""A named task: from the hub, from local files, or made here; and `load_file`, a task of the user's
+own file."""
 
 from __future__ import annotations
 
@@ -34,16 +35,19 @@ def load_task(
 ) -> Task:
     """Return a task by its name in `TASKS`, or one that the caller describes.
 
-    Some tasks are made here. The others come from `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz, .json, .csv, .parquet,
-    with the hub's column names) where `data_dir` is given, else from the Hugging Face hub. The bank is de-duplicated
-    by the words of its retrieval text, as Table 1 of CEIL counts "#Train"; the queries are not.
+    Some tasks are made here. The others come from `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz,
+    .json, .csv, .parquet, with the hub's column names) where `data_dir` is given, else from the
+    Hugging Face hub. The bank is de-duplicated by the words of its retrieval text, as Table 1 of
+    CEIL counts "#Train"; the queries are not.
 
     Args:
         name: a key of `TASKS`, or a TaskSpec.
         data_dir: the folder of local data sets; None takes the hub.
         limit: how many queries to keep at most; all by default.
-        seed: draws what is kept. It changes neither order nor ids: `train-17` is the split and the row's place in it.
-        bank_limit: how many examples of the bank to keep at most; by default as many as the papers, or all.
+        seed: draws what is kept. It changes neither order nor ids: `train-17` is the split and the
+            row's place in it.
+        bank_limit: how many examples of the bank to keep at most; by default as many as the papers,
+            or all.
 
     Raises:
         UserError: an unknown name; a missing file, split or column; a row that cannot be read.
@@ -73,7 +77,10 @@ def load_task(
 
 
 def _examples(
-    spec: TaskSpec, names: Sequence[str], root: Path | None, keep: Callable[[Row], bool] | None = None
+    spec: TaskSpec,
+    names: Sequence[str],
+    root: Path | None,
+    keep: Callable[[Row], bool] | None = None,
 ) -> list[Example]:
     enrich = spec.enrich(root) if spec.enrich and root else lambda row: row
     hint = "take files, or a revision of the hub's data set, that have the column"
@@ -81,7 +88,12 @@ def _examples(
     for name in names:
         if split := _split(spec, name, root):
             examples += examples_of(
-                split, name, spec.columns, lambda id, row: spec.example(id, enrich(row)), keep, hint=hint
+                split,
+                name,
+                spec.columns,
+                lambda id, row: spec.example(id, enrich(row)),
+                keep,
+                hint=hint,
             )
     if not examples:
         raise UserError(f"task {spec.name!r}: no row of {', '.join(names)} is one of its queries")
@@ -101,7 +113,12 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
     folder, stems = root / spec.folder, [name, *filter(None, [spec.files.get(name)])]
     whole = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
     # a part of a split has an addition to its name, as in train_sample.jsonl
-    parts = [file for stem in stems for suffix in SUFFIXES for file in sorted(folder.glob(f"{stem}_*{suffix}"))]
+    parts = [
+        file
+        for stem in stems
+        for suffix in SUFFIXES
+        for file in sorted(folder.glob(f"{stem}_*{suffix}"))
+    ]
     file = next((file for file in (*whole, *parts) if file.is_file()), None)
     if file is None and name in spec.optional:
         log.warning("%s: %s has no split %r; going on without it", spec.name, folder, name)
@@ -122,7 +139,8 @@ def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
-            f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a data_dir that "
+            f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a "
+            "data_dir that "
             f"holds {spec.folder}/{name}.jsonl with the columns {', '.join(spec.columns)}"
         ) from None
     return numbered_rows(f"{source}, split {name!r}", data.to_list())

@@ -22,7 +22,8 @@ from ceil_jax.tasks.words import first_of_each, question_key
 log = logging.getLogger(__name__)
 
 DATABASE = "database"
-"""The column with the path of a row's SQLite file, relative to the data file; sql_execution needs it."""
+"""The column with the path of a row's SQLite file, relative to the data file; sql_execution needs
+it."""
 
 
 def load_file(
@@ -43,36 +44,43 @@ def load_file(
     limit: int | None = None,
     bank_limit: int | None = None,
 ) -> Task:
-    """Return a task made of a user's own table: a file (JSON, JSON lines, CSV, TSV, parquet) or a data frame.
+    """Return a task made of a user's own table: a file (JSON, JSON lines, CSV, TSV, parquet) or a
+    data frame.
 
-    The columns that are used are checked; the others come along in `Example.fields` if they are text or numbers. The
-    bank is de-duplicated by the text that a prompt shows before the answer, and has no row that shows that of a query
-    (`question_key` compares). Rows of equal inputs stay on one side of the split.
+    The columns that are used are checked; the others come along in `Example.fields` if they are
+    text or numbers. The bank is de-duplicated by the text that a prompt shows before the answer,
+    and has no row that shows that of a query (`question_key` compares). Rows of equal inputs stay
+    on one side of the split.
 
     Args:
         path: the file, or a pandas or polars data frame.
-        input: the column that retrievers see; of several, such as premise and hypothesis, the joined text.
+        input: the column that retrievers see; of several, such as premise and hypothesis, the
+            joined text.
         output: the column with the answer: text, a truth value or a finite number.
-        template: how an example stands in a prompt, by names of columns; it ends with the output's. `{input}` and
-            `{output}` stand for the pair where no other column is called so. By default input, tab, output.
-        metric: a name in `ceil_jax.metrics.METRICS`, which a run checks; accuracy by default with `choices`, else
-            exact_match. With accuracy and no `choices`, the distinct answers of `path` are the choices.
+        template: how an example stands in a prompt, by names of columns; it ends with the output's.
+            `{input}` and `{output}` stand for the pair where no other column is called so. By
+            default input, tab, output.
+        metric: a name in `ceil_jax.metrics.METRICS`, which a run checks; accuracy by default with
+            `choices`, else exact_match. With accuracy and no `choices`, the distinct answers of
+            `path` are the choices.
         choices: the answers to choose from; every output must be one of them. None by default.
         seed: draws the queries that are held out.
-        validation: the fraction of the distinct inputs that is held out as queries (0.1), or a table of queries.
-        separator: what stands between examples; by default an empty line, or `stop` on a line of its own where an
-            empty line does not hold it. A Template brings its own.
+        validation: the fraction of the distinct inputs that is held out as queries (0.1), or a
+            table of queries.
+        separator: what stands between examples; by default an empty line, or `stop` on a line of
+            its own where an empty line does not hold it. A Template brings its own.
         max_new_tokens: the longest answer that is generated, in tokens of the LM (128).
         stop: strings that end a generated answer; a line's end by default.
         delimiter: what separates the values of a text file; by default a tab in .tsv, else a comma.
-        skip_bad_rows: leave out rows that cannot be used, with a warning that lists them; refused by default.
+        skip_bad_rows: leave out rows that cannot be used, with a warning that lists them; refused
+            by default.
         limit: how many queries to keep at most; all by default.
         bank_limit: how many examples of the bank to keep at most; all by default.
 
     Raises:
-        UserError: fields cannot be read (the message names file, lines and field); an output is not among the
-            choices, or has a stop string in it where answers are generated, so that it could never be right; the
-            template names what is no column; no row is left for the bank.
+        UserError: fields cannot be read (the message names file, lines and field); an output is not
+            among the choices, or has a stop string in it where answers are generated, so that it
+            could never be right; the template names what is no column; no row is left for the bank.
     """
     options, options_of = _options(choices), ""
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -81,7 +89,9 @@ def load_file(
     # a choice is not generated: it may hold what would end an answer
     ends = () if options or metric == "accuracy" else stop
     if separator is None:
-        separator = "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
+        separator = (
+            "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
+        )
     table = read_table(path, delimiter)
     Columns(inputs, output)  # refuses a column in both roles
     shape = _shape(template, separator, inputs, output, table)
@@ -109,11 +119,16 @@ def load_file(
 
     rows = examples(table, "train")
     if metric == "accuracy" and not options:
-        options, options_of = tuple(sorted({row.output for row in rows})), f" (the answers in {table.source})"
+        options, options_of = (
+            tuple(sorted({row.output for row in rows})),
+            f" (the answers in {table.source})",
+        )
         rows = [replace(row, choices=options) for row in rows]
         alike = Counter(map(question_key, options))
         if odd := [option for option in options if alike[question_key(option)] > 1]:
-            log.warning("%s: labels that look the same: %s", table.source, ", ".join(map(ascii, odd)))
+            log.warning(
+                "%s: labels that look the same: %s", table.source, ", ".join(map(ascii, odd))
+            )
     if isinstance(validation, int | float):
         bank, queries = _hold_out(rows, validation, seed, table.source)
     else:
@@ -147,7 +162,11 @@ def _options(choices: Iterable[Any] | None) -> tuple[str, ...]:
 
 
 def _shape(
-    template: str | Template | None, separator: str, inputs: tuple[str, ...], output: str, table: TableRows
+    template: str | Template | None,
+    separator: str,
+    inputs: tuple[str, ...],
+    output: str,
+    table: TableRows,
 ) -> Template:
     if template is None and len(inputs) == 1:
         return Template("{input}\t{output}", separator)
@@ -158,21 +177,32 @@ def _shape(
     only = inputs[0] if len(inputs) == 1 else ""
     shape = column_template(template, separator, only, output, table.columns())
     if not shape.names[:-1]:
-        raise UserError(f"template {template!r} shows nothing but the answer; it needs a column of the question too")
+        raise UserError(
+            f"template {template!r} shows nothing but the answer; it needs a column of the "
+            "question too"
+        )
     return shape
 
 
-def _hold_out(examples: list[Example], fraction: float, seed: int, path: str) -> tuple[list[Example], list[Example]]:
+def _hold_out(
+    examples: list[Example], fraction: float, seed: int, path: str
+) -> tuple[list[Example], list[Example]]:
     """Return (bank, queries); a query's id is `validation-` and its position in the file."""
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
     keys = [question_key(example.input) for example in examples]
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:
-        raise UserError(f"{path}: all rows have one input; at least 2 different ones make a bank and a query")
+        raise UserError(
+            f"{path}: all rows have one input; at least 2 different ones make a bank and a query"
+        )
     held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
     rows = list(zip(examples, keys, strict=True))
-    queries = [replace(row, id=row.id.replace("train", "validation", 1)) for row, key in rows if key in held]
+    queries = [
+        replace(row, id=row.id.replace("train", "validation", 1))
+        for row, key in rows
+        if key in held
+    ]
     return [row for row, key in rows if key not in held], queries
 
 
@@ -184,7 +214,8 @@ def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
 
 
 def _check(task: Task) -> None:
-    """Raise a UserError that names the first example that cannot be used, or the output that no answer can be."""
+    """Raise a UserError that names the first example that cannot be used, or the output that no
+    answer can be."""
 
     def check(_: str, example: Any) -> Example:
         if valid(example).id in seen:
@@ -202,18 +233,22 @@ def _check(task: Task) -> None:
 
 
 def separated(task: Task, source: str = "") -> Task:
-    """Return a task with a bank whose rows show no query's text before the answer; of equals, the first is kept.
+    """Return a task with a bank whose rows show no query's text before the answer; of equals, the
+    first is kept.
 
-    The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that has the id of a
-    row of the bank gets another id. `source` (by default the task's name) names the rows in a warning that says how
-    many are left out; that all of them are, or that one is no example of this task, is a UserError.
+    The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that
+    has the id of a row of the bank gets another id. `source` (by default the task's name) names the
+    rows in a warning that says how many are left out; that all of them are, or that one is no
+    example of this task, is a UserError.
     """
     _check(task)
     path, rows, queries, template = source or task.name, task.train, task.validation, task.template
     asked = {question_key(template.query(query)) for query in queries}
     others = [row for row in rows if question_key(template.query(row)) not in asked]
     if not others:
-        raise UserError(f"{path}: every row has the text of a query, so that none is left for the bank")
+        raise UserError(
+            f"{path}: every row has the text of a query, so that none is left for the bank"
+        )
     bank = first_of_each(others, lambda row: question_key(template.query(row)))
     for count, what in (
         (len(rows) - len(others), "with a query's text"),
@@ -222,5 +257,7 @@ def separated(task: Task, source: str = "") -> Task:
         if count:
             log.warning("%s: %d row%s %s left out", path, count, "s" * (count > 1), what)
     ids = {row.id for row in bank}
-    queries = [replace(query, id=f"query-{query.id}") if query.id in ids else query for query in queries]
+    queries = [
+        replace(query, id=f"query-{query.id}") if query.id in ids else query for query in queries
+    ]
     return replace(task, train=bank, validation=queries)

@@ -31,22 +31,24 @@ def examples_of(
     """Return the example of each row of a table.
 
     Args:
-        name: the split's name. An example's id is this name and the row's place, also counting rows not kept.
+        name: the split's name. An example's id is this name and the row's place, also counting rows
+            not kept.
         columns: what every row must have.
         example: (id, row) -> example; it raises RowError for a row that it cannot read.
         keep: which rows are wanted; all by default.
-        skip_bad_rows: leave out rows that cannot be read, and list them in a warning. False refuses them, and says
-            that this may be said; None (default) refuses them without a word of it.
+        skip_bad_rows: leave out rows that cannot be read, and list them in a warning. False refuses
+            them, and says that this may be said; None (default) refuses them without a word of it.
         hint: a sentence that ends the message about a missing column; none by default.
 
     Raises:
-        UserError: no row has a column, or rows cannot be read; the message names the file, the lines and the field.
+        UserError: no row has a column, or rows cannot be read; the message names the file, the
+            lines and the field.
     """
     there = table.columns() if columns else {}
     if there and (absent := [column for column in columns if column not in there]):
         raise UserError(
-            f"{table.source}: no column {', '.join(map(repr, absent))}; it has {', '.join(map(repr, there))}"
-            + f"; {hint}" * bool(hint)
+            f"{table.source}: no column {', '.join(map(repr, absent))}; it has "
+            f"{', '.join(map(repr, there))}" + f"; {hint}" * bool(hint)
         )
     examples: list[Example] = []
     bad: list[tuple[int, RowError]] = []
@@ -55,7 +57,9 @@ def examples_of(
             if isinstance(row, RowError):
                 raise row
             if absent := [column for column in columns if column not in row]:
-                raise RowError(f"no field {', '.join(map(repr, absent))}; it has {', '.join(map(repr, row))}")
+                raise RowError(
+                    f"no field {', '.join(map(repr, absent))}; it has {', '.join(map(repr, row))}"
+                )
             if keep is None or keep(row):
                 examples.append(example(f"{name}-{position}", row))
         except RowError as error:
@@ -87,7 +91,8 @@ class Columns:
     named: tuple[str, ...] = ()
     """Further columns that a template or a metric needs."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many rows had a value in a column that nobody asked for and that is no text; `note` says it."""
+    """How many rows had a value in a column that nobody asked for and that is no text; `note` says
+    it."""
 
     def __post_init__(self) -> None:
         if self.output in self.input:
@@ -107,16 +112,22 @@ class Columns:
 
 
 def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -> Example:
-    """Return a row as an example. All columns but those of input and output become its `fields`, as texts.
+    """Return a row as an example. All columns but those of input and output become its `fields`, as
+    texts.
 
-    Numbers, truth values and dates become texts, as Python writes them. A missing value (None, NaN, an empty cell)
-    leaves its field out. The output must be there if `answered`; a query need not have one.
+    Numbers, truth values and dates become texts, as Python writes them. A missing value (None, NaN,
+    an empty cell) leaves its field out. The output must be there if `answered`; a query need not
+    have one.
 
     Raises:
         FieldError: a used column is missing, empty, no text or number, or cannot be written.
     """
     parts = tuple(_needed(row, name).strip() for name in columns.input)
-    output = _needed(row, columns.output).strip() if answered or not missing(row.get(columns.output)) else ""
+    output = (
+        _needed(row, columns.output).strip()
+        if answered or not missing(row.get(columns.output))
+        else ""
+    )
     fields = {}
     for name, value in row.items():
         if name in columns.named:
@@ -127,18 +138,22 @@ def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -
             fields[name] = carried
         else:
             columns.left_out[name] += 1
-    return Example(id, " ".join(parts), output, fields=fields, parts=parts if len(parts) > 1 else ())
+    return Example(
+        id, " ".join(parts), output, fields=fields, parts=parts if len(parts) > 1 else ()
+    )
 
 
 def valid(example: Example, answered: bool = True, output: str = "output") -> Example:
     """Return an example that a user has made, every text of which can be written and read again.
 
     Raises:
-        FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or the output, which
-            the user calls `output`, is none of the choices.
+        FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or
+            the output, which the user calls `output`, is none of the choices.
     """
     own = {"id": example.id, "input": example.input, "output": example.output}
-    several = [(name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)]
+    several = [
+        (name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)
+    ]
     for name, value in (*own.items(), *several, *example.fields.items()):
         if not isinstance(value, str):
             raise FieldError(name, "a text", value)
@@ -146,31 +161,44 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
     for name in ("input", "output")[: 1 + answered]:
         text(own, name)
     if answered and example.choices and example.output not in example.choices:
-        raise FieldError(output, f"one of its choices, {', '.join(example.choices)}", example.output)
+        raise FieldError(
+            output, f"one of its choices, {', '.join(example.choices)}", example.output
+        )
     return example
 
 
 def as_text(value: Any) -> str | None:
-    """Return a cell's value as text; None where it is missing, a container, bytes, or an infinite number."""
+    """Return a cell's value as text; None where it is missing, a container, bytes, or an infinite
+    number."""
     if isinstance(value, str):
         return value
-    if isinstance(value, Mapping | list | tuple | set | bytes) or _is_array(value) or missing(value):
+    if (
+        isinstance(value, Mapping | list | tuple | set | bytes)
+        or _is_array(value)
+        or missing(value)
+    ):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else str(value)
 
 
 def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
-    """Return a field that is a list (or an array) of texts or numbers, checked by `check_text`; else None."""
+    """Return a field that is a list (or an array) of texts or numbers, checked by `check_text`;
+    else None."""
     value: Any = row.get(name)
     items = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(items, list | tuple):
         return None
     found = [as_text(item) for item in items]
-    return tuple(check_text(name, text) for text in found if text is not None) if None not in found else None
+    return (
+        tuple(check_text(name, text) for text in found if text is not None)
+        if None not in found
+        else None
+    )
 
 
 def missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, or pandas' NaN, NaT and NA, which are not equal to themselves."""
+    """Whether a cell holds nothing: None, or pandas' NaN, NaT and NA, which are not equal to
+    themselves."""
     # NA == NA is NA, which is neither true nor false
     return value is None or (not _is_array(value) and str(value == value) != "True")
 
@@ -180,8 +208,8 @@ def _is_array(value: Any) -> bool:
 
 
 def check_text(name: str, text: str) -> str:
-    """Return a text; a FieldError if it is longer than `CEIL_JAX_MAX_CELL` (200,000 characters), or has half a
-    character (a surrogate), as a cut inside an emoji leaves it."""
+    """Return a text; a FieldError if it is longer than `CEIL_JAX_MAX_CELL` (200,000 characters), or
+    has half a character (a surrogate), as a cut inside an emoji leaves it."""
     most = os.environ.get("CEIL_JAX_MAX_CELL", "200000")
     if not most.isdigit():
         raise UserError(f"CEIL_JAX_MAX_CELL is {most!r}: expected a whole number of characters")
@@ -201,7 +229,11 @@ def _needed(row: Row, name: str, *, blank: bool = False) -> str:
     # annotation tools write the label of a text as a list
     text = as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
     if text is None or not (blank or text.strip()):
-        expected = "text or a finite number, which the template or the metric needs" if blank else NOT_EMPTY
+        expected = (
+            "text or a finite number, which the template or the metric needs"
+            if blank
+            else NOT_EMPTY
+        )
         raise FieldError(name, expected, value)
     return check_text(name, text)
 

@@ -16,7 +16,8 @@ PAPER_METHODS = ("random", "BM25", "Contriever", "SimCSE", "BERT", "DPP-BERT", "
 
 
 def table2(*percent: float) -> Mapping[str, float]:
-    """Return a column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent, given in the order of `PAPER_METHODS`."""
+    """Return a column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent, given in the order of
+    `PAPER_METHODS`."""
     return dict(zip(PAPER_METHODS, percent, strict=True))
 
 
@@ -27,8 +28,9 @@ class Hub:
     repo: str
     config: str | None = None
     revision: str = "main"
-    """A commit. `refs/convert/parquet` for a repository that is a script, which `datasets` no longer runs; `main`,
-    which can move, where no commit was known for certain when the entry was written."""
+    """A commit. `refs/convert/parquet` for a repository that is a script, which `datasets` no
+    longer runs; `main`, which can move, where no commit was known for certain when the entry was
+    written."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class TaskSpec:
     embedded: Callable[[], Mapping[str, Sequence[Row]]] | None = None
     """Makes the splits without a hub or a folder."""
     enrich: Callable[[Path], Callable[[Row], Row]] | None = None
-    """data_dir -> a function that adds to a row what other files of `data_dir` hold; for a task without a hub."""
+    """data_dir -> a function that adds to a row what other files of `data_dir` hold; for a task
+    without a hub."""
     keep: Callable[[Row], bool] | None = None
     """Which rows of the validation splits are this task's queries; all by default."""
     train: tuple[str, ...] = ("train",)
@@ -93,7 +96,9 @@ class FieldError(RowError):
 
     def __init__(self, name: str, expected: str, found: object) -> None:
         shown = repr(found)
-        super().__init__(f"field {name!r}: expected {expected}, found {shown[:60]}{'…' * (len(shown) > 60)}")
+        super().__init__(
+            f"field {name!r}: expected {expected}, found {shown[:60]}{'…' * (len(shown) > 60)}"
+        )
 
 
 def text(row: Row, name: str) -> str:
@@ -105,10 +110,13 @@ def text(row: Row, name: str) -> str:
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """Return a field that is a class number from 0 on, also one written as text (HellaSwag's "3"), or a truth value
-    where there are two; else a FieldError, as for the −1 of splits that are unlabelled on the hub."""
+    """Return a field that is a class number from 0 on, also one written as text (HellaSwag's "3"),
+    or a truth value where there are two; else a FieldError, as for the −1 of splits that are
+    unlabelled on the hub."""
     value = row.get(name)
-    if (isinstance(value, str) and value.isascii() and value.isdigit()) or (isinstance(value, bool) and classes == 2):
+    if (isinstance(value, str) and value.isascii() and value.isdigit()) or (
+        isinstance(value, bool) and classes == 2
+    ):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < classes:
         raise FieldError(name, f"a label from 0 to {classes - 1}", value)
@@ -116,17 +124,22 @@ def label(row: Row, name: str, classes: int) -> int:
 
 
 def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """Return a field; a FieldError unless it is a list of `count` texts, by default of one or more."""
+    """Return a field; a FieldError unless it is a list of `count` texts, by default of one or
+    more."""
     value = row.get(name)
-    good = isinstance(value, (list, tuple)) and all(isinstance(part, str) and part.strip() for part in value)
+    good = isinstance(value, (list, tuple)) and all(
+        isinstance(part, str) and part.strip() for part in value
+    )
     if not good or not value or (count is not None and len(value) != count):
         raise FieldError(name, f"a list of {count or 'one or more'} texts", value)
     return tuple(value)
 
 
-def pair_task(name: str, columns: tuple[str, str], *, metric: str = "exact_match", **others: Any) -> TaskSpec:
-    """Return the entry of a task whose columns are an input and an output, with a tab between them in prompts.
-    `others` are further fields of `TaskSpec`."""
+def pair_task(
+    name: str, columns: tuple[str, str], *, metric: str = "exact_match", **others: Any
+) -> TaskSpec:
+    """Return the entry of a task whose columns are an input and an output, with a tab between them
+    in prompts. `others` are further fields of `TaskSpec`."""
 
     def example(id: str, row: Row) -> Example:
         source, target = (text(row, column).strip() for column in columns)

@@ -1,4 +1,5 @@
-"""The local structures of a program: its names and its parent–child edges (Levy, Bogin and Berant, ACL 2023)."""
+"""The local structures of a program: its names and its parent–child edges (Levy, Bogin and Berant,
+ACL 2023)."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ Structures = Callable[[str], frozenset[str]]
 
 _OPEN, _CLOSE = "([", ")]"
 _VALUE = re.compile(r"""-?\d+(\.\d+)?L?|".*"|'.*'""", re.DOTALL)
-_TOKEN = re.compile(r"""\s+|,|[()\[\]]|"[^"]*"|(?P<role>[\w.]+)=(?=[\w*"])|(?P<word>[^\s()\[\],"=]+=*)|=""")
+_TOKEN = re.compile(
+    r"""\s+|,|[()\[\]]|"[^"]*"|(?P<role>[\w.]+)=(?=[\w*"])|(?P<word>[^\s()\[\],"=]+=*)|="""
+)
 
 
 def bracketed(program: str) -> frozenset[str]:
     """Return the structures of a program of brackets: `f(a,b)`, `(f a b)` or `[f words [g words]]`.
 
-    A named argument (`agent=Emma`) is a node between its call and its value; numbers and quoted texts count as one
-    name, `value`; words in square brackets that do not open them are text of the question and are left out.
+    A named argument (`agent=Emma`) is a node between its call and its value; numbers and quoted
+    texts count as one name, `value`; words in square brackets that do not open them are text of the
+    question and are left out.
 
     >>> sorted(bracketed("answer(loc(m0))"))
     ['answer', 'answer>loc', 'loc', 'loc>m0', 'm0']
@@ -56,13 +60,17 @@ _SQL_TOKEN = re.compile(
     r"""(?P<value>'[^']*'|"[^"]*"|\b\d+(\.\d+)?\b)|(?P<name>[A-Za-z_`]\w*`?)|[<>!]\s?=|<>|[()*=<>+/-]"""
 )
 _CLAUSES = re.compile("select|from|join|on|where|group|having|order|limit|union|intersect|except")
-_KEYWORDS = re.compile(f"{_CLAUSES.pattern}|and|or|not|in|like|between|distinct|asc|desc|exists|is|null|all|by|as")
+_KEYWORDS = re.compile(
+    f"{_CLAUSES.pattern}|and|or|not|in|like|between|distinct|asc|desc|exists|is|null|all|by|as"
+)
 
 
 def sql(query: str) -> frozenset[str]:
-    """Return the structures of a SQL query: clauses, names, operators and functions, each below its clause or call.
+    """Return the structures of a SQL query: clauses, names, operators and functions, each below its
+    clause or call.
 
-    Tables before a column's dot, aliases and the case of letters do not count; values count as one name, `value`.
+    Tables before a column's dot, aliases and the case of letters do not count; values count as one
+    name, `value`.
 
     >>> sorted(sql("SELECT count(*) FROM head"))
     ['*', 'count', 'count>*', 'from', 'from>head', 'head', 'select', 'select>count']
@@ -91,7 +99,8 @@ def sql(query: str) -> frozenset[str]:
 
 
 def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
-    """Return the parser that reads a bank's outputs; None where less than nine tenths are programs of one kind.
+    """Return the parser that reads a bank's outputs; None where less than nine tenths are programs
+    of one kind.
 
     At most 500 examples are looked at.
     """
@@ -103,18 +112,23 @@ def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
 
 
 def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndarray, " n"] | None:
-    """Return the number of each query's program, by its gold output; None where the bank's outputs are no programs.
+    """Return the number of each query's program, by its gold output; None where the bank's outputs
+    are no programs.
 
     Programs are equal that have the same names and edges, whatever their entities and values.
     """
     parser = structure_parser_of(bank)
     if parser is None:
         return None
-    return np.unique([" ".join(sorted(parser(query.output))) for query in queries], return_inverse=True)[1]
+    return np.unique(
+        [" ".join(sorted(parser(query.output))) for query in queries], return_inverse=True
+    )[1]
 
 
 def _is_sql(output: str) -> bool:
-    return re.match(r"\(*\s*(select|with)\b.*\bfrom\b", output, re.IGNORECASE | re.DOTALL) is not None
+    return (
+        re.match(r"\(*\s*(select|with)\b.*\bfrom\b", output, re.IGNORECASE | re.DOTALL) is not None
+    )
 
 
 def _is_bracketed(output: str) -> bool:

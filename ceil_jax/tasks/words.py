@@ -1,4 +1,5 @@
-"""When two texts are the same: to a user's file and to a selector, and to the papers, which fold more."""
+"""When two texts are the same: to a user's file and to a selector, and to the papers, which fold
+more."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ _NO_PLACE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
 
 
 def question_key(text: str) -> str:
-    """Return the identity of a question: its text in Unicode's normal form NFC, with runs of white space folded and
-    without characters that take no place.
+    """Return the identity of a question: its text in Unicode's normal form NFC, with runs of white
+    space folded and without characters that take no place.
 
-    Two texts of equal keys are one question: an example with a query's key never stands in that query's prompt. What
-    may change a meaning (case, accents, width, punctuation) tells questions apart.
+    Two texts of equal keys are one question: an example with a query's key never stands in that
+    query's prompt. What may change a meaning (case, accents, width, punctuation) tells questions
+    apart.
 
     >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
     (True, False)
@@ -31,10 +33,11 @@ def question_key(text: str) -> str:
 
 
 def bert_words(text: str) -> str:
-    """Return a text in lower case without accents, with punctuation split off and words joined by one space.
+    """Return a text in lower case without accents, with punctuation split off and words joined by
+    one space.
 
-    CEIL's Table 1 ("#Train") counts questions of equal words once; only the banks of the papers' tasks are
-    de-duplicated so. Everywhere else `question_key` decides.
+    CEIL's Table 1 ("#Train") counts questions of equal words once; only the banks of the papers'
+    tasks are de-duplicated so. Everywhere else `question_key` decides.
     """
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -55,7 +58,8 @@ class Overlap(NamedTuple):
     """The overlap of N queries with each other and with a bank."""
 
     question: np.ndarray
-    """int [N]: the number of each query's question, or program; queries of one number are resampled together."""
+    """int [N]: the number of each query's question, or program; queries of one number are resampled
+    together."""
     question_in_bank: np.ndarray
     """bool [N]: whether the bank has the question."""
     output_in_bank: np.ndarray
@@ -75,10 +79,14 @@ class Overlap(NamedTuple):
 
 
 def overlap(queries: Sequence[Example], bank: Sequence[Example]) -> Overlap:
-    """Return which of N queries share a question (`question_key`), and whose question or output the bank has."""
+    """Return which of N queries share a question (`question_key`), and whose question or output the
+    bank has."""
     asked = [question_key(query.input) for query in queries]
     number = {key: place for place, key in enumerate(dict.fromkeys(asked))}
-    inputs, outputs = {question_key(example.input) for example in bank}, {example.output for example in bank}
+    inputs, outputs = (
+        {question_key(example.input) for example in bank},
+        {example.output for example in bank},
+    )
     return Overlap(
         np.array([number[key] for key in asked], np.int64),
         np.array([key in inputs for key in asked], bool),

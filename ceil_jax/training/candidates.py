@@ -1,4 +1,5 @@
-"""Candidate sets of training queries, their scores, and EPR's candidates, which are sets of one example."""
+"""Candidate sets of training queries, their scores, and EPR's candidates, which are sets of one
+example."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class ScoredSets(NamedTuple):
 
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
-    """LM scores, Σ log P of the gold output's tokens in nats, or other measures of how good a set is."""
+    """LM scores, Σ log P of the gold output's tokens in nats, or other measures of how good a set
+    is."""
 
 
 class TrainingData(NamedTuple):
@@ -38,18 +40,22 @@ class TrainingData(NamedTuple):
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
     seen: Bool[np.ndarray, " q"] | None = None
-    """Queries that the starting weights were trained on, which are therefore not held out; none by default."""
+    """Queries that the starting weights were trained on, which are therefore not held out; none by
+    default."""
     fixed: Fixed | None = None
     """What stands beside the vectors of the network that learns; nothing by default."""
 
 
-def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: int) -> CandidateSets:
-    """Return EPR's candidates, `count` single examples a query found by BM25, never the query itself (by id).
+def epr_candidates(
+    queries: Sequence[Example], bank: Sequence[Example], count: int
+) -> CandidateSets:
+    """Return EPR's candidates, `count` single examples a query found by BM25, never the query
+    itself (by id).
 
-    The released code compares the query's *answer* with the bank's answers. We do so where answers are free text.
-    Where they are options, that gives ties (the same few lists for every query), so inputs are compared; and where
-    all examples share one set of options, each answer gets the same number of candidates (Rubin et al. 2022, section
-    3; the change is ours).
+    The released code compares the query's *answer* with the bank's answers. We do so where answers
+    are free text. Where they are options, that gives ties (the same few lists for every query), so
+    inputs are compared; and where all examples share one set of options, each answer gets the same
+    number of candidates (Rubin et al. 2022, section 3; the change is ours).
     """
     options = {example.choices for example in bank}
     by_input = bool(bank[0].choices)
@@ -67,12 +73,15 @@ def epr_candidates(queries: Sequence[Example], bank: Sequence[Example], count: i
         if query.id in position:
             scores[position[query.id]] = -np.inf
         order = np.argsort(-scores, kind="stable")
-        # the rank of each example among those with its answer: the best of every answer comes first, then the second…
+        # the rank of each example among those with its answer: the best of every answer comes
+        # first, then the second…
         turn = np.zeros(len(bank), np.int64)
         for group in np.unique(groups):
             members = order[groups[order] == group]
             turn[members] = np.arange(len(members))
         order = order[np.isfinite(scores[order])]
         shortlist[row] = order[np.argsort(turn[order], kind="stable")][:count]
-    subsets = np.broadcast_to(np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1))
+    subsets = np.broadcast_to(
+        np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1)
+    )
     return CandidateSets(shortlist, subsets)

@@ -1,4 +1,5 @@
-"""Contrastive training on single examples: EPR (Rubin et al., NAACL 2022) and TST (Poesia et al., ICLR 2022)."""
+"""Contrastive training on single examples: EPR (Rubin et al., NAACL 2022) and TST (Poesia et al.,
+ICLR 2022)."""
 
 from __future__ import annotations
 
@@ -29,11 +30,13 @@ _HELD_OUT_TEXTS = 48
 """Texts a forward pass without a gradient."""
 
 _CHUNKS = 4
-"""Chunks of a step's texts, by length: a step of 48 sentences takes half as long as in one chunk."""
+"""Chunks of a step's texts, by length: a step of 48 sentences takes half as long as in one
+chunk."""
 
 
 class EPRBatch(NamedTuple):
-    """B queries, each with one positive and one hard negative; the texts' vectors are given separately."""
+    """B queries, each with one positive and one hard negative; the texts' vectors are given
+    separately."""
 
     queries: Tokens | WithFixed | None
     """int32 [B, T], if queries have an encoder of their own."""
@@ -53,26 +56,34 @@ def epr_objective(
     temperature: float,
     train_context: str = "shared",
 ) -> Float[Array, ""]:
-    """InfoNCE of a batch with in-batch negatives over cosines / temperature (`losses.epr_contrastive_loss`).
+    """InfoNCE of a batch with in-batch negatives over cosines / temperature
+    (`losses.epr_contrastive_loss`).
 
-    `vectors`, of unit length, are the positives, the hard negatives and the queries. With `train_context` "both" (see
-    `EPRConfig`) queries have an encoder of their own instead: `encode` (parameters, tokens, key=dropout key).
+    `vectors`, of unit length, are the positives, the hard negatives and the queries. With
+    `train_context` "both" (see `EPRConfig`) queries have an encoder of their own instead: `encode`
+    (parameters, tokens, key=dropout key).
     """
     positives, negatives = vectors[:2]
-    queries = encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
+    queries = (
+        encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
+    )
     if train_context == "stopped":
         positives, negatives = jax.lax.stop_gradient((positives, negatives))
-    return epr_contrastive_loss(queries / temperature, positives, negatives, batch.positives, batch.negatives)
+    return epr_contrastive_loss(
+        queries / temperature, positives, negatives, batch.positives, batch.negatives
+    )
 
 
 def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[Array, "texts d"]]:
-    """Return `encoder.apply` with vectors of unit length, as retrieval compares them; unchanged where its vectors of
-    some texts have unit length already."""
+    """Return `encoder.apply` with vectors of unit length, as retrieval compares them; unchanged
+    where its vectors of some texts have unit length already."""
     lengths = np.linalg.norm(encoder.encode(texts), axis=1)
     if np.allclose(lengths, 1, atol=1e-3):
         return encoder.apply
 
-    def apply(params: Mapping[str, Array], tokens: Tokens, *, key: PRNGKeyArray | None = None) -> Array:
+    def apply(
+        params: Mapping[str, Array], tokens: Tokens, *, key: PRNGKeyArray | None = None
+    ) -> Array:
         vectors = encoder.apply(params, tokens, key=key)
         return vectors / norm(vectors)[:, None]
 
@@ -84,12 +95,16 @@ def output_similarity(
     bank_outputs: Float[np.ndarray, "bank d"],
     candidates: Int[np.ndarray, "q c"],
 ) -> Float[np.ndarray, "q c"]:
-    """TST's scores: the cosine of a query's output with each candidate's, from unit rows and bank positions.
+    """TST's scores: the cosine of a query's output with each candidate's, from unit rows and bank
+    positions.
 
-    Poesia et al. compare programs by the edit distance of their trees and fit the encoder's cosines to that; here an
-    encoder compares outputs of any kind, and the encoder of inputs is trained as EPR's.
+    Poesia et al. compare programs by the edit distance of their trees and fit the encoder's cosines
+    to that; here an encoder compares outputs of any kind, and the encoder of inputs is trained as
+    EPR's.
     """
-    return np.stack([bank_outputs[row] @ one for row, one in zip(candidates, query_outputs, strict=True)])
+    return np.stack(
+        [bank_outputs[row] @ one for row, one in zip(candidates, query_outputs, strict=True)]
+    )
 
 
 def train_epr(
@@ -101,26 +116,29 @@ def train_epr(
     groups: Int[np.ndarray, " bank"] | None = None,
     name: str = "EPR",
 ) -> Trained:
-    """Train one encoder of queries and examples, or one of each, by InfoNCE of cosines with in-batch negatives.
+    """Train one encoder of queries and examples, or one of each, by InfoNCE of cosines with
+    in-batch negatives.
 
-    A query's positive is drawn anew in each step from its `config.positives` best-scored candidates and its hard
-    negative from as many worst, as in the released code. An example that is the positive of one query never counts as
-    that query's negative, nor does another of its group.
+    A query's positive is drawn anew in each step from its `config.positives` best-scored candidates
+    and its hard negative from as many worst, as in the released code. An example that is the
+    positive of one query never counts as that query's negative, nor does another of its group.
 
     Args:
         folder: holds checkpoints.
         encoder: the starting weights.
         data: queries, bank, candidates (sets of one example) and their scores.
-        config: the trained parameters are {"query", "context"} with `train_context` "both", else {"query"}.
+        config: the trained parameters are {"query", "context"} with `train_context` "both", else
+            {"query"}.
         seed: of the held-out split, the order of batches, the draws and dropout.
-        groups: a number for each example of the bank, equal for examples that stand for one another; by default each
-            stands for itself.
+        groups: a number for each example of the bank, equal for examples that stand for one
+            another; by default each stands for itself.
         name: what messages call the retriever.
     """
     groups = np.arange(len(data.bank)) if groups is None else groups
     candidates = data.candidates.shortlist
     training, held_out = split_held_out(len(data.queries), seed, data.seen)
-    # the bank's texts come first, then the queries': a batch of both is one forward pass of one shape
+    # the bank's texts come first, then the queries': a batch of both is one forward pass of one
+    # shape
     fixed = data.fixed and np.vstack([data.fixed.bank, data.fixed.queries])
     tokens = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], fixed)
     first_query = len(data.bank)

@@ -1,8 +1,10 @@
-"""Vectors with a part that does not learn: a network trained beside what a free method has learnt already.
+"""Vectors with a part that does not learn: a network trained beside what a free method has learnt
+already.
 
-A free method's relevance is w · w' + weight · cos, where w and w' come from the bank's outputs and the cosine from an
-encoder. A network that takes the encoder's place has to be trained with w · w' in its scores: it then learns what
-these lack, and the kernel that is trained is the kernel that chooses.
+A free method's relevance is w · w' + weight · cos, where w and w' come from the bank's outputs and
+the cosine from an encoder. A network that takes the encoder's place has to be trained with w · w'
+in its scores: it then learns what these lack, and the kernel that is trained is the kernel that
+chooses.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ class WithFixed(NamedTuple):
     fixed: Float[Any, "*shape f"]
 
 
-def beside_fixed(apply: Callable[..., Float[Array, "n d"]], weight: float) -> Callable[..., Float[Array, "n f+d"]]:
-    """Return (parameters, `WithFixed`, key=…) → unit vectors along [fixed, √weight · u], where u are the unit vectors
-    along those that `apply` (parameters, tokens, key=…) gives."""
+def beside_fixed(
+    apply: Callable[..., Float[Array, "n d"]], weight: float
+) -> Callable[..., Float[Array, "n f+d"]]:
+    """Return (parameters, `WithFixed`, key=…) → unit vectors along [fixed, √weight · u], where u
+    are the unit vectors along those that `apply` (parameters, tokens, key=…) gives."""
 
     def vectors(params: Any, texts: WithFixed, *, key: PRNGKeyArray | None = None) -> Array:
         own = apply(params, texts.tokens, key=key)

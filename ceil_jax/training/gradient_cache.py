@@ -1,9 +1,10 @@
 """The gradient of a loss of many texts' vectors, through chunks of texts of similar length.
 
-The texts are encoded chunk by chunk; the loss gives the gradient with respect to all vectors; each chunk's part of
-it is then propagated through that chunk. Little of a chunk is padding, which is most of the work where a batch is
-padded to its longest text. Of many texts only the vectors are kept, and their chunks are encoded again for the
-backward pass: the exact gradient in the memory of one chunk (Gao et al., RepL4NLP 2021, section 3.2).
+The texts are encoded chunk by chunk; the loss gives the gradient with respect to all vectors; each
+chunk's part of it is then propagated through that chunk. Little of a chunk is padding, which is
+most of the work where a batch is padded to its longest text. Of many texts only the vectors are
+kept, and their chunks are encoded again for the backward pass: the exact gradient in the memory of
+one chunk (Gao et al., RepL4NLP 2021, section 3.2).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 _KEPT = 256
-"""Texts in a batch at most whose activations are kept for the backward pass: about 1 GiB for a small encoder."""
+"""Texts in a batch at most whose activations are kept for the backward pass: about 1 GiB for a
+small encoder."""
 
 
 class Texts(NamedTuple):
@@ -37,14 +39,20 @@ class Texts(NamedTuple):
 
 
 class TokenTable:
-    """Texts that an encoder's tokenizer tokenises once, and the fixed parts of their vectors if they have some.
+    """Texts that an encoder's tokenizer tokenises once, and the fixed parts of their vectors if
+    they have some.
 
     Batches are padded to one of a few lengths, so that few shapes compile.
     """
 
-    def __init__(self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None) -> None:
+    def __init__(
+        self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None
+    ) -> None:
         self._fixed = fixed
-        self._longest, self._pad_id = min(encoder.max_length, TRAINING_LENGTHS[-1]), encoder.tokenizer.pad_id
+        self._longest, self._pad_id = (
+            min(encoder.max_length, TRAINING_LENGTHS[-1]),
+            encoder.tokenizer.pad_id,
+        )
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens | WithFixed:
@@ -58,14 +66,16 @@ class TokenTable:
     def once(self, rows: np.ndarray, size: int) -> Texts:
         """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
 
-        Texts of similar length share a chunk; the last chunk is filled up with copies of its last text. Few texts
-        make one chunk of a multiple of eight, so that few shapes compile.
+        Texts of similar length share a chunk; the last chunk is filled up with copies of its last
+        text. Few texts make one chunk of a multiple of eight, so that few shapes compile.
         """
         texts, place = np.unique(rows, return_inverse=True)
         size = min(size, -(-len(texts) // 8) * 8)
         order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
         chunks = np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
-        return Texts([self[texts[chunk]] for chunk in chunks], np.argsort(order)[place].reshape(rows.shape))
+        return Texts(
+            [self[texts[chunk]] for chunk in chunks], np.argsort(order)[place].reshape(rows.shape)
+        )
 
 
 class GradientCache:
@@ -78,7 +88,10 @@ class GradientCache:
     """
 
     def __init__(
-        self, apply: Callable[..., Float[Array, "c d"]], name: str, loss: Callable[..., Float[Array, ""]]
+        self,
+        apply: Callable[..., Float[Array, "c d"]],
+        name: str,
+        loss: Callable[..., Float[Array, ""]],
     ) -> None:
         encode = over_devices(apply)
 
@@ -97,17 +110,24 @@ class GradientCache:
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
     def vectors(self, own: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
-        """The vector of the text at every place by the parameters `own` of `apply`, without dropout."""
+        """The vector of the text at every place by the parameters `own` of `apply`, without
+        dropout."""
         # all chunks are under way before the first is waited for
-        return np.concatenate([self._encode(own, tokens, None) for tokens in texts.chunks])[texts.place]
+        return np.concatenate([self._encode(own, tokens, None) for tokens in texts.chunks])[
+            texts.place
+        ]
 
     def __call__(
         self, params: Mapping[str, Any], texts: Texts, batch: Any, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], dict[str, Any]]:
-        """Return the loss and its gradient with respect to all of `params`; `batch` is the loss's third argument."""
+        """Return the loss and its gradient with respect to all of `params`; `batch` is the loss's
+        third argument."""
         of_loss, of_texts = jax.random.split(key)
         own = params[self._name]
-        chunks = [(tokens, jax.random.fold_in(of_texts, number)) for number, tokens in enumerate(texts.chunks)]
+        chunks = [
+            (tokens, jax.random.fold_in(of_texts, number))
+            for number, tokens in enumerate(texts.chunks)
+        ]
         keep = sum(len(jax.tree.leaves(tokens)[0]) for tokens in texts.chunks) <= _KEPT
         forward = self._forward if keep else lambda *rest: (self._encode(*rest), None)
         found, backs = zip(*(forward(own, *chunk) for chunk in chunks), strict=True)

@@ -1,4 +1,5 @@
-"""Losses that teach a retriever the LM's preferences, and the measures of how well it has learnt them.
+"""Losses that teach a retriever the LM's preferences, and the measures of how well it has learnt
+them.
 
 A loss of `SetScores` is for one query; `jax.vmap` lifts it to a batch.
 """
@@ -18,8 +19,8 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.registry import Registry
 
 SMALLEST_RANGE = 0.1
-"""Nats: a narrower range of log-probabilities is noise, and is not stretched to 1. The gradient's absolute values
-therefore sum to 2 / SMALLEST_RANGE at most."""
+"""Nats: a narrower range of log-probabilities is noise, and is not stretched to 1. The gradient's
+absolute values therefore sum to 2 / SMALLEST_RANGE at most."""
 
 
 class SetScores(NamedTuple):
@@ -42,10 +43,12 @@ def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
 
     Args:
         name: the name of the loss.
-        loss: `SetScores` of one query → scalar, in `jax.numpy`; it is vmapped over a batch and differentiated with
-            respect to `log_probs`. Its other arguments, all with a default, are options, which `--ceil.loss-options
-            NAME=VALUE` sets: bool, int, float, str or a Literal of strings, by annotation or default.
-        replace: whether it takes the place of a loss that has this name; by default that is refused.
+        loss: `SetScores` of one query → scalar, in `jax.numpy`; it is vmapped over a batch and
+            differentiated with respect to `log_probs`. Its other arguments, all with a default, are
+            options, which `--ceil.loss-options NAME=VALUE` sets: bool, int, float, str or a Literal
+            of strings, by annotation or default.
+        replace: whether it takes the place of a loss that has this name; by default that is
+            refused.
 
     Raises:
         UserError: the name is taken.
@@ -58,10 +61,12 @@ def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
 
 
 def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], Array]:
-    """Return a registered loss with its options, each "NAME=VALUE", filled in: `SetScores` of one query → scalar.
+    """Return a registered loss with its options, each "NAME=VALUE", filled in: `SetScores` of one
+    query → scalar.
 
     Raises:
-        UserError: an unknown loss or option, or a value of the wrong type; by the loss, that it gives no scalar.
+        UserError: an unknown loss or option, or a value of the wrong type; by the loss, that it
+            gives no scalar.
     """
     loss, given = LOSSES[name], {}
     _, *parameters = inspect.signature(loss, eval_str=True).parameters.values()
@@ -75,7 +80,9 @@ def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], A
     def one_number(scores: SetScores) -> Array:
         value = loss(scores, **given)
         if value is None or jnp.shape(value) != ():
-            raise UserError(f"loss {name!r} returned {value!r:.80}; expected one number for the sets of a query")
+            raise UserError(
+                f"loss {name!r} returned {value!r:.80}; expected one number for the sets of a query"
+            )
         return value
 
     return one_number
@@ -85,7 +92,13 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
     kind: Any = parameter.annotation
     if kind is parameter.empty:
         kind = type(parameter.default)
-    allowed = get_args(kind) if get_origin(kind) is Literal else ("true", "false") if kind is bool else None
+    allowed = (
+        get_args(kind)
+        if get_origin(kind) is Literal
+        else ("true", "false")
+        if kind is bool
+        else None
+    )
     if allowed is not None:
         if value not in allowed:
             raise UserError(f"--ceil.loss-options {option}: expected one of {', '.join(allowed)}")
@@ -96,22 +109,27 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
         raise UserError(f"--ceil.loss-options {option}: expected {kind.__name__}") from None
 
 
-def pairwise_margin_loss(scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs") -> Float[Array, ""]:
+def pairwise_margin_loss(
+    scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs"
+) -> Float[Array, ""]:
     """Pairwise margin ranking loss of one query's sets C (CEIL, Ye et al. 2023, equation 6).
 
-    Σ over pairs with LM score S⁺ > S⁻ of max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)), γ = 1/|C|,
-    c = max log P − min log P over C without gradient, rank = number of sets with a higher LM score.
+    Σ over pairs with LM score S⁺ > S⁻ of max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)), γ
+    = 1/|C|, c = max log P − min log P over C without gradient, rank = number of sets with a higher
+    LM score.
 
-    The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|². The released code
-    sums the means over the pairs of each rank gap: `reduction="gap_mean"`. It also gives tied scores distinct ranks
-    and divides by c = 0 when all log P are equal; here tied scores form no pair, and c is at least SMALLEST_RANGE.
+    The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|².
+    The released code sums the means over the pairs of each rank gap: `reduction="gap_mean"`. It
+    also gives tied scores distinct ranks and divides by c = 0 when all log P are equal; here tied
+    scores form no pair, and c is at least SMALLEST_RANGE.
 
     Args:
         scores: of the sets C, log-probabilities in nats; of the LM's scores only the order counts.
         reduction: "pairs" (default) or "gap_mean".
 
     Returns:
-        The loss; 0, with gradient 0, where no pair is left (all scores equal, one valid set, NaN scores).
+        The loss; 0, with gradient 0, where no pair is left (all scores equal, one valid set, NaN
+        scores).
 
     Raises:
         ValueError: another reduction.
@@ -134,10 +152,11 @@ def pairwise_margin_loss(scores: SetScores, reduction: Literal["pairs", "gap_mea
 
 
 def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array, ""]:
-    """Logistic loss of one query's pairs: mean of −log σ(β (log P(S⁺) − log P(S⁻))) over pairs with LM score S⁺ > S⁻.
+    """Logistic loss of one query's pairs: mean of −log σ(β (log P(S⁺) − log P(S⁻))) over pairs with
+    LM score S⁺ > S⁻.
 
-    It is DPO's loss (Rafailov et al., 2023) without a reference model. β is per nat; the larger, the sooner a pair
-    counts as ordered.
+    It is DPO's loss (Rafailov et al., 2023) without a reference model. β is per nat; the larger,
+    the sooner a pair counts as ordered.
     """
     log_probs, pair = _pairs(scores)
     costs = jax.nn.softplus(beta * (log_probs[None, :] - log_probs[:, None]))
@@ -145,15 +164,16 @@ def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array,
 
 
 def _pairs(scores: SetScores) -> tuple[Array, Array]:
-    """The log-probabilities, 0 where no set is; bool [m, m]: i is the better set of a pair and j the worse."""
+    """The log-probabilities, 0 where no set is; bool [m, m]: i is the better set of a pair and j
+    the worse."""
     log_probs, lm_scores, mask = scores
     pair = (lm_scores[:, None] > lm_scores[None, :]) & mask[:, None] & mask[None, :]
     return jnp.where(mask, log_probs, 0), pair
 
 
 def info_nce_loss(scores: SetScores) -> Float[Array, ""]:
-    """InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score, the first of equals
-    (CEIL, Ye et al. 2023, Table 5)."""
+    """InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score, the
+    first of equals (CEIL, Ye et al. 2023, Table 5)."""
     log_probs, lm_scores, mask = scores
     mask = mask & ~jnp.isnan(lm_scores)
     counted = mask | ~mask.any()  # a loss of no set is 0, with a gradient
@@ -176,11 +196,14 @@ def epr_contrastive_loss(
 ) -> Float[Array, ""]:
     """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022).
 
-    −log softmax of the dot product of a query with its positive, against the positives and hard negatives of the
-    whole batch. Unlike in the released code, another row's example with the id of this row's positive is masked:
-    examples with equal ids are never each other's negatives.
+    −log softmax of the dot product of a query with its positive, against the positives and hard
+    negatives of the whole batch. Unlike in the released code, another row's example with the id of
+    this row's positive is masked: examples with equal ids are never each other's negatives.
     """
-    contexts, ids = jnp.concatenate([positives, negatives]), jnp.concatenate([positive_ids, negative_ids])
+    contexts, ids = (
+        jnp.concatenate([positives, negatives]),
+        jnp.concatenate([positive_ids, negative_ids]),
+    )
     own = jnp.arange(len(queries))[:, None] == jnp.arange(ids.size)[None, :]
     counted = own | (ids[None, :] != positive_ids[:, None])
     logits = jnp.where(counted, queries @ contexts.T, -jnp.inf)
@@ -191,11 +214,14 @@ def ranking_quality(
     log_probs: Float[np.ndarray, "q m"], lm_scores: Float[np.ndarray, "q m"]
 ) -> Float[np.ndarray, " q"]:
     """Return Kendall's τ between the model's scores of each query's sets and the LM's."""
-    return np.asarray(jax.vmap(kendall_tau)(jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype)))
+    return np.asarray(
+        jax.vmap(kendall_tau)(jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype))
+    )
 
 
 def kendall_tau(log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"]) -> Float[Array, ""]:
-    """Kendall's τ_b = (concordant − discordant) / √(pairs untied in one × pairs untied in the other).
+    """Kendall's τ_b = (concordant − discordant) / √(pairs untied in one × pairs untied in the
+    other).
 
     0 when either side is all ties.
     """

@@ -1,8 +1,8 @@
 """The samplers of CEIL's candidate sets.
 
-Every sampler puts the top-k first, and a query's sets are all different, as in the released code, unless its
-shortlist has too few examples for that; then some repeat. A query's draws depend on the seed and on its id alone,
-except those of the k-DPP, which depend on its place among the queries.
+Every sampler puts the top-k first, and a query's sets are all different, as in the released code,
+unless its shortlist has too few examples for that; then some repeat. A query's draws depend on the
+seed and on its id alone, except those of the k-DPP, which depend on its place among the queries.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ _DOUBLINGS = 12
 
 
 def uniform_sets(
-    queries: Sequence[Example], shortlist: Int32[np.ndarray, "q n"], count: int, size: int, seed: int
+    queries: Sequence[Example],
+    shortlist: Int32[np.ndarray, "q n"],
+    count: int,
+    size: int,
+    seed: int,
 ) -> CandidateSets:
-    """Draw `size` examples uniformly from the shortlist for each of `count` sets (CEIL, section 3.3)."""
+    """Draw `size` examples uniformly from the shortlist for each of `count` sets (CEIL, section
+    3.3)."""
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
         n = int(np.sum(shortlist[row] >= 0))
@@ -53,8 +58,9 @@ def bank_sets(
 ) -> CandidateSets:
     """Draw sets uniformly from the whole bank, never the query itself (CEIL, Table 4: RAND).
 
-    The shortlist given holds at least `size` examples a query; the one returned holds those drawn, nearest first by
-    the vectors (unit rows), so that prompts are in the same order as those of the other samplers.
+    The shortlist given holds at least `size` examples a query; the one returned holds those drawn,
+    nearest first by the vectors (unit rows), so that prompts are in the same order as those of the
+    other samplers.
     """
     position = {example.id: i for i, example in enumerate(bank)}
     drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
@@ -82,14 +88,17 @@ def k_dpp_sets(
 ) -> CandidateSets:
     """Draw sets from the k-DPP with the conditional kernel (CEIL, Table 4).
 
-    A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws repeat. Each query's
-    sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count` different sets of k are found among
-    four times as many draws; uniform draws fill up what no λ gives. The shortlist holds at least `size` examples a
-    query; relevance is −inf at its empty places.
+    A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws
+    repeat. Each query's sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count`
+    different sets of k are found among four times as many draws; uniform draws fill up what no λ
+    gives. The shortlist holds at least `size` examples a query; relevance is −inf at its empty
+    places.
     """
 
     @jax.jit
-    def draw(key: jax.Array, features: jax.Array, relevance: jax.Array, trade_off: jax.Array) -> jax.Array:
+    def draw(
+        key: jax.Array, features: jax.Array, relevance: jax.Array, trade_off: jax.Array
+    ) -> jax.Array:
         kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
         keys = jax.random.split(key, _DRAWS_A_SET * (count - 1))
         return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(keys)
@@ -99,8 +108,12 @@ def k_dpp_sets(
     subsets = []
     for row, key in enumerate(jax.random.split(jax.random.key(seed), len(shortlist))):
         for doubling in range(_DOUBLINGS):
-            drawn = draw(key, bank_vectors[shortlist[row]], relevance[row], trade_off * 2.0**doubling)
-            whole = {tuple(sorted(one)): None for one in np.asarray(drawn).tolist() if min(one) >= 0}
+            drawn = draw(
+                key, bank_vectors[shortlist[row]], relevance[row], trade_off * 2.0**doubling
+            )
+            whole = {
+                tuple(sorted(one)): None for one in np.asarray(drawn).tolist() if min(one) >= 0
+            }
             whole.pop(tuple(range(size)), None)
             if len(whole) >= count - 1:
                 break
@@ -117,9 +130,11 @@ def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarra
         yield np.sort(generator.choice(n, size=k, replace=False))
 
 
-def _different(first: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int) -> np.ndarray:
-    """Return int [count, k]: `first`, then draws that repeat none before them, unless no other of the possible sets
-    is left. Every set is ascending; the draws have no end."""
+def _different(
+    first: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int
+) -> np.ndarray:
+    """Return int [count, k]: `first`, then draws that repeat none before them, unless no other of
+    the possible sets is left. Every set is ascending; the draws have no end."""
     sets, before = [first], {tuple(first.tolist())}
     for drawn in draws:
         if len(sets) == count:

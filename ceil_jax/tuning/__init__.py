@@ -1,7 +1,7 @@
 """The best way of choosing examples for a user's data and LM, within a budget: `ceil-jax tune`.
 
-How one method is evaluated is in `pipeline`. `race`, `paired` and `verdict` are statistics only, so that simulated
-candidates with known scores race in the same way (`experiments/tune_worlds.py`).
+How one method is evaluated is in `pipeline`. `race`, `paired` and `verdict` are statistics only, so
+that simulated candidates with known scores race in the same way (`experiments/tune_worlds.py`).
 
 - `config`: the settings of a search.
 - `candidates`: the ways of choosing examples that are searched.

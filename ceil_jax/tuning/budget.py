@@ -14,9 +14,10 @@ LM_TOKENS = 1_000_000
 class Budget:
     """What a search may spend, what it has spent, and what is left.
 
-    Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for example for each
-    choice or for a chat template; the ratio is measured as work is done, and raises later estimates. The minutes
-    are from now on; without them and without `lm_tokens`, the limit is 1,000,000 LM tokens.
+    Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for
+    example for each choice or for a chat template; the ratio is measured as work is done, and
+    raises later estimates. The minutes are from now on; without them and without `lm_tokens`, the
+    limit is 1,000,000 LM tokens.
     """
 
     def __init__(self, lm_tokens: int | None = None, minutes: float | None = None) -> None:
@@ -36,7 +37,8 @@ class Budget:
         return self.minutes is not None and self.elapsed > self.minutes
 
     def spend(self, cost: Cost, estimated: float) -> None:
-        """Add finished work: its cost, possibly in an earlier process, and its estimated LM tokens."""
+        """Add finished work: its cost, possibly in an earlier process, and its estimated LM
+        tokens."""
         self.tokens += cost.tokens
         self._seconds += cost.seconds
         self._estimated += estimated
@@ -57,7 +59,8 @@ class Budget:
         return max(0.0, rest)
 
     def needed(self, tokens: float) -> str:
-        """Return the limits that further work of so many estimated LM tokens would take, as flags."""
+        """Return the limits that further work of so many estimated LM tokens would take, as
+        flags."""
         flags = []
         if self.limit is not None:
             flags.append(f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}")

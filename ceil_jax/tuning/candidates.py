@@ -30,7 +30,8 @@ class Candidate:
 
     @property
     def prepared(self) -> bool:
-        """Whether it spends LM tokens before the first query: on training, or on rewriting inputs as skills."""
+        """Whether it spends LM tokens before the first query: on training, or on rewriting inputs
+        as skills."""
         return METHODS[self.method].learns_from_lm or METHODS[self.method].needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
@@ -50,7 +51,8 @@ class Candidate:
 ZERO = Candidate("zero", 0)
 
 PLAIN = Candidate("topk", 8)
-"""Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the run names."""
+"""Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the
+run names."""
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:
@@ -70,13 +72,15 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ..
 
 
 def candidates(methods: Sequence[str], search: TuneConfig, task: Task) -> list[Candidate]:
-    """Return the candidates that need no preparation; a UserError if the bank is smaller than each of `search.ks`."""
+    """Return the candidates that need no preparation; a UserError if the bank is smaller than each
+    of `search.ks`."""
     most = len(task.train) - 1
     ks = [k for k in sorted(set(search.ks)) if k <= most]
     if not ks:
         given = " ".join(map(str, search.ks))
         raise UserError(
-            f"--ks {given}: the bank of {task.name} has {most + 1} examples; give numbers from 1 to {most}"
+            f"--ks {given}: the bank of {task.name} has {most + 1} examples; give numbers from 1 "
+            f"to {most}"
         )
     return [one for name in methods for one in _variants(name, search, ks) if not one.prepared]
 

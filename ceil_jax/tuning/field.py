@@ -1,4 +1,5 @@
-"""The field of a race: each candidate's prompts for some rows, what the LM answers to them, and what that costs."""
+"""The field of a race: each candidate's prompts for some rows, what the LM answers to them, and
+what that costs."""
 
 from __future__ import annotations
 
@@ -61,11 +62,14 @@ class Answered(NamedTuple):
 class Field:
     """Candidates over one bank, with one LM.
 
-    What two candidates ask alike is read, and paid for from the budget, once. An answer that was read before costs
-    what it cost then, so that a search that was killed and goes on takes the same decisions.
+    What two candidates ask alike is read, and paid for from the budget, once. An answer that was
+    read before costs what it cost then, so that a search that was killed and goes on takes the same
+    decisions.
     """
 
-    def __init__(self, config: RunConfig, task: Task, budget: Budget, models: Models | None = None) -> None:
+    def __init__(
+        self, config: RunConfig, task: Task, budget: Budget, models: Models | None = None
+    ) -> None:
         self.config, self.task, self.budget = config, task, budget
         self.run = open_run(config, task, models).run
         self._graphs: dict[RunConfig, Graph] = {}
@@ -83,7 +87,8 @@ class Field:
         return self._graphs[config]
 
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
-        """Return a candidate's prompts for N rows. Of those that have to be prepared, each stage is paid for once."""
+        """Return a candidate's prompts for N rows. Of those that have to be prepared, each stage is
+        paid for once."""
         ids = tuple(query.id for query in queries)
         if ids not in self._builders:
             # counts the bank's tokens once for all candidates
@@ -96,20 +101,28 @@ class Field:
                 self._paid.add(key)
                 self.budget.spend(cost, cost.tokens)
         lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
-        return Entrant(candidate, prompts, lengths, lengths + self._answer_tokens(queries) + _SPECIAL)
+        return Entrant(
+            candidate, prompts, lengths, lengths + self._answer_tokens(queries) + _SPECIAL
+        )
 
     def _unpaid(self, chosen: Chosen) -> dict[str, Cost]:
-        """The costs of the stages on disk, by key, that choosing some examples needs and nothing was spent on yet."""
+        """The costs of the stages on disk, by key, that choosing some examples needs and nothing
+        was spent on yet."""
         costs = self.run.costs([chosen])
-        return {key: cost for key, (_, cost) in costs.items() if cost.tokens and key not in self._paid}
+        return {
+            key: cost for key, (_, cost) in costs.items() if cost.tokens and key not in self._paid
+        }
 
     def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
-        """The largest number of tokens of each answer: those of all choices, or as many as are written."""
+        """The largest number of tokens of each answer: those of all choices, or as many as are
+        written."""
         if not queries[0].choices:
             return np.full(len(queries), float(self.task.max_new_tokens))
         texts = sorted({text for query in queries for text in self._options(query)})
         lengths = dict(zip(texts, self.lm.count_tokens(texts), strict=True))
-        return np.array([float(sum(lengths[text] for text in self._options(query))) for query in queries])
+        return np.array(
+            [float(sum(lengths[text] for text in self._options(query))) for query in queries]
+        )
 
     def _options(self, query: Example) -> list[str]:
         return [self.task.template.continuation(query, choice) for choice in query.choices]
@@ -117,13 +130,17 @@ class Field:
     def answer(
         self, entrants: Sequence[Entrant], queries: Sequence[Example], span: slice, what: str
     ) -> list[Answered]:
-        """Return what the LM answers to a span of the rows of each entrant; OutOfTime once the minutes have passed.
+        """Return what the LM answers to a span of the rows of each entrant; OutOfTime once the
+        minutes have passed.
 
         `what` labels the progress bar.
         """
         asked = queries[span]
         keys = [
-            [(prompt, *self._options(query)) for prompt, query in zip(one.prompts[span], asked, strict=True)]
+            [
+                (prompt, *self._options(query))
+                for prompt, query in zip(one.prompts[span], asked, strict=True)
+            ]
             for one in entrants
         ]
         new = {
@@ -136,7 +153,8 @@ class Field:
             for start in range(0, len(new), _CHUNK):
                 if self.budget.out_of_time:
                     raise OutOfTime(
-                        f"--minutes {self.budget.minutes:g} had passed before {what}; give more (answers are kept)"
+                        f"--minutes {self.budget.minutes:g} had passed before {what}; give more "
+                        "(answers are kept)"
                     )
                 chunk = list(new)[start : start + _CHUNK]
                 prompts, rows, tokens = zip(*(new[key] for key in chunk), strict=True)
@@ -155,7 +173,8 @@ class Field:
         return Answered(scores, sample, predictions)
 
     def preparation(self, candidate: Candidate) -> float:
-        """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be counted."""
+        """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be
+        counted."""
         chosen = self.graph(candidate).chosen(candidate.method)
         found = plan(self.run, [chosen])
         if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):

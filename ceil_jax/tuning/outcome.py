@@ -17,7 +17,8 @@ class Standing(NamedTuple):
 
     candidate: Candidate
     score: Interval
-    """The metric on the rows that it answered, with a 95 % interval; too high for the winner on the tuning rows."""
+    """The metric on the rows that it answered, with a 95 % interval; too high for the winner on the
+    tuning rows."""
     rows: int
     tokens: float
     remark: str
@@ -79,7 +80,8 @@ class Outcome:
     def differences(self) -> list[str]:
         """Return a sentence for each pair of finalists."""
         return [
-            f"{self.finals[one.better].label} − {self.finals[one.worse].label}: {signed(one.interval.percent())} "
+            f"{self.finals[one.better].label} − {self.finals[one.worse].label}: "
+            f"{signed(one.interval.percent())} "
             "points, " + ("certain" if one.certain else f"not certain (p = {one.p:.2f})")
             for one in self.verdict.differences
         ]
@@ -89,25 +91,36 @@ class Outcome:
         verdict, place, best = self.verdict, self.verdict.recommended, self.recommended
         score = best.score.percent()
         said = [
-            f"Recommended: {best.label}, {score.mean:.1f} ({score.low:.1f} to {score.high:.1f}) with "
+            f"Recommended: {best.label}, {score.mean:.1f} ({score.low:.1f} to {score.high:.1f}) "
+            "with "
             f"{best.tokens:,.0f} tokens a prompt."
         ]
         zero = next(i for i, one in enumerate(self.finals) if one.candidate == ZERO)
         if not any(verdict.certainly_better(i, zero) for i in range(len(self.finals))):
-            said.append("Nothing helps for certain: no choice of examples is certainly better than zero examples.")
+            said.append(
+                "Nothing helps for certain: no choice of examples is certainly better than zero "
+                "examples."
+            )
         elif verdict.certainly_better(place, zero):
             said.append("It is certainly better than zero examples.")
         if place != 0:
             winner = self.finals[0]
             loss = winner.score.percent().mean - score.mean
             said.append(
-                f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} tokens more and "
-                f"was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
+                f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} "
+                "tokens more and "
+                f"was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is "
+                "not certain."
             )
         if self.alone is not None:
-            sure = "certain" if max(self.alone.minus.low, -self.alone.minus.high) > 0 else "not certain"
+            sure = (
+                "certain"
+                if max(self.alone.minus.low, -self.alone.minus.high) > 0
+                else "not certain"
+            )
             said.append(
-                "A classifier of the bank's labels alone, without an LM, against the recommended prompt: "
+                "A classifier of the bank's labels alone, without an LM, against the recommended "
+                "prompt: "
                 f"{signed(self.alone.minus.percent())} points, {sure}."
             )
         return said

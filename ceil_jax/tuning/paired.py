@@ -1,7 +1,9 @@
-"""Paired permutation tests of two methods on the same rows, and their correction for many comparisons.
+"""Paired permutation tests of two methods on the same rows, and their correction for many
+comparisons.
 
-The two answers to a row are swapped at random: if the methods do not differ, a swap is as likely as none. If all
-differences have one size, as with right and wrong answers, the sum is binomial and the test is exact (McNemar's).
+The two answers to a row are swapped at random: if the methods do not differ, a swap is as likely as
+none. If all differences have one size, as with right and wrong answers, the sum is binomial and the
+test is exact (McNemar's).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ DRAWS = 20_000
 
 
 def chance(better: Sample, worse: Sample) -> float:
-    """Return the one-sided p-value of a difference: the share of swaps that give at least as large a one.
+    """Return the one-sided p-value of a difference: the share of swaps that give at least as large
+    a one.
 
     The samples are of the same N rows.
 
@@ -34,7 +37,9 @@ def chance(better: Sample, worse: Sample) -> float:
         return float(chances(-change.T)[0])
     swaps = np.random.default_rng(0).integers(2, size=(DRAWS, len(ours))).astype(np.float64)
     moved, count = swaps @ change, len(ours)
-    found = better.statistic(ours.sum(0) + moved, count) - worse.statistic(theirs.sum(0) - moved, count)
+    found = better.statistic(ours.sum(0) + moved, count) - worse.statistic(
+        theirs.sum(0) - moved, count
+    )
     here = better.statistic(ours.sum(0), count) - worse.statistic(theirs.sum(0), count)
     return float((1 + np.count_nonzero(found >= here - 1e-12)) / (1 + DRAWS))
 
@@ -55,7 +60,8 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number (Holm, 1979): those below 0.05 hold jointly with 95 % confidence.
+    """Return p-values adjusted for their number (Holm, 1979): those below 0.05 hold jointly with 95
+    % confidence.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

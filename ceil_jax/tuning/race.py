@@ -1,6 +1,8 @@
-"""A race: every candidate answers a few rows, the clearly worse ones are dropped, the others answer more.
+"""A race: every candidate answers a few rows, the clearly worse ones are dropped, the others answer
+more.
 
-A race is pure: it returns which candidates should answer which rows next, and is given their scores.
+A race is pure: it returns which candidates should answer which rows next, and is given their
+scores.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ NEAR = 0.05
 """p-value at or below which a candidate is worse than the winner at the end, without correction."""
 
 State = Literal["racing", "worse", "aside"]
-"""Racing; dropped as clearly worse than another; or set aside because the budget pays for fewer candidates."""
+"""Racing; dropped as clearly worse than another; or set aside because the budget pays for fewer
+candidates."""
 
 
 class Round(NamedTuple):
@@ -36,11 +39,12 @@ class Round(NamedTuple):
 class Race:
     """Candidates that answer the same rows, in rounds of 16, 32, 64, … rows up to all.
 
-    A candidate is clearly worse if a paired test says so at MISTAKES / (tests that could drop the best one). This is
-    Bonferroni's correction over rounds and rivals: the best candidate is dropped with a probability of at most
-    MISTAKES, however many there are. If the budget does not pay for all remaining candidates, each remaining round
-    gets an equal share of it, and the best-ranked candidates that fit the share go on (sequential halving; Karnin,
-    Koren and Somekh, 2013). The others are set aside, which says nothing certain about them.
+    A candidate is clearly worse if a paired test says so at MISTAKES / (tests that could drop the
+    best one). This is Bonferroni's correction over rounds and rivals: the best candidate is dropped
+    with a probability of at most MISTAKES, however many there are. If the budget does not pay for
+    all remaining candidates, each remaining round gets an equal share of it, and the best-ranked
+    candidates that fit the share go on (sequential halving; Karnin, Koren and Somekh, 2013). The
+    others are set aside, which says nothing certain about them.
 
     Args:
         tokens: float [A, N], upper bound of the LM tokens of each candidate on each row.
@@ -56,7 +60,8 @@ class Race:
         self.level = MISTAKES / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
 
     def join(self, tokens: np.ndarray) -> int:
-        """Add a candidate by its tokens, float [N]; it answers the earlier rounds' rows first. Return its number."""
+        """Add a candidate by its tokens, float [N]; it answers the earlier rounds' rows first.
+        Return its number."""
         self.tokens = np.concatenate([self.tokens, np.asarray(tokens, np.float64)[None]])
         self.scores.append(np.zeros(0))
         self.states.append("racing")
@@ -67,7 +72,8 @@ class Race:
         return float(self.tokens[:, : self.stops[0]].sum())
 
     def next_round(self, affordable: float) -> Round | None:
-        """Return the next round, and set aside the candidates it cannot pay for; None when the race is over."""
+        """Return the next round, and set aside the candidates it cannot pay for; None when the race
+        is over."""
         racing = self.racing
         start = min(len(self.scores[i]) for i in racing)
         if len(racing) < 2 or start == self.rows:
@@ -92,7 +98,8 @@ class Race:
         return Round(tuple(sorted(taken)), start, stop)
 
     def tell(self, scores: Mapping[int, np.ndarray]) -> None:
-        """Add the scores of a round, float [stop − start] each, and drop the candidates that are clearly worse."""
+        """Add the scores of a round, float [stop − start] each, and drop the candidates that are
+        clearly worse."""
         for i, values in scores.items():
             self.scores[i] = np.concatenate([self.scores[i], np.asarray(values, np.float64)])
         count = min(len(self.scores[i]) for i in scores)
@@ -111,13 +118,19 @@ class Race:
         return [i for i, state in enumerate(self.states) if state == "racing"]
 
     def ranked(self, count: int | None = None) -> list[int]:
-        """Return the racing candidates by their mean score, best first; ties go to the one with fewer tokens.
+        """Return the racing candidates by their mean score, best first; ties go to the one with
+        fewer tokens.
 
-        Only those that have answered `count` rows, by default the most that any has, are compared, and on these.
+        Only those that have answered `count` rows, by default the most that any has, are compared,
+        and on these.
         """
         racing = self.racing
         count = max(len(self.scores[i]) for i in racing) if count is None else count
-        means = {i: self.scores[i][:count].mean() if count else 0.0 for i in racing if len(self.scores[i]) >= count}
+        means = {
+            i: self.scores[i][:count].mean() if count else 0.0
+            for i in racing
+            if len(self.scores[i]) >= count
+        }
         return sorted(means, key=lambda i: (-means[i], self.mean_tokens(i), i))
 
     def winner(self) -> int:
@@ -125,7 +138,8 @@ class Race:
         return self.ranked()[0]
 
     def near(self, points: float = 1.0) -> list[int]:
-        """Return the winner and the candidates within noise and `points` of score of it, the cheapest first."""
+        """Return the winner and the candidates within noise and `points` of score of it, the
+        cheapest first."""
         winner = self.winner()
         count = len(self.scores[winner])
         found = [winner]
@@ -157,7 +171,10 @@ def checkpoints(rows: int) -> list[int]:
     return stops
 
 
-def hold(race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]) -> None:
-    """Run a race to its end: `left` gives the LM tokens that remain, `ask` a round's scores, or {} to end it."""
+def hold(
+    race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]
+) -> None:
+    """Run a race to its end: `left` gives the LM tokens that remain, `ask` a round's scores, or {}
+    to end it."""
     while (asked := race.next_round(left())) is not None and (scores := ask(asked)):
         race.tell(scores)

@@ -19,23 +19,29 @@ HELD_OUT = 0.2
 """Share of the rows to race on, and share of the final rows."""
 
 
-def split_rows(task: Task, tuning: int | None, final: int | None, seed: int) -> tuple[Task, list[Example], int]:
-    """Return the task with the bank that is left and the final rows as its queries; the rows to race on, in random
-    order; and how many held-out queries were left out, because they repeat others or stand in the bank.
+def split_rows(
+    task: Task, tuning: int | None, final: int | None, seed: int
+) -> tuple[Task, list[Example], int]:
+    """Return the task with the bank that is left and the final rows as its queries; the rows to
+    race on, in random order; and how many held-out queries were left out, because they repeat
+    others or stand in the bank.
 
-    No two rows show an LM the same words. The `tuning` rows are taken from the bank, by default a fifth of it, at
-    least 20 and at most 300; the `final` rows from the held-out queries, by default all, at most 500. Too few rows,
-    or a single label, are a UserError.
+    No two rows show an LM the same words. The `tuning` rows are taken from the bank, by default a
+    fifth of it, at least 20 and at most 300; the `final` rows from the held-out queries, by default
+    all, at most 500. Too few rows, or a single label, are a UserError.
     """
 
     def shown(example: Example) -> str:
         return question_key(task.template.query(example))
 
     known = {shown(example) for example in task.train}
-    queries = [query for query in first_of_each(task.validation, shown) if shown(query) not in known]
+    queries = [
+        query for query in first_of_each(task.validation, shown) if shown(query) not in known
+    ]
     if task.validation[0].choices and len({example.output for example in task.train}) < 2:
         raise UserError(
-            f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give rows of at least "
+            f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give "
+            "rows of at least "
             "two labels, or --metric exact_match to generate answers"
         )
     rows = len(task.train)
@@ -43,9 +49,12 @@ def split_rows(task: Task, tuning: int | None, final: int | None, seed: int) -> 
     final = min(len(queries), final or MOST_FINAL)
     if min(rows - tuning, tuning, final) < FEWEST_ROWS:
         raise UserError(
-            f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the bank, {tuning:,} to "
-            f"tune on and {final:,} for the end; at least {FEWEST_ROWS} of each are needed: give {5 * FEWEST_ROWS} "
-            "different rows or more (some hundreds for certain answers), or another number of --tuning-rows, "
+            f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the "
+            f"bank, {tuning:,} to "
+            f"tune on and {final:,} for the end; at least {FEWEST_ROWS} of each are needed: give "
+            f"{5 * FEWEST_ROWS} "
+            "different rows or more (some hundreds for certain answers), or another number of "
+            "--tuning-rows, "
             "--final-rows or --limit"
         )
     drawn = list(draw(task.train, tuning, seed + 1))

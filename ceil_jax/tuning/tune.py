@@ -1,4 +1,5 @@
-"""The search: candidates race on tuning rows within a budget, and the final rows are looked at once."""
+"""The search: candidates race on tuning rows within a budget, and the final rows are looked at
+once."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, by_group, mean, metric_interval, paired
+from ceil_jax.metrics.bootstrap import (
+    Sample,
+    bootstrap_interval,
+    by_group,
+    mean,
+    metric_interval,
+    paired,
+)
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.free import no_labels
 from ceil_jax.pipeline.methods import METHODS, scorable
@@ -27,16 +35,20 @@ from ceil_jax.tuning.verdict import FEWEST_ROWS, judge
 log = logging.getLogger(__name__)
 
 _PROBE = 8
-"""Rows that zero examples answer before anything else, to learn how fast the LM is and how it counts."""
+"""Rows that zero examples answer before anything else, to learn how fast the LM is and how it
+counts."""
 
 _LEAST_BANK = 96
 """Examples of the smallest bank that is learnt from with an LM's scores."""
 
 
 class Search:
-    """One search, from the first row to the outcome: `config` has the settings that all candidates share."""
+    """One search, from the first row to the outcome: `config` has the settings that all candidates
+    share."""
 
-    def __init__(self, config: RunConfig, task: Task, search: TuneConfig, models: Models | None = None) -> None:
+    def __init__(
+        self, config: RunConfig, task: Task, search: TuneConfig, models: Models | None = None
+    ) -> None:
         self.config, self.search = config, search
         rows = search.tuning_rows, search.final_rows
         self.task, self.tuning, repeated = split_rows(task, *rows, config.data_seed)
@@ -50,22 +62,35 @@ class Search:
     def run(self) -> Outcome:
         """Race, look at the final rows, and return what was found.
 
-        A budget that does not pay for the first round, and an LM that answers nothing rightly, are UserErrors.
+        A budget that does not pay for the first round, and an LM that answers nothing rightly, are
+        UserErrors.
         """
         methods = scorable(self.field.base.lm.get(), searched(self.search, self.config, self.task))
-        if len(self.task.train) < _LEAST_BANK and any(METHODS[name].learns_from_lm for name in methods):
-            self.notes.append(f"A bank of {len(self.task.train)} examples is too small to train on.")
+        if len(self.task.train) < _LEAST_BANK and any(
+            METHODS[name].learns_from_lm for name in methods
+        ):
+            self.notes.append(
+                f"A bank of {len(self.task.train)} examples is too small to train on."
+            )
             methods = tuple(name for name in methods if not METHODS[name].learns_from_lm)
-        found = [self.field.enter(one, self.tuning) for one in candidates(methods, self.search, self.task)]
+        found = [
+            self.field.enter(one, self.tuning)
+            for one in candidates(methods, self.search, self.task)
+        ]
         # the first of those whose prompts are all the same
         self.entrants = list({tuple(one.prompts): one for one in reversed(found)}.values())[::-1]
         if len(self.entrants) < 2:
             way = "give more --methods, --ks or --trade-offs"
-            raise UserError(f"a race begins with two candidates, and those that an LM prepares join later; {way}")
+            raise UserError(
+                "a race begins with two candidates, and those that an LM prepares join later; "
+                f"{way}"
+            )
         # these are judged at the end, whether they race or not
         self.zero, self.plain = (self.field.enter(one, self.tuning) for one in (ZERO, PLAIN))
         later = len(prepared(methods, self.search, PLAIN.shots))
-        self.race = Race(np.stack([one.tokens for one in self.entrants]), rivals=len(self.entrants) + later)
+        self.race = Race(
+            np.stack([one.tokens for one in self.entrants]), rivals=len(self.entrants) + later
+        )
         # see that the budget pays for a first round and for the end; fewer final rows, if need be
         first = self.race.first_cost()
         self._check_paid(first + float(self.zero.tokens[:_PROBE].sum()))
@@ -80,7 +105,8 @@ class Search:
         return self._finish()
 
     def _reserve(self) -> float:
-        """LM tokens that the final rows may take: zero examples, plain top-k, and two that are still in the race."""
+        """LM tokens that the final rows may take: zero examples, plain top-k, and two that are
+        still in the race."""
         dearest = max(self.race.mean_tokens(i) for i in self.race.racing)
         each = 2 * dearest + self.zero.tokens.mean() + self.plain.tokens.mean()
         return 1.1 * len(self.final) * float(each)
@@ -95,8 +121,10 @@ class Search:
             self.final = self.final[: max(FEWEST_ROWS, int(0.9 * len(self.final)))]
         if (needed := tokens + self._reserve()) > left:
             raise UserError(
-                f"the first round, {len(self.entrants)} candidates on {self.race.stops[0]} rows, and "
-                f"{len(self.final)} final rows take {self.field.budget.needed(needed)}; give that or more, or search "
+                f"the first round, {len(self.entrants)} candidates on {self.race.stops[0]} rows, "
+                "and "
+                f"{len(self.final)} final rows take {self.field.budget.needed(needed)}; give that "
+                "or more, or search "
                 "fewer --methods or --ks"
             )
 
@@ -105,11 +133,20 @@ class Search:
         states = self.race.states
         log.info(
             "rows %d to %d: %d candidates, %d clearly worse, %d set aside; %s",
-            *(start + 1, stop, len(racers), states.count("worse"), states.count("aside"), self.field.budget),
+            *(
+                start + 1,
+                stop,
+                len(racers),
+                states.count("worse"),
+                states.count("aside"),
+                self.field.budget,
+            ),
         )
         try:
             entrants = [self.entrants[i] for i in racers]
-            found = self.field.answer(entrants, self.tuning, slice(start, stop), f"row {stop} of the race")
+            found = self.field.answer(
+                entrants, self.tuning, slice(start, stop), f"row {stop} of the race"
+            )
         except OutOfTime:
             if not start:
                 raise
@@ -118,15 +155,19 @@ class Search:
         if start == 0 and len(racers) > 1 and not any(one.scores.any() for one in found):
             query, answer = self.tuning[0], found[-1].predictions[0]
             raise UserError(
-                f"{self.field.base.lm.key} scores 0 on {stop} rows with each of {len(racers)} candidates; "
-                f"where {query.output!r} was right it answered {answer!r}: try another --lm, --template or --metric"
+                f"{self.field.base.lm.key} scores 0 on {stop} rows with each of {len(racers)} "
+                "candidates; "
+                f"where {query.output!r} was right it answered {answer!r}: try another --lm, "
+                "--template or --metric"
             )
         return {i: one.scores for i, one in zip(racers, found, strict=True)}
 
     def _prepared(self, waiting: list[Candidate]) -> Iterator[Entrant]:
         """Those that the budget pays for, each when it is its turn."""
         for one in waiting:
-            reference = next((e for e in self.entrants if e.candidate.shots == one.shots), self.plain)
+            reference = next(
+                (e for e in self.entrants if e.candidate.shots == one.shots), self.plain
+            )
             try:
                 needed = self.field.preparation(one) + float(reference.tokens.sum())
             except UserError as error:
@@ -134,7 +175,8 @@ class Search:
                 continue
             if needed > self._left():
                 self.notes.append(
-                    f"{one.label} was not tried: it takes {needed:,.0f} LM tokens, and what is left pays for "
+                    f"{one.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "
+                    "left pays for "
                     f"{max(0.0, self._left()):,.0f}."
                 )
                 continue
@@ -145,7 +187,12 @@ class Search:
         field, tolerance = self.field, self.search.tolerance / 100
         winner = self.entrants[self.race.winner()]
         near = self.entrants[self.race.near(points=tolerance)[0]]
-        named = {"winner": winner, "cheapest within noise": near, "plain top-k": self.plain, "": self.zero}
+        named = {
+            "winner": winner,
+            "cheapest within noise": near,
+            "plain top-k": self.plain,
+            "": self.zero,
+        }
         roles: dict[Candidate, list[str]] = {}
         for role, one in named.items():
             roles.setdefault(one.candidate, []).append(role)
@@ -154,7 +201,8 @@ class Search:
         paid = int((np.cumsum(each) <= field.budget.left()).sum())
         if paid < FEWEST_ROWS:
             raise UserError(
-                f"what is left of the budget pays for {paid} final rows, and {FEWEST_ROWS} are needed: give "
+                f"what is left of the budget pays for {paid} final rows, and {FEWEST_ROWS} are "
+                "needed: give "
                 f"{field.budget.needed(float(each[:FEWEST_ROWS].sum()))} or more (answers are kept)"
             )
         rows = self.final[:paid]
@@ -169,7 +217,9 @@ class Search:
             answers = {row["id"]: row["prediction"] for row in predicted}
             sample = field.score([answers[row.id] for row in rows], rows).sample
             difference = paired(sample, samples[verdict.recommended])
-            alone = Alone(metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups)))
+            alone = Alone(
+                metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups))
+            )
         return Outcome(
             task=self.task.name,
             metric=self.task.metric,
@@ -179,7 +229,13 @@ class Search:
             final=paid,
             race=self._raced(),
             finals=tuple(
-                Standing(one.candidate, score, paid, tokens, ", ".join(filter(None, roles[one.candidate])))
+                Standing(
+                    one.candidate,
+                    score,
+                    paid,
+                    tokens,
+                    ", ".join(filter(None, roles[one.candidate])),
+                )
                 for one, score, tokens in zip(entered, verdict.scores, lengths, strict=True)
             ),
             verdict=verdict,
@@ -191,12 +247,23 @@ class Search:
 
     def _raced(self) -> tuple[Standing, ...]:
         """What raced: those that stayed to the end first, by rows and score."""
-        ends = {"racing": "stayed to the end", "aside": "set aside for the budget", "worse": "clearly worse"}
+        ends = {
+            "racing": "stayed to the end",
+            "aside": "set aside for the budget",
+            "worse": "clearly worse",
+        }
         found = []
-        for one, scores, state in zip(self.entrants, self.race.scores, self.race.states, strict=True):
+        for one, scores, state in zip(
+            self.entrants, self.race.scores, self.race.states, strict=True
+        ):
             if len(scores):
-                score, tokens = metric_interval(Sample(scores[:, None], mean)), float(one.lengths.mean())
+                score, tokens = (
+                    metric_interval(Sample(scores[:, None], mean)),
+                    float(one.lengths.mean()),
+                )
                 found.append(Standing(one.candidate, score, len(scores), tokens, ends[state]))
         order = list(ends.values())
-        found.sort(key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens))
+        found.sort(
+            key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens)
+        )
         return tuple(found)

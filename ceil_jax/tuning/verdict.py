@@ -1,4 +1,5 @@
-"""The verdict of the final rows: scores with intervals, certain differences, and the recommendation."""
+"""The verdict of the final rows: scores with intervals, certain differences, and the
+recommendation."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ DOUBT = 0.05
 """Probability that any difference is called certain although there is none."""
 
 FEWEST_ROWS = 20
-"""The fewest rows to race on, and to judge by: with 20, a difference of 30 points can just be told from noise."""
+"""The fewest rows to race on, and to judge by: with 20, a difference of 30 points can just be told
+from noise."""
 
 
 class PairedTest(NamedTuple):
@@ -39,7 +41,8 @@ class PairedTest(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Whether the difference holds with 95 % confidence, jointly with all others called certain."""
+        """Whether the difference holds with 95 % confidence, jointly with all others called
+        certain."""
         return self.p <= DOUBT
 
 
@@ -50,8 +53,8 @@ class Verdict(NamedTuple):
     """The metric of each, with its 95 % interval."""
     differences: tuple[PairedTest, ...]
     recommended: int
-    """The number of the cheapest finalist that is not certainly worse than another and whose score is at most
-    `tolerance` below the winner's."""
+    """The number of the cheapest finalist that is not certainly worse than another and whose score
+    is at most `tolerance` below the winner's."""
 
     def certainly_better(self, one: int, other: int) -> bool:
         """Return whether one finalist is certainly better than another."""
@@ -69,13 +72,13 @@ def judge(
     """Compare finalists on rows that were not used to choose anything.
 
     Args:
-        samples: of each finalist, at least one, the same rows and their metric, from 0 to 1; the winner of the race
-            stands first.
+        samples: of each finalist, at least one, the same rows and their metric, from 0 to 1; the
+            winner of the race stands first.
         tokens: mean LM tokens of each finalist's prompts.
-        tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may be and still be
-            recommended. A certainly worse one never is.
-        groups: int [N], equal for rows that say the same, such as those with one program as their answer: they are
-            resampled and swapped together.
+        tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may
+            be and still be recommended. A certainly worse one never is.
+        groups: int [N], equal for rows that say the same, such as those with one program as their
+            answer: they are resampled and swapped together.
     """
     scores = tuple(metric_interval(one, groups, resamples=resamples) for one in samples)
     grouped = [by_group(one, groups) for one in samples]

@@ -33,15 +33,22 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
     able = [one for one in outcome.finals if METHODS[one.candidate.method].exports]
     # plain top-k is one of them
-    chosen = outcome.recommended if outcome.recommended in able else max(able, key=lambda one: one.score.mean)
+    chosen = (
+        outcome.recommended
+        if outcome.recommended in able
+        else max(able, key=lambda one: one.score.mean)
+    )
     note, target = "", folder / "selector"
     if chosen is not outcome.recommended:
         best = f"selector/ holds {chosen.label}, the best here that is one."
         note = f"{outcome.recommended.label} is no selector; {best}"
-    fields = {name: "…" for name in search.task.template.names[:-1] if name != search.task.template.input}
+    fields = {
+        name: "…" for name in search.task.template.names[:-1] if name != search.task.template.input
+    }
     query = {"input": "a new text", **fields} if fields else "a new text"
     program = (
-        f"from ceil_jax import CeilSelector\n\nselector = CeilSelector.from_pretrained({str(target)!r})\n"
+        "from ceil_jax import CeilSelector\n\nselector = "
+        f"CeilSelector.from_pretrained({str(target)!r})\n"
         f"print(selector.select({query!r}, k={chosen.candidate.shots}).prompt)"
     )
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
@@ -54,9 +61,12 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:
     graph, score = search.field.graph(chosen.candidate), chosen.score.percent()
     selector = selector_of(search.field.run, graph, chosen.candidate.method)
-    metric = f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"
+    metric = (
+        f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"
+    )
     notes = (
-        f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval {score.low:.1f} to "
+        f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval "
+        f"{score.low:.1f} to "
         f"{score.high:.1f}. Use it with `k={chosen.candidate.shots}`. {' '.join(outcome.advice())}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
@@ -66,7 +76,8 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
 def _page(outcome: Outcome, program: str, note: str) -> str:
     lead = (
         f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
-        f"{len(outcome.race)} candidates raced on {outcome.tuning:,} other rows, with {outcome.bank:,} examples "
+        f"{len(outcome.race)} candidates raced on {outcome.tuning:,} other rows, with "
+        f"{outcome.bank:,} examples "
         f"to choose from. Spent: {outcome.spent}."
     )
     notes = [note for note in (*outcome.notes, note) if note]
@@ -78,7 +89,9 @@ def _page(outcome: Outcome, program: str, note: str) -> str:
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in outcome.advice()),
         notes="".join(f'<p class="note">{html.escape(text)}</p>' for text in notes),
         finals=outcome.finals_table().html(),
-        differences="".join(f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()),
+        differences="".join(
+            f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()
+        ),
         program=html.escape(program),
         race=outcome.race_table().html(),
     )

@@ -37,11 +37,13 @@ class ExperimentOptions:
     lms: tuple[str, ...] = ()
     """Names as in --lm, for experiments over several; by default --lm alone."""
     encoders: tuple[str, ...] = ()
-    """Names as in --encoder, for experiments with a row for each; by default none besides --encoder."""
+    """Names as in --encoder, for experiments with a row for each; by default none besides
+    --encoder."""
     method: tuple[str, ...] = ()
     """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds of training, of random and of the order that skill_base takes; other methods run once."""
+    """Seeds of training, of random and of the order that skill_base takes; other methods run
+    once."""
     dry_run: bool = False
     """Print the stages that would run, their LM tokens and their time, and compute nothing."""
     record: Path | None = None
@@ -77,8 +79,12 @@ class Experiment:
         """
         if not options.seeds:
             raise UserError("--seeds: give at least one")
-        configs = [replace(config, task=TASKS[task].name) for task in options.tasks or (config.task,)]
-        entries = _only([entry for one in configs for entry in self.entries(one, options)], options.method)
+        configs = [
+            replace(config, task=TASKS[task].name) for task in options.tasks or (config.task,)
+        ]
+        entries = _only(
+            [entry for one in configs for entry in self.entries(one, options)], options.method
+        )
         if options.dry_run:
             planned = dry_run(entries, options.seeds)
             print(planned.text())
@@ -88,10 +94,15 @@ class Experiment:
         grid = Grid()
         measured, failed = grid.run(entries, options.seeds)
         if not measured:
-            raise UserError(f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}")
+            raise UserError(
+                f"no task has numbers: {'; '.join(f'{t}: {m}' for t, m in failed.items())}"
+            )
         if options.record is not None:
             keep(options.record, records_of(measured, self.name))
-        about = f"{measured[0].record.lm}, at most {config.shots} examples a prompt, encoder {config.encoder}"
+        about = (
+            f"{measured[0].record.lm}, at most {config.shots} examples a prompt, encoder "
+            f"{config.encoder}"
+        )
         title = f"{self.title} ({about})"
         table = ExperimentTable(title, measured, failed)
         if self.more is not None:
@@ -136,7 +147,8 @@ class Experiment:
 
 
 def script(main: Callable[[list[str]], None]) -> NoReturn:
-    """Run a script's main on the arguments of this process, and exit: with code 2 after a mistake of the user."""
+    """Run a script's main on the arguments of this process, and exit: with code 2 after a mistake
+    of the user."""
     name = Path(sys.argv[0]).stem
     sys.exit(command(name, lambda _, arguments: main(arguments)))
 

@@ -1,4 +1,5 @@
-"""Tables of runs by their places: values, means over tasks, differences to baselines, costs, parts of the queries."""
+"""Tables of runs by their places: values, means over tasks, differences to baselines, costs, parts
+of the queries."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Crossed:
         return list(dict.fromkeys(column for _, column in self.runs))
 
     def tables(self) -> Iterator[Table]:
-        """Yield the values, the differences to each baseline, the costs, and values and differences of parts."""
+        """Yield the values, the differences to each baseline, the costs, and values and differences
+        of parts."""
         yield self._values()
         for name, bases in self.minus.items():
             if bases:
@@ -78,7 +80,10 @@ class Crossed:
 
     def _values(self) -> Table:
         table = self.crossed(
-            {place: Number(one.value, sd=one.sd, paper=one.paper) for place, one in self.runs.items()}
+            {
+                place: Number(one.value, sd=one.sd, paper=one.paper)
+                for place, one in self.runs.items()
+            }
         )
         samples = {place: one.sample for place, one in self.runs.items() if one.known}
         means = [self.mean(str(row[0]), samples) for row in table.rows]
@@ -87,30 +92,49 @@ class Crossed:
         )
 
     def _differences(self, name: str, bases: Mapping[Place, Runs]) -> Table:
-        samples = {place: paired(self.runs[place].sample, base.sample) for place, base in bases.items()}
+        samples = {
+            place: paired(self.runs[place].sample, base.sample) for place, base in bases.items()
+        }
         rows = dict.fromkeys(row for row, _ in bases)
-        cells = {place: signed(bootstrap_interval(*sample).percent()) for place, sample in samples.items()}
-        table = self.crossed({(row, at): cells.get((row, at)) for row in rows for at in self.columns}, f"Less {name}")
+        cells = {
+            place: signed(bootstrap_interval(*sample).percent())
+            for place, sample in samples.items()
+        }
+        table = self.crossed(
+            {(row, at): cells.get((row, at)) for row in rows for at in self.columns}, f"Less {name}"
+        )
         table = table.with_column("mean", [signed(self.mean(row, samples)) for row in rows])
-        return table.with_column("without what carries most of it", [self._without(row, samples) for row in rows])
+        return table.with_column(
+            "without what carries most of it", [self._without(row, samples) for row in rows]
+        )
 
     def mean(self, row: str, samples: Mapping[Place, Sample], without: str = "") -> Interval | None:
-        """Return the mean over tasks, resampled independently; None unless all columns are tasks with a sample."""
-        there = [samples[row, task] for task in self.columns if (row, task) in samples and task != without]
+        """Return the mean over tasks, resampled independently; None unless all columns are tasks
+        with a sample."""
+        there = [
+            samples[row, task]
+            for task in self.columns
+            if (row, task) in samples and task != without
+        ]
         known = self.by_task and len(there) == len(self.columns) - bool(without) > 1
         return averaged_interval(there).percent() if known else None
 
     def _without(self, row: str, samples: Mapping[Place, Sample]) -> str | None:
-        """Return the mean without the task that carries more than half of it; None where no task does."""
+        """Return the mean without the task that carries more than half of it; None where no task
+        does."""
         if not (mean := self.mean(row, samples)) or not mean.mean:
             return None
-        shares = {at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean for at in self.columns}
+        shares = {
+            at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean
+            for at in self.columns
+        }
         most = max(shares, key=shares.__getitem__)
         found = self.mean(row, samples, most) if 100 * shares[most] > len(shares) / 2 else None
         return found and f"{signed(found)}, without {most}"
 
     def costs(self) -> Table:
-        """Return the means over columns of what the first seed cost, work that rows share counted in each.
+        """Return the means over columns of what the first seed cost, work that rows share counted
+        in each.
 
         Rows that lack a column are left out.
         """
@@ -119,10 +143,15 @@ class Crossed:
             members = [one for (name, _), one in self.runs.items() if name == row]
             if len(members) < len(self.columns):
                 continue
-            costs = [(one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan) for one in members]
+            costs = [
+                (one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan)
+                for one in members
+            ]
             tokens, seconds, hours = np.mean(costs, axis=0).tolist()
             first = members[0].record
-            elsewhere = ", training elsewhere" if isinstance(first, Published) and first.trained_by else ""
+            elsewhere = (
+                ", training elsewhere" if isinstance(first, Published) and first.trained_by else ""
+            )
             known = None if np.isnan(hours) else Number(hours, 2)
             body.append([f"{row}{elsewhere}", Number(tokens, 0), Number(seconds, 0), known])
         return Table(
@@ -132,7 +161,8 @@ class Crossed:
         )
 
     def _parts(self) -> Iterator[Table]:
-        """Yield a table for each part, and for tasks whose queries share programs one that weighs these alike."""
+        """Yield a table for each part, and for tasks whose queries share programs one that weighs
+        these alike."""
         views: dict[tuple[str, str], dict[Place, Callable[[Runs], Runs]]] = {}
         for place, runs in self.runs.items():
             own: dict[str, Callable[[Runs], Runs]] = {
@@ -146,7 +176,8 @@ class Crossed:
         for (column, part), places in views.items():
             here = {place: view(self.runs[place]) for place, view in places.items()}
             body: list[list[Value]] = [
-                [row, Number(one.interval.mean, interval=one.interval)] for (row, _), one in here.items()
+                [row, Number(one.interval.mean, interval=one.interval)]
+                for (row, _), one in here.items()
             ]
             table = Table(["", "value"], body, self._titled(f"{column}: {part}"))
             for name, bases in self.minus.items():
@@ -165,7 +196,9 @@ class Crossed:
             title: what the cells are; by default the value.
         """
         rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
-        body: list[list[Value]] = [[row, *(cells.get((row, column)) for column in columns)] for row in rows]
+        body: list[list[Value]] = [
+            [row, *(cells.get((row, column)) for column in columns)] for row in rows
+        ]
         return Table(["", *columns], body, self._titled(title))
 
     def _titled(self, text: str) -> str:

@@ -28,7 +28,8 @@ def points(table: ExperimentTable) -> Figure:
     figure, axes = panels(len(tasks), 5.2, 1.6 + 0.36 * most)
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
         labels = [
-            one.entry.row if one.entry.column == task else f"{one.entry.row}, {one.entry.column}" for one in members
+            one.entry.row if one.entry.column == task else f"{one.entry.row}, {one.entry.column}"
+            for one in members
         ]
         draw_points(
             panel,
@@ -49,7 +50,8 @@ def lines_of(
     names: Sequence[str] = (),
     less: tuple[ExperimentTable, str] | None = None,
 ) -> None:
-    """Draw each row of a task's table as a line over a number of its entries, on a logarithmic axis.
+    """Draw each row of a task's table as a line over a number of its entries, on a logarithmic
+    axis.
 
     Args:
         axes: the panel.
@@ -57,7 +59,8 @@ def lines_of(
         xlabel: the label of the horizontal axis.
         x: an entry's place on the horizontal axis.
         names: the rows of all panels, as for `draw_lines`.
-        less: the table and a key of `BASELINES`, whose entry of the same configuration is subtracted from each.
+        less: the table and a key of `BASELINES`, whose entry of the same configuration is
+            subtracted from each.
     """
     series: dict[str, list[tuple[float, float, float, float]]] = {}
     for one in members:
@@ -67,7 +70,10 @@ def lines_of(
     ylabel = _metric(members)
     if less is not None:
         axes.axhline(0, color="grey", linewidth=1)
-        ylabel = f"points of {members[0].record.metric} over {BASELINES[less[1]]} (n = {members[0].queries})"
+        ylabel = (
+            f"points of {members[0].record.metric} over {BASELINES[less[1]]} (n = "
+            f"{members[0].queries})"
+        )
     draw_lines(axes, series, xlabel, ylabel, names=names)
 
 
@@ -78,7 +84,8 @@ def draw_lines(
     ylabel: str,
     names: Sequence[str] = (),
 ) -> None:
-    """Draw lines that differ in colour and marker, with their intervals as bands, over a logarithmic axis.
+    """Draw lines that differ in colour and marker, with their intervals as bands, over a
+    logarithmic axis.
 
     Args:
         axes: the panel.

@@ -1,4 +1,5 @@
-"""The plan of a grid of runs: the stages of all entries, their LM tokens and their time. Nothing is computed."""
+"""The plan of a grid of runs: the stages of all entries, their LM tokens and their time. Nothing is
+computed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from harness.grid import Entry, Grid
 _TF32 = 495e12  # dense FLOP/s, the maker's figure for an H100 or H200
 
 ONE_GPU = Machine(
-    "one H200 (LM reading as measured with 135 million parameters; a larger LM reaches more; the rest guessed)",
+    "one H200 (LM reading as measured with 135 million parameters; a larger LM reaches more; the "
+    "rest guessed)",
     # 281,000 tokens a second (benchmarks/README.md)
     lm=134.5e6 * 281e3,
     # short texts in small networks: 10 % of the peak
@@ -38,7 +40,8 @@ class DryRun:
     """Why a task cannot run, by its name."""
 
     def text(self) -> str:
-        """Return a line for each stage that takes LM tokens, encoding or training, and the sums in words."""
+        """Return a line for each stage that takes LM tokens, encoding or training, and the sums in
+        words."""
         machines = this_machine(), ONE_GPU
         rows: list[list[str | int | None]] = []
         small = 0
@@ -60,7 +63,8 @@ class DryRun:
             [
                 Table(HEADER, rows).text(),
                 "",
-                f"{len(self.stages) - len(self.missing)} stages on disk, {len(self.missing)} would run: about "
+                f"{len(self.stages) - len(self.missing)} stages on disk, {len(self.missing)} would "
+                "run: about "
                 f"{read:,.0f} LM tokens to read and {written:,.0f} to write",
                 *(f"{one.name}: about {duration(self.missing.seconds(one))}" for one in machines),
                 *(f"{task} cannot run: {message}" for task, message in self.failed.items()),
@@ -68,11 +72,21 @@ class DryRun:
         )
 
 
-HEADER = ("stage", "task", "state", "steps", "LM tokens read", "written", "this machine", "H200 (est.)")
+HEADER = (
+    "stage",
+    "task",
+    "state",
+    "steps",
+    "LM tokens read",
+    "written",
+    "this machine",
+    "H200 (est.)",
+)
 
 
 def dry_run(entries: Sequence[Entry], seeds: Sequence[int]) -> DryRun:
-    """Return the stages that the entries would need with these seeds of training. Nothing is written.
+    """Return the stages that the entries would need with these seeds of training. Nothing is
+    written.
 
     Args:
         entries: cells of a table.

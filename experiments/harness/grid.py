@@ -41,7 +41,8 @@ class Cell(NamedTuple):
         return METHODS[self.method].trains
 
     def repeats(self, seeds: Sequence[int]) -> list[Cell]:
-        """Return this cell with each seed; with the first one where the method does not depend on it."""
+        """Return this cell with each seed; with the first one where the method does not depend on
+        it."""
         return [self.seeded(seed) for seed in (seeds if METHODS[self.method].seeded else seeds[:1])]
 
     def seeded(self, seed: int) -> Cell:
@@ -50,7 +51,8 @@ class Cell(NamedTuple):
         return Cell(replace(self.config, seed=seed), self.method, other)
 
     def essential(self) -> Cell:
-        """Return this cell with defaults where the method does not depend on a setting: equal work, equal cell."""
+        """Return this cell with defaults where the method does not depend on a setting: equal work,
+        equal cell."""
         config, needs, default = self.config, METHODS[self.method].needs, RunConfig()
         needed, source = set(), METHODS[self.method].encoder or "base"
         while source in TRAININGS:
@@ -139,7 +141,9 @@ class Grid:
     def task(self, config: RunConfig) -> Task:
         """Return the configuration's task, as `ceil-jax compare` loads it."""
         where = config.task, config.data_dir, config.limit, config.data_seed, config.bank_limit
-        return self.models.once(("task", *where), lambda: load_task(*where[:4], bank_limit=where[4]))
+        return self.models.once(
+            ("task", *where), lambda: load_task(*where[:4], bank_limit=where[4])
+        )
 
     def open(self, cell: Cell) -> Opened:
         """Return the run and the stages of a cell."""
@@ -172,7 +176,9 @@ class Grid:
         ]
         return Measured(records, paper=entry.paper, entry=entry)
 
-    def run(self, entries: Iterable[Entry], seeds: Sequence[int]) -> tuple[list[Measured], dict[str, str]]:
+    def run(
+        self, entries: Iterable[Entry], seeds: Sequence[int]
+    ) -> tuple[list[Measured], dict[str, str]]:
         """Measure all entries. A task that fails does not stop the others.
 
         Args:
@@ -180,8 +186,8 @@ class Grid:
             seeds: of training and of what else is drawn.
 
         Returns:
-            The numbers in the order of the entries, without entries that need a larger bank; and the error message of
-            each task that failed.
+            The numbers in the order of the entries, without entries that need a larger bank; and
+            the error message of each task that failed.
         """
         measured: list[Measured] = []
         failed: dict[str, str] = {}

@@ -32,8 +32,8 @@ def measure_latency(opened: Opened, method: str) -> Latency:
 
     Args:
         opened: the run.
-        method: a row of METHODS that ends in MAP, or that takes the nearest: its K nearest are found, and MAP takes 0
-            s.
+        method: a row of METHODS that ends in MAP, or that takes the nearest: its K nearest are
+            found, and MAP takes 0 s.
     """
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
@@ -42,21 +42,29 @@ def measure_latency(opened: Opened, method: str) -> Latency:
     entry, config = graph.method(method), graph.config
     assert entry.exports
     used = graph.encoders(entry.encoder or "base")
-    encoders, items = run.get(used), run.get(Encoded(used, graph.bank_texts(entry.encoder), "context"))
+    encoders, items = (
+        run.get(used),
+        run.get(Encoded(used, graph.bank_texts(entry.encoder), "context")),
+    )
     texts = [example.input for example in run.get(graph.texts(graph.queries))]
     vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
-    n = min(max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(items))
+    n = min(
+        max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(items)
+    )
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
     if not entry.needs.ends_in_map:
         return Latency(len(texts), len(items), encode, shortlist, 0.0)
     trade_off = run.value(graph.chosen(method).trade_off)
     assert trade_off is not None
-    _, greedy = _timed(lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off))
+    _, greedy = _timed(
+        lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off)
+    )
     return Latency(len(texts), len(items), encode, shortlist, greedy)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    """The result and the median seconds of a function of numpy arrays; the first call compiles and does not count."""
+    """The result and the median seconds of a function of numpy arrays; the first call compiles and
+    does not count."""
     result = work()
     seconds = []
     for _ in range(REPEATS):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def panels(
     count: int, width: float = 5.0, height: float = 4.4, columns: int | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure of panels side by side, and their axes. The figure is not registered with pyplot.
+    """Return a figure of panels side by side, and their axes. The figure is not registered with
+    pyplot.
 
     Args:
         count: number of panels.
@@ -38,7 +39,10 @@ def panels(
 
 
 def image(figure: Figure, kind: str = "png") -> bytes:
-    """Return a figure as the bytes of a PNG or PDF file, without the date, so that equal figures are equal files."""
+    """Return a figure as the bytes of a PNG or PDF file, without the date, so that equal figures
+    are equal files."""
     out = io.BytesIO()
-    figure.savefig(out, format=kind, dpi=130, metadata={"CreationDate": None} if kind == "pdf" else None)
+    figure.savefig(
+        out, format=kind, dpi=130, metadata={"CreationDate": None} if kind == "pdf" else None
+    )
     return out.getvalue()

@@ -1,4 +1,5 @@
-"""Queries of one program, by their gold outputs, are resampled together: one of them says what the others say."""
+"""Queries of one program, by their gold outputs, are resampled together: one of them says what the
+others say."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def by_program(record: Published, data_dir: Path | None) -> Published:
 
 
 @cache
-def _of_task(name: str, data_dir: Path | None, queries: int, bank: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _of_task(
+    name: str, data_dir: Path | None, queries: int, bank: int
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return which queries' outputs stand in the bank, and the queries' programs."""
     task = load_task(name, data_dir, queries, bank_limit=bank)
-    return overlap(task.validation, task.train).output_in_bank, programs(task.validation, task.train)
+    return overlap(task.validation, task.train).output_in_bank, programs(
+        task.validation, task.train
+    )

@@ -1,19 +1,23 @@
-"""Published records: a file beside the code with a line for every run, so that each number says where it comes from.
+"""Published records: a file beside the code with a line for every run, so that each number says
+where it comes from.
 
-    {"experiment": "table2", "row": "CEIL", "column": "geoquery", "task": "geoquery", "method": "ceil",
-     "lm": …, "seed": 0, "n": 280, "metric": "exact_match", "value": 54.0, "low": 47.5, "high": 60.5,
-     "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
+    {"experiment": "table2", "row": "CEIL", "column": "geoquery", "task": "geoquery", "method":
+    "ceil",
+     "lm": …, "seed": 0, "n": 280, "metric": "exact_match", "value": 54.0, "low": 47.5, "high":
+     60.5, "tokens": 1234567, "seconds": 890.1, "device": …, "date": …, "config": …}
 
-`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low` and `high` the
-95 % bootstrap interval over them. `tokens` and `seconds` are the LM tokens read and the time of all stages, shared
-ones included, but not those of the runs in `trained_by`, whose encoders the run took. `seed` is null if nothing is
-trained. `config` is the hash of all settings; settings of the prompt that differ from their default (`token_budget`,
-`fit`, `order`) are written out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number
-of examples that fitted into a prompt (#ICE in CEIL's Table 1). `recipe` holds the settings of the trainings behind
-the run where its encoder was trained for it, of `ceil` and of the `epr` that it started from. `texts` is the hash of
-queries and bank. `statistics` holds what the metric is computed from, one or several numbers per query, so that
-differences can be paired and averaged over tasks; `overlap` which queries stand in the bank, and as `question` which
-are resampled together: those that ask the same, or whose gold output is the same program (`harness.programs`).
+`row` and `column` are the run's place in the experiment's table. Values are percentages, and `low`
+and `high` the 95 % bootstrap interval over them. `tokens` and `seconds` are the LM tokens read and
+the time of all stages, shared ones included, but not those of the runs in `trained_by`, whose
+encoders the run took. `seed` is null if nothing is trained. `config` is the hash of all settings;
+settings of the prompt that differ from their default (`token_budget`, `fit`, `order`) are written
+out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number of
+examples that fitted into a prompt (#ICE in CEIL's Table 1). `recipe` holds the settings of the
+trainings behind the run where its encoder was trained for it, of `ceil` and of the `epr` that it
+started from. `texts` is the hash of queries and bank. `statistics` holds what the metric is
+computed from, one or several numbers per query, so that differences can be paired and averaged over
+tasks; `overlap` which queries stand in the bank, and as `question` which are resampled together:
+those that ask the same, or whose gold output is the same program (`harness.programs`).
 """
 
 from __future__ import annotations
@@ -55,10 +59,12 @@ RESULTS = Path(__file__).parents[1] / "results.jsonl"
 """The project's own records."""
 
 IDENTITY = ("experiment", "row", "column", "config")
-"""Fields that identify a line; a later line replaces one with the same. A run may be in several places of a table."""
+"""Fields that identify a line; a later line replaces one with the same. A run may be in several
+places of a table."""
 
 _PROMPT = {"token_budget": None, "fit": "greedy", "order": "similarity"}
-"""Settings of the prompt that a line names where they differ from this; `order` is one of earlier runs only."""
+"""Settings of the prompt that a line names where they differ from this; `order` is one of earlier
+runs only."""
 
 
 _SAME = (
@@ -73,7 +79,10 @@ def line_of(record: Published) -> dict[str, Any]:
     config = record.config
     prompt = {name: config[name] for name in _PROMPT if name in config}
     return {
-        **{name: getattr(record, name) for name in ("experiment", "row", "column", "task", "method")},
+        **{
+            name: getattr(record, name)
+            for name in ("experiment", "row", "column", "task", "method")
+        },
         "trained_by": [list(one) for one in record.trained_by],
         "lm": record.lm,
         "encoder": config["encoder"],
@@ -99,10 +108,12 @@ def line_of(record: Published) -> dict[str, Any]:
 
 
 def _recipe(record: Published) -> dict[str, Any]:
-    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, with the guard that runs before
-    2026-11-26 had; none where nothing was trained."""
+    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, with the guard
+    that runs before 2026-11-26 had; none where nothing was trained."""
     if record.method not in METHODS:  # of a plugin, or gone: all that its line has
-        return {name: record.config[name] for name in (*TRAININGS, "guard") if name in record.config}
+        return {
+            name: record.config[name] for name in (*TRAININGS, "guard") if name in record.config
+        }
     source = METHODS[record.method].encoder
     if source is None or source not in TRAININGS or record.trained_by:
         return {}
@@ -115,7 +126,8 @@ def record_of(line: Mapping[str, Any]) -> Published:
     return Published(
         **{name: line[name] for name in _SAME if name in line},
         name=f"run-{line['config']}",
-        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line} | line.get("recipe", {}),
+        config={name: line[name] for name in ("encoder", "shots", *_PROMPT) if name in line}
+        | line.get("recipe", {}),
         texts=f"texts-{line['texts']}" if "texts" in line else "",
         queries=line["n"],
         cost=Cost(line["seconds"], line["tokens"]),
@@ -138,7 +150,8 @@ def read_results(file: Path) -> list[Published]:
 
 
 def keep(file: Path, records: Iterable[Published]) -> None:
-    """Add records to a results file, in place of those with the same identity; other lines stay as they are.
+    """Add records to a results file, in place of those with the same identity; other lines stay as
+    they are.
 
     A second process waits for the first.
 
@@ -147,7 +160,8 @@ def keep(file: Path, records: Iterable[Published]) -> None:
         records: what to add.
 
     Raises:
-        UserError: a line of the file is no result; the disk is full or the folder cannot be written.
+        UserError: a line of the file is no result; the disk is full or the folder cannot be
+            written.
     """
     with held(file.parent, f".{file.name}.lock"):
         kept = {}
@@ -167,11 +181,17 @@ def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:
             line = json.loads(content)
-            columns = [] if (one := record_of(line)).statistics is None else [one.statistics, *(one.overlap or ())]
+            columns = (
+                []
+                if (one := record_of(line)).statistics is None
+                else [one.statistics, *(one.overlap or ())]
+            )
             if any(len(column) != one.queries for column in columns):
                 raise ValueError(f"expected statistics and overlap of {one.queries:,} queries")
         except (ValueError, TypeError, KeyError, AttributeError) as wrong:
-            raise UserError(f"{file}, line {number} is no result: {wrong!r}; correct or remove it") from None
+            raise UserError(
+                f"{file}, line {number} is no result: {wrong!r}; correct or remove it"
+            ) from None
         found.append((content.decode(), line))
     return found
 

@@ -1,4 +1,5 @@
-"""The tables of an experiment that was just run: values, means over tasks, differences and parts."""
+"""The tables of an experiment that was just run: values, means over tasks, differences and
+parts."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from harness.crossed import Crossed, Place
 from harness.grid import Measured
 
 BASELINES = {"epr": "EPR", "topk": "top-k"}
-"""Methods that every entry is compared with, where the experiment has their entry under the same configuration."""
+"""Methods that every entry is compared with, where the experiment has their entry under the same
+configuration."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class ExperimentTable:
         return found
 
     def difference(self, one: Measured, baseline: str) -> Interval | None:
-        """Return an entry minus the baseline's entry of the same configuration, in points; None without one."""
+        """Return an entry minus the baseline's entry of the same configuration, in points; None
+        without one."""
         other = self._baseline(one, baseline)
         return None if other is None else one.minus(other)
 
@@ -73,8 +76,12 @@ class ExperimentTable:
         return None
 
     def markdown(self) -> str:
-        """Return the title, the tables of each task (of all where the columns are tasks), and every number."""
-        tables = [*(table for crossed in self._crossed() for table in crossed.tables()), *self.sections]
+        """Return the title, the tables of each task (of all where the columns are tasks), and every
+        number."""
+        tables = [
+            *(table for crossed in self._crossed() for table in crossed.tables()),
+            *self.sections,
+        ]
         if self.measured:
             tables.append(self._details())
         parts = [f"# {self.title}\n", *(table.markdown() for table in tables)]
@@ -116,7 +123,8 @@ class ExperimentTable:
 
 
 def csv_of(table: Table) -> str:
-    """Return a table as CSV: whole numbers without separators of thousands, nothing for an empty cell."""
+    """Return a table as CSV: whole numbers without separators of thousands, nothing for an empty
+    cell."""
 
     def plain(cell: Value) -> str:
         if isinstance(cell, Number) and cell.sd is cell.interval is cell.paper is None:

@@ -1,8 +1,10 @@
-"""Skill-KNN's comparison and analyses, for the scripts `skill_*.py`, `cogs.py` and `spider.py` beside this folder.
+"""Skill-KNN's comparison and analyses, for the scripts `skill_*.py`, `cogs.py` and `spider.py`
+beside this folder.
 
 The retrievers themselves live in `ceil_jax.skills`.
 
-- `comparison`: Skill-KNN beside other retrievers as an experiment, with wins and measures of the selected examples
+- `comparison`: Skill-KNN beside other retrievers as an experiment, with wins and measures of the
+  selected examples
 - `selection`: those measures
 - `command`: the command line of the analyses, which are no experiments
 - `analysis`: recall@N and t-SNE

@@ -18,11 +18,13 @@ def recall_at(
     right: Callable[[Sequence[str], Sequence[int]], Sequence[bool] | np.ndarray],
     ranks: Sequence[int],
 ) -> dict[int, float]:
-    """Return recall@N: the percentage of queries with a right answer among their N most frequent samples.
+    """Return recall@N: the percentage of queries with a right answer among their N most frequent
+    samples.
 
     Args:
         samples: for each query, every answer that was drawn.
-        right: called once with all answers and the index of the query of each; returns whether each is right.
+        right: called once with all answers and the index of the query of each; returns whether each
+            is right.
         ranks: the values of N.
     """
     ranked = [by_frequency(drawn)[: max(ranks)] for drawn in samples]
@@ -37,7 +39,8 @@ def recall_at(
 
 
 def plane(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """Project vectors to the plane by t-SNE with the paper's settings (learning rate auto, perplexity 3).
+    """Project vectors to the plane by t-SNE with the paper's settings (learning rate auto,
+    perplexity 3).
 
     Args:
         vectors: float [N, D].
@@ -48,6 +51,6 @@ def plane(vectors: np.ndarray, seed: int) -> np.ndarray:
     """
     from sklearn.manifold import TSNE
 
-    return TSNE(n_components=2, learning_rate="auto", init="random", perplexity=3, random_state=seed).fit_transform(
-        vectors
-    )
+    return TSNE(
+        n_components=2, learning_rate="auto", init="random", perplexity=3, random_state=seed
+    ).fit_transform(vectors)

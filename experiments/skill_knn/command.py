@@ -44,11 +44,20 @@ class SelectedOptions:
         for task in self.tasks:
             run, graph = _opened(self.config, task, models, self.method)
             chosen = {METHODS[method].label: graph.chosen(method) for method in self.method}
-            found[task] = {label: selected(graph.task, run.get(stage)) for label, stage in chosen.items()}
+            found[task] = {
+                label: selected(graph.task, run.get(stage)) for label, stage in chosen.items()
+            }
             table = selection_table(found[task], task)
-            parts += [table.markdown(), *(f"{note}\n" for note in rewriting(run, list(chosen.values())))]
+            parts += [
+                table.markdown(),
+                *(f"{note}\n" for note in rewriting(run, list(chosen.values()))),
+            ]
         print("\n".join(parts))
-        _write(self, name, {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": draw_measures(found)})
+        _write(
+            self,
+            name,
+            {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": draw_measures(found)},
+        )
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,13 @@ class RecallOptions:
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
-    method: tuple[str, ...] = ("random", "topk", "skill_consistency", "skill_distinct", "target_skill")
+    method: tuple[str, ...] = (
+        "random",
+        "topk",
+        "skill_consistency",
+        "skill_distinct",
+        "target_skill",
+    )
     """Rows of each task's table."""
     samples: int = 100
     """Number of samples per query."""
@@ -84,7 +99,8 @@ class FigureOptions:
     gold: bool = False
     """Use skills written from the gold outputs (an oracle) instead of the LM's."""
     hardness: Literal["", "easy", "medium", "hard", "extra"] = "medium"
-    """Draw only examples whose SQL is of this hardness; "" draws all. COGS has none, and all of it is drawn."""
+    """Draw only examples whose SQL is of this hardness; "" draws all. COGS has none, and all of it
+    is drawn."""
     config: Config = field(default_factory=RunConfig)
 
     def run(self, name: str) -> None:
@@ -138,13 +154,21 @@ def run(options: Analysis, name: str) -> NoReturn:
 
 def _opened(config: RunConfig, task: str, models: Models, methods: Sequence[str]) -> Opened:
     check(task, methods)
-    loaded = load_task(task, config.data_dir, limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit)
+    loaded = load_task(
+        task,
+        config.data_dir,
+        limit=config.limit,
+        seed=config.data_seed,
+        bank_limit=config.bank_limit,
+    )
     return open_run(replace(config, task=task), loaded, models)
 
 
 def _write(options: Analysis, name: str, files: dict[str, bytes]) -> None:
     out = options.config.out
-    folder = out / f"{name}-{digest(replace(options, config=replace(options.config, out=Path())))[:8]}"
+    folder = (
+        out / f"{name}-{digest(replace(options, config=replace(options.config, out=Path())))[:8]}"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
         write(folder / file, content)

@@ -1,4 +1,5 @@
-"""Skill-KNN beside other methods (its Tables 2 and 3): scores, wins, and measures of the selected examples."""
+"""Skill-KNN beside other methods (its Tables 2 and 3): scores, wins, and measures of the selected
+examples."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ _PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
 
 SKILL_SCALES: dict[str, RunConfig] = {
     # a quick check
-    "tiny": replace(_PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr),
+    "tiny": replace(
+        _PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr
+    ),
     # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in README.md
     "small": replace(_PAPER, limit=40, bank_limit=200, epr=EPRConfig(epochs=4)),
     # the papers' banks and queries
@@ -44,7 +47,11 @@ SKILL_SCALES: dict[str, RunConfig] = {
 
 
 def skill_experiment(
-    name: str, title: str, tasks: tuple[str, ...], method: tuple[str, ...] = ROWS, lms: tuple[str, ...] = ()
+    name: str,
+    title: str,
+    tasks: tuple[str, ...],
+    method: tuple[str, ...] = ROWS,
+    lms: tuple[str, ...] = (),
 ) -> Experiment:
     """Return an experiment of Skill-KNN, whose options say by default what is given here."""
     defaults = ExperimentOptions(tasks, lms, method=method)
@@ -52,9 +59,11 @@ def skill_experiment(
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
-    """Return a row for each LM that answers and each method, and for each of --encoders one of its nearest.
+    """Return a row for each LM that answers and each method, and for each of --encoders one of its
+    nearest.
 
-    Whatever answers, the LM of --lm rewrites, unless --skills.lm names another, and scores what EPR learns from.
+    Whatever answers, the LM of --lm rewrites, unless --skills.lm names another, and scores what EPR
+    learns from.
 
     Raises:
         UserError: a task without skills; an unknown method.
@@ -68,7 +77,9 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         suffix = f", {lm}" if len(options.lms) > 1 else ""
         for name in options.method:
             by = (config,) if METHODS[name].trains and lm != config.lm else ()
-            found.append(Entry(label_of(name, settings) + suffix, config.task, Cell(answered, name, by)))
+            found.append(
+                Entry(label_of(name, settings) + suffix, config.task, Cell(answered, name, by))
+            )
         for encoder in options.encoders:
             cell = Cell(replace(answered, encoder=encoder), "topk")
             found.append(Entry(f"{METHODS['topk'].label}, {encoder}{suffix}", config.task, cell))
@@ -86,7 +97,9 @@ def check(task: str, methods: Sequence[str]) -> None:
     for name in methods:
         method_named(name)
     if not TASKS[task].language:
-        raise UserError(f"{task} is neither a SQL nor a COGS task, which this needs; use ceil-jax compare")
+        raise UserError(
+            f"{task} is neither a SQL nor a COGS task, which this needs; use ceil-jax compare"
+        )
 
 
 def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
@@ -118,9 +131,10 @@ def rewriting(run: Run, chosen: Sequence[Chosen]) -> Iterator[str]:
 def wins_table(measured: Sequence[Measured]) -> Table:
     """Return the wins of the paper's Table 2, among the rows of each LM.
 
-    A method wins a task if no method that is not an oracle scores higher; scores are compared with the one decimal
-    that is printed, and equal ones win together, as in the paper's own numbers. The second column counts the tasks on
-    which it scores above at least one of the paper's oracles, which the paper underlines.
+    A method wins a task if no method that is not an oracle scores higher; scores are compared with
+    the one decimal that is printed, and equal ones win together, as in the paper's own numbers. The
+    second column counts the tasks on which it scores above at least one of the paper's oracles,
+    which the paper underlines.
     """
     body: list[list[str | int | None]] = []
     for lm in dict.fromkeys(one.record.lm for one in measured):
@@ -133,16 +147,22 @@ def wins_table(measured: Sequence[Measured]) -> Table:
         competing = [row for row, method in kinds.items() if not method.needs.gold_outputs]
         won, above = wins(scores, competing, oracles)
         body += [[row, won[row], above[row]] for row in competing]
-    return Table(["", "wins", "above an oracle"], body, "Wins: tasks on which no other but an oracle is better")
+    return Table(
+        ["", "wins", "above an oracle"],
+        body,
+        "Wins: tasks on which no other but an oracle is better",
+    )
 
 
 def wins(
     scores: Mapping[str, Mapping[str, float]], methods: Sequence[str], oracles: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return, for each method, the tasks on which none of the methods is better, and those where it beats an oracle.
+    """Return, for each method, the tasks on which none of the methods is better, and those where it
+    beats an oracle.
 
     Args:
-        scores: task → method → score as printed, oracles included; a task that failed has some of them.
+        scores: task → method → score as printed, oracles included; a task that failed has some of
+            them.
         methods: those that compete.
         oracles: those that see gold outputs.
     """

@@ -1,8 +1,10 @@
-"""Skills with diversity: DPP-MAP where both relevance and similarity are between skills (Skill-KNN's appendix A.3).
+"""Skills with diversity: DPP-MAP where both relevance and similarity are between skills
+(Skill-KNN's appendix A.3).
 
-Many examples have the same skill, which MAP never takes twice: a shortlist of nearest examples could hold one skill
-alone. Here it holds the nearest *different* skills, each by one of its examples, drawn for each query. Where there
-are fewer different skills than examples asked for, the nearest of the other examples fill the places.
+Many examples have the same skill, which MAP never takes twice: a shortlist of nearest examples
+could hold one skill alone. Here it holds the nearest *different* skills, each by one of its
+examples, drawn for each query. Where there are fewer different skills than examples asked for, the
+nearest of the other examples fill the places.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class DiverseSkills:
         self.bank, self._given = bank, given
         skills = skill_of(given, bank)
         self._kind = np.unique(skills, return_inverse=True)[1]
-        compared = Compared(lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True)
+        compared = Compared(
+            lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True
+        )
         self._vectors = EmbeddedBank(bank, given, compared)
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
@@ -49,19 +53,28 @@ class DiverseSkills:
         for row, places in enumerate(order):
             first = np.sort(np.unique(self._kind[places[places >= 0]], return_index=True)[1])[:n]
             shortlists[row, : len(first)] = places[first]
-        chosen, gains = greedy_map_shortlists(vectors, self._vectors.items, shortlists, k, self._given.trade_off)
+        chosen, gains = greedy_map_shortlists(
+            vectors, self._vectors.items, shortlists, k, self._given.trade_off
+        )
         return [
             self._filled(items, gain, places, dict(zip(places.tolist(), cosine, strict=True)), k)
             for items, gain, places, cosine in zip(chosen, gains, order, cosines, strict=True)
         ]
 
     def _filled(
-        self, items: np.ndarray, gains: np.ndarray, order: np.ndarray, cosines: dict[int, float], k: int
+        self,
+        items: np.ndarray,
+        gains: np.ndarray,
+        order: np.ndarray,
+        cosines: dict[int, float],
+        k: int,
     ) -> list[Retrieved]:
         picks = [(int(i), float(gain)) for i, gain in zip(items, gains, strict=True) if i >= 0]
         taken = {i for i, _ in picks}
         picks += [(int(i), -np.inf) for i in order if i >= 0 and i not in taken][: k - len(picks)]
-        return [Retrieved(self.bank[i].id, i, float(similarity(cosines[i])), gain) for i, gain in picks]
+        return [
+            Retrieved(self.bank[i].id, i, float(similarity(cosines[i])), gain) for i, gain in picks
+        ]
 
 
 def rewritten(given: Given, examples: Sequence[Example]) -> list[str]:

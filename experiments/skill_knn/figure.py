@@ -1,4 +1,5 @@
-"""Pictures of the spaces in which raw KNN and Skill-KNN search for neighbours, and of what they select."""
+"""Pictures of the spaces in which raw KNN and Skill-KNN search for neighbours, and of what they
+select."""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ from skill_knn.selection import Measures
 
 
 def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes:
-    """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in orange.
+    """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in
+    orange.
 
-    Skills are compared by the mean of the embeddings of all orders, Skill-KNN's consistency-based variant.
+    Skills are compared by the mean of the embeddings of all orders, Skill-KNN's consistency-based
+    variant.
 
     Args:
         opened: a run on a SQL or COGS task.
@@ -38,12 +41,15 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
         import matplotlib  # noqa: F401
         from sklearn import manifold  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[analysis]'") from None
+        raise UserError(
+            f"{missing.name} is not installed; pip install 'ceil-jax[analysis]'"
+        ) from None
 
     run, graph = opened
     task = graph.task
     bank, queries = (
-        _of_level(part, level if task.language == "sql" else "") for part in (task.train, task.validation)
+        _of_level(part, level if task.language == "sql" else "")
+        for part in (task.train, task.validation)
     )
 
     def inputs(examples: Sequence[Example]) -> list[list[str]]:
@@ -58,10 +64,14 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
     sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}
     figure, axes = panels(len(sides), 5, 5)
     for ax, (title, texts) in zip(axes, sides.items(), strict=True):
-        centres = unit_rows(np.concatenate([_centres(opened, texts(part)) for part in (bank, queries)]))
+        centres = unit_rows(
+            np.concatenate([_centres(opened, texts(part)) for part in (bank, queries)])
+        )
         of_bank, of_queries = np.split(plane(centres, graph.config.seed), [len(bank)])
         ax.scatter(of_bank[:, 0], of_bank[:, 1], s=10, color=GREY, label=f"bank ({len(bank):,})")
-        ax.scatter(of_queries[:, 0], of_queries[:, 1], s=14, color=ORANGE, label=f"test ({len(queries):,})")
+        ax.scatter(
+            of_queries[:, 0], of_queries[:, 1], s=14, color=ORANGE, label=f"test ({len(queries):,})"
+        )
         ax.set_title(f"{task.name}: {title}", fontsize="medium")
         ax.set_xticks([])
         ax.set_yticks([])
@@ -71,7 +81,9 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
 
 def draw_measures(found: Mapping[str, Mapping[str, Measures]]) -> bytes:
     """Return a PNG with a panel for each task and measure, from task → method → measures."""
-    drawn = [(task, rows, name) for task, rows in found.items() for name in next(iter(rows.values()))]
+    drawn = [
+        (task, rows, name) for task, rows in found.items() for name in next(iter(rows.values()))
+    ]
     figure, axes = panels(len(drawn), 6.2)
     for axis, (task, rows, name) in zip(axes, drawn, strict=True):
         axis.plot([own[name] for own in rows.values()], list(rows), "o")
@@ -92,5 +104,7 @@ def _centres(opened: Opened, texts: Sequence[Sequence[str]]) -> np.ndarray:
 def _of_level(examples: Sequence[Example], level: str) -> list[Example]:
     found = [example for example in examples if not level or hardness(example.output) == level]
     if len(found) < 2:
-        raise UserError(f"--hardness {level}: {len(found)} of {len(examples)} examples are; raise the limits")
+        raise UserError(
+            f"--hardness {level}: {len(found)} of {len(examples)} examples are; raise the limits"
+        )
     return found

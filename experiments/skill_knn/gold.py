@@ -1,7 +1,9 @@
-"""Skills written from gold outputs: an upper bound for Skill-KNN, as if its rewriter were never wrong.
+"""Skills written from gold outputs: an upper bound for Skill-KNN, as if its rewriter were never
+wrong.
 
-This is an oracle for bank and queries, because a rewriter sees inputs only. The wording is that of the project's
-demonstrations (`demonstrations/sql.json`, `cogs.json`), as far as an output determines it.
+This is an oracle for bank and queries, because a rewriter sees inputs only. The wording is that of
+the project's demonstrations (`demonstrations/sql.json`, `cogs.json`), as far as an output
+determines it.
 """
 
 from __future__ import annotations
@@ -52,10 +54,11 @@ def sql_tables(query: str) -> frozenset[str]:
 def sql_skill(query: str) -> str:
     """Return the skill that a SQL query shows, without its names and values.
 
-    For example `The query must join two tables, group rows, return one column and a count, …`, in a fixed order.
+    For example `The query must join two tables, group rows, return one column and a count, …`, in a
+    fixed order.
 
-    The conditions of a nested query count, its columns do not. If there are several selections (UNION and the
-    like), the columns of the first are counted.
+    The conditions of a nested query count, its columns do not. If there are several selections
+    (UNION and the like), the columns of the first are counted.
     """
     bare = re.sub(r"\s+", " ", sql_bare(query)).upper()
     said = [phrase for word, phrase in _SETS.items() if re.search(rf"\b{word}\b", bare)]
@@ -77,7 +80,10 @@ def sql_skill(query: str) -> str:
     if "ORDER BY" in bare:
         order = bare.rpartition("ORDER BY")[2]
         direction = "descending" if "DESC" in order else "ascending"
-        by = next((name for word, name in _AGGREGATES.items() if f"{word}(" in order.replace(" (", "(")), "a column")
+        by = next(
+            (name for word, name in _AGGREGATES.items() if f"{word}(" in order.replace(" (", "(")),
+            "a column",
+        )
         said.append(f"sort in {direction} order by {by}")
     limit = re.search(r"\bLIMIT (\d+)", bare)
     if limit:
@@ -108,10 +114,11 @@ _ROLES = {"agent": "one who acts", "theme": "a thing acted upon", "recipient": "
 def cogs_skill(form: str) -> str:
     """Return the skill that a COGS form shows.
 
-    For example `A verb with a thing acted upon, a recipient; the thing acted upon has a place phrase.`
+    For example `A verb with a thing acted upon, a recipient; the thing acted upon has a place
+    phrase.`
 
-    Roles stand in the form's order, which is the sentence's: a passive's agent is its last. A word on its own is
-    `A single word.`
+    Roles stand in the form's order, which is the sentence's: a passive's agent is its last. A word
+    on its own is `A single word.`
     """
     if "=" not in form:
         return "A single word."
@@ -136,10 +143,15 @@ def _arguments(call: Call) -> str:
 
 def _places(noun: Call) -> int:
     """The depth of nested place phrases."""
-    return max((1 + _places(inner) for role, inner in noun.arguments if role.startswith("nmod")), default=0)
+    return max(
+        (1 + _places(inner) for role, inner in noun.arguments if role.startswith("nmod")), default=0
+    )
 
 
-GOLD_SKILLS: dict[Parts, Callable[[str], str]] = {PARTS["sql"]: sql_skill, PARTS["cogs"]: cogs_skill}
+GOLD_SKILLS: dict[Parts, Callable[[str], str]] = {
+    PARTS["sql"]: sql_skill,
+    PARTS["cogs"]: cogs_skill,
+}
 """The skill that an output shows, by what gives the parts of such outputs."""
 
 
@@ -151,7 +163,9 @@ def gold_skills(given: Given, examples: Sequence[Example]) -> list[str]:
 
 def nearest_gold_skills(bank: Sequence[Example], given: Given) -> Retriever:
     """Build Skill-KNN on gold skills (oracle)."""
-    compared = Compared(lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True)
+    compared = Compared(
+        lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True
+    )
     return DenseRetriever(bank, given, compared)
 
 

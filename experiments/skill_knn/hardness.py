@@ -1,13 +1,16 @@
-"""Spider's hardness of a SQL query (Yu et al. 2018b), for Figure 4, which takes medium examples only.
+"""Spider's hardness of a SQL query (Yu et al. 2018b), for Figure 4, which takes medium examples
+only.
 
 Spider's evaluation counts three things in the parsed query; here they are counted in its text:
 
-- clauses: WHERE, GROUP BY, ORDER BY and LIMIT, each table that is joined beyond the first, each OR, each LIKE;
+- clauses: WHERE, GROUP BY, ORDER BY and LIMIT, each table that is joined beyond the first, each OR,
+  each LIKE;
 - nested: INTERSECT, UNION or EXCEPT, and each query inside a condition; these are not looked into;
-- other: more than one aggregate, returned column, condition or column to group by. (Aggregates in HAVING do not count
-  there, and a NOT does.)
+- other: more than one aggregate, returned column, condition or column to group by. (Aggregates in
+  HAVING do not count there, and a NOT does.)
 
-On Spider's development set this gives 248 easy, 446 medium, 174 hard and 166 extra-hard queries, as published.
+On Spider's development set this gives 248 easy, 446 medium, 174 hard and 166 extra-hard queries, as
+published.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ def _bare(query: str) -> str:
 
 
 def _outer(query: str) -> tuple[str, int]:
-    """The first query of a chain without the queries in its brackets, and the number of queries nested in it."""
+    """The first query of a chain without the queries in its brackets, and the number of queries
+    nested in it."""
     bare = _bare(query)
     while found := re.search(r"\(\s*SELECT\b", bare):
         within = "TABLE" if re.search(r"\b(?:FROM|JOIN)\s*$", bare[: found.start()]) else "NESTED"
@@ -66,7 +70,8 @@ def _outer(query: str) -> tuple[str, int]:
 
 
 def _closing(text: str, start: int) -> int:
-    """The place of the bracket that closes the one at `start`; the end of a text that never closes it."""
+    """The place of the bracket that closes the one at `start`; the end of a text that never closes
+    it."""
     depth = 0
     for place in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
@@ -78,8 +83,12 @@ def _closing(text: str, start: int) -> int:
 def _clauses(outer: str) -> dict[str, str]:
     """Each clause's text; "" for one that is not there."""
     places = sorted(
-        (found.start(), found.end(), name) for name in _CLAUSES if (found := re.search(rf"\b{name}\b", outer))
+        (found.start(), found.end(), name)
+        for name in _CLAUSES
+        if (found := re.search(rf"\b{name}\b", outer))
     )
     ends = [start for start, _, _ in places[1:]] + [len(outer)]
-    texts = {name: outer[end:stop].strip() for (_, end, name), stop in zip(places, ends, strict=True)}
+    texts = {
+        name: outer[end:stop].strip() for (_, end, name), stop in zip(places, ends, strict=True)
+    }
     return {name: texts.get(name, "") for name in _CLAUSES}

@@ -43,14 +43,18 @@ def sample(opened: Opened, method: str, count: int, temperature: float) -> list[
     run, graph = opened
     task, lm = graph.task, run.lm(graph.lm)
     if task.validation[0].choices:
-        raise UserError(f"{task.name}: its answers are chosen among options, so there is nothing to sample")
+        raise UserError(
+            f"{task.name}: its answers are chosen among options, so there is nothing to sample"
+        )
     if temperature <= 0 or count < 1:
         raise UserError(f"--samples {count} --temperature {temperature}: both must be above 0")
     prompts = prompts_of(opened, method)
     copies = [prompt for prompt in prompts for _ in range(count)]
     seeds = [*range(count)] * len(prompts)
     with lm.metered(f"sampling: {METHODS[method].label}"):
-        texts = lm.generate(copies, task.max_new_tokens, task.stop, temperature=temperature, seed=seeds)
+        texts = lm.generate(
+            copies, task.max_new_tokens, task.stop, temperature=temperature, seed=seeds
+        )
     return [[text.strip() for text in texts[i : i + count]] for i in range(0, len(texts), count)]
 
 
@@ -76,7 +80,8 @@ def recall_table(opened: Opened, methods: Sequence[str], count: int, temperature
         greedy = evaluate(*opened, method).value
         rows.append([METHODS[method].label, greedy, *(found[n] for n in ranks)])
     title = (
-        f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples at temperature "
+        f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples "
+        "at temperature "
         f"{temperature:g}, {opened.graph.lm.key}"
     )
     table = Table(["method", "greedy", *(f"recall@{n}" for n in ranks)], rows)

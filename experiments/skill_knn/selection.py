@@ -1,4 +1,5 @@
-"""Measures of the examples that methods select: sketches shared with the query, databases, tables and lengths."""
+"""Measures of the examples that methods select: sketches shared with the query, databases, tables
+and lengths."""
 
 from __future__ import annotations
 
@@ -27,26 +28,35 @@ def selected(task: Task, retrieved: Sequence[Sequence[Retrieved]]) -> Measures:
         retrieved: the examples chosen for each query.
 
     Returns:
-        sketch overlap %: the Jaccard index of the sketches of query and example; two empty ones are equal.
-        sketch coverage %: how much of a query's sketch stands in that of at least one of its examples.
+        sketch overlap %: the Jaccard index of the sketches of query and example; two empty ones are
+        equal. sketch coverage %: how much of a query's sketch stands in that of at least one of its
+        examples.
         databases: different ones among a query's examples (Skill-KNN's Table 6).
         tables in the database: of an example (Figure 5a).
         answer length: an example's output, split by blanks (Figure 5b).
     """
     sketch = SKETCHES[task.language]
     chosen = [[task.train[pick.position] for pick in picks] for picks in retrieved]
-    rows = [(sketch(query.output), examples) for query, examples in zip(task.validation, chosen, strict=True)]
+    rows = [
+        (sketch(query.output), examples)
+        for query, examples in zip(task.validation, chosen, strict=True)
+    ]
     every = [example for examples in chosen for example in examples]
     found = {
-        "sketch overlap %": _percent(_jaccard(own, sketch(one.output)) for own, examples in rows for one in examples),
+        "sketch overlap %": _percent(
+            _jaccard(own, sketch(one.output)) for own, examples in rows for one in examples
+        ),
         "sketch coverage %": _percent(
-            _covered(own, frozenset().union(*(sketch(one.output) for one in examples))) for own, examples in rows
+            _covered(own, frozenset().union(*(sketch(one.output) for one in examples)))
+            for own, examples in rows
         ),
     }
     if task.language == "sql":
         databases = [len({one.fields.get("db_id", "") for one in examples}) for examples in chosen]
         found["databases"] = float(np.mean(databases))
-        found["tables in the database"] = float(np.mean([tables_of(one.fields.get("schema", "")) for one in every]))
+        found["tables in the database"] = float(
+            np.mean([tables_of(one.fields.get("schema", "")) for one in every])
+        )
         found["answer length"] = float(np.mean([len(one.output.split()) for one in every]))
     return found
 

@@ -22,7 +22,9 @@ QUICK = ("greedy_map", "k_dpp", "lifted_map", "nearest", "selection", "training_
 FETCHING = ("encoding", "epr_step", "lm_choice", "lm_reading", "lm_subsets")
 
 
-@pytest.mark.parametrize("subject", [*QUICK, *(pytest.param(name, marks=pytest.mark.packages) for name in FETCHING)])
+@pytest.mark.parametrize(
+    "subject", [*QUICK, *(pytest.param(name, marks=pytest.mark.packages) for name in FETCHING)]
+)
 def test_ours_agrees_with_the_peers(subject):
     for case in harness.load_cases(subject, SMALL):
         results = {name: harness.finished(run()) for name, run in case.contenders.items()}
@@ -79,7 +81,9 @@ def test_greedy_map_notices_another_set():
     items /= np.linalg.norm(items, axis=1, keepdims=True)
     good = numpy_map.from_embeddings(items[:1], items, np.arange(9)[None], 3, 0.05)
     other = np.setdiff1d(np.arange(9), good[0])[None, :3]
-    assert greedy_map.same_sets(items[:1], items, {OURS: good, "numpy": good[:, ::-1]}).startswith("same")
+    assert greedy_map.same_sets(items[:1], items, {OURS: good, "numpy": good[:, ::-1]}).startswith(
+        "same"
+    )
     with pytest.raises(Disagreement):
         greedy_map.same_sets(items[:1], items, {OURS: good, "numpy": other})
 
@@ -91,7 +95,9 @@ def test_marginals_of_a_k_dpp_by_enumeration():
     features = rng.standard_normal((6, 6))
     kernel = features @ features.T
     weights = {S: np.linalg.det(kernel[np.ix_(S, S)]) for S in combinations(range(6), 3)}
-    expected = [sum(w for S, w in weights.items() if i in S) / sum(weights.values()) for i in range(6)]
+    expected = [
+        sum(w for S, w in weights.items() if i in S) / sum(weights.values()) for i in range(6)
+    ]
     np.testing.assert_allclose(k_dpp.marginals(kernel, 3), expected, rtol=1e-9)
 
 
@@ -114,7 +120,9 @@ def test_nearest_and_training_notice_other_numbers():
 
 def test_compilations_are_counted_and_missed_in_the_rounds():
     sizes = iter(range(3, 100))
-    case = Case("grows", {OURS: lambda: jax.jit(jnp.cos)(jnp.ones(next(sizes)))}, lambda results: "fine")
+    case = Case(
+        "grows", {OURS: lambda: jax.jit(jnp.cos)(jnp.ones(next(sizes)))}, lambda results: "fine"
+    )
     measured = harness.measure("none", case, Settings(rounds=2))
     assert measured.compilations[OURS] >= 1
     assert "compilations during the rounds" in measured.missed[0]

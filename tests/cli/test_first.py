@@ -26,20 +26,32 @@ LOCAL = RunConfig(encoder="tiny", lm="tiny")
         ({}, "matplotlib", "plots"),
     ],
 )
-def test_a_library_that_is_missing_is_named_before_anything_runs(monkeypatch, settings, module, extra):
+def test_a_library_that_is_missing_is_named_before_anything_runs(
+    monkeypatch, settings, module, extra
+):
     there = importlib.util.find_spec
     needed = () if settings else (module,)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else there(name))
-    with pytest.raises(UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"):
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == module else there(name)
+    )
+    with pytest.raises(
+        UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"
+    ):
         check_first(replace(LOCAL, **settings), NO_FILE, *needed)
     check_first(LOCAL)
 
 
-def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(tmp_path, reviews, apart):
-    """Nothing listens at the hub's address; the libraries would try five times, for half a minute."""
+def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded(
+    tmp_path, reviews, apart
+):
+    """Nothing listens at the hub's address; the libraries would try five times, for half a
+    minute."""
     arguments = ["compare", "--data", reviews(), "--method", "topk", "--out", tmp_path / "runs"]
     arguments += ["--encoder", "tiny", "--lm", "nobody/no-such-model"]
-    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "cache")}
+    environment = os.environ | {
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HOME": str(tmp_path / "cache"),
+    }
     environment.pop("HF_HUB_OFFLINE", None)
     began = time.monotonic()
     done = apart(*arguments, env=environment)
@@ -54,7 +66,15 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
 
 
 def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_path, reviews):
-    arguments = ["compare", "--data", reviews(), "--encoder", "nowhere", "--out", str(tmp_path / "runs")]
+    arguments = [
+        "compare",
+        "--data",
+        reviews(),
+        "--encoder",
+        "nowhere",
+        "--out",
+        str(tmp_path / "runs"),
+    ]
     # bm25 alone would answer all queries before the encoder is asked for
     assert main([*arguments, "--lm", "tiny", "--method", "bm25", "topk"]) == 2
     assert "unknown encoder 'nowhere'" in capsys.readouterr().err

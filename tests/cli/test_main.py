@@ -26,7 +26,10 @@ def said(capsys, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "movie_review"], "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'"),
+        (
+            ["--task", "movie_review"],
+            "ceil-jax: unknown task 'movie_review'; did you mean 'movie_reviews'",
+        ),
         (["--method", "ciel"], "ceil-jax: unknown method 'ciel'; did you mean 'ceil'"),
         (
             ["--shots", "20"],
@@ -34,7 +37,10 @@ def said(capsys, *arguments):
         ),
         (["--method"], "ceil-jax: --method: name at least one"),
         (["--task", "sst5", "--data-dir", "nowhere"], "nowhere"),
-        (["--metric", "lf_em", "--input", "text"], "ceil-jax: --input, --metric: only with --data FILE"),
+        (
+            ["--metric", "lf_em", "--input", "text"],
+            "ceil-jax: --input, --metric: only with --data FILE",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(capsys, tmp_path, monkeypatch, arguments, message):
@@ -65,12 +71,15 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
         main(["compare", "--help-all"])
     out = capsys.readouterr().out
     words = " ".join(out.replace("│", " ").split())
-    # docstrings of several lines in the source, of the run's own fields and of a part's, across their line breaks
+    # docstrings of several lines in the source, of the run's own fields and of a part's, across
+    # their line breaks
     assert "right answers of 64 training queries" in words
     assert "training then takes the λ tuned for" in words
     assert "with large ones, for as many examples" in words
     assert "Range: at least 2." in words and "Range: above 0." in words
-    assert not any(field.metadata for field in fields(RunConfig)), "a help text changed the class itself"
+    assert not any(field.metadata for field in fields(RunConfig)), (
+        "a help text changed the class itself"
+    )
     # no method is forgotten
     [rows] = re.findall(r"--method.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)
     assert set(METHODS) <= set(re.findall(r"\w+", rows))
@@ -91,7 +100,17 @@ def test_a_reader_that_has_enough_ends_it_quietly():
 
 
 def test_a_file_of_ones_own(capsys, tmp_path, reviews):
-    arguments = ["compare", "--data", reviews(), "--metric", "accuracy", "--lm", "tiny", "--method", "bm25"]
+    arguments = [
+        "compare",
+        "--data",
+        reviews(),
+        "--metric",
+        "accuracy",
+        "--lm",
+        "tiny",
+        "--method",
+        "bm25",
+    ]
     arguments += ["--template", "{input} It is {output}", "--out", str(tmp_path)]
     assert main(arguments) == 0
     assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
@@ -100,14 +119,18 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
     for limit in ("0", "-3"):
         code, line = said(capsys, *arguments, "--limit", limit)
         assert code == 2 and line == f"ceil-jax: --limit {limit}: expected a number at least 1"
-    code, line = said(capsys, *arguments, "--output", "lable", "--template", "{input} It is {lable}")
+    code, line = said(
+        capsys, *arguments, "--output", "lable", "--template", "{input} It is {lable}"
+    )
     assert code == 2
     assert "lable" in line and "mine.csv" in line
 
 
 def test_an_unknown_metric_ends_before_the_lm_answers(capsys, tmp_path, reviews):
     runs = tmp_path / "runs"
-    code, line = said(capsys, *TINY.split(), "--data", reviews(), "--metric", "bleau", "--out", str(runs))
+    code, line = said(
+        capsys, *TINY.split(), "--data", reviews(), "--metric", "bleau", "--out", str(runs)
+    )
     assert (code, "unknown metric 'bleau'; did you mean 'char_bleu'" in line) == (2, True), line
     assert not runs.exists()
 
@@ -120,7 +143,10 @@ def test_an_unknown_scale_names_the_known_ones(capsys):
 
 
 def test_a_scale_is_refused_by_a_command_without_any_and_no_obstacle_to_help(capsys):
-    assert said(capsys, "--scale", "tiny", "demo") == (2, "ceil-jax: --scale: demo has no scales; leave it out")
+    assert said(capsys, "--scale", "tiny", "demo") == (
+        2,
+        "ceil-jax: --scale: demo has no scales; leave it out",
+    )
     with pytest.raises(SystemExit) as ended:
         main(["--scale", "tiny", "--help"])
     assert not ended.value.code
@@ -165,7 +191,17 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypa
 
 
 def test_json_quietly(tmp_path, reviews, apart):
-    arguments = ["compare", "--data", reviews(), "--method", "bm25", "--lm", "tiny", "--json", "--quiet"]
+    arguments = [
+        "compare",
+        "--data",
+        reviews(),
+        "--method",
+        "bm25",
+        "--lm",
+        "tiny",
+        "--json",
+        "--quiet",
+    ]
     done = apart(*arguments, "--out", tmp_path / "runs")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
@@ -184,7 +220,17 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
 
 
 def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, reviews):
-    arguments = ["compare", "--data", reviews(800), "--metric", "accuracy", "--lm", "tiny", "--limit", "80"]
+    arguments = [
+        "compare",
+        "--data",
+        reviews(800),
+        "--metric",
+        "accuracy",
+        "--lm",
+        "tiny",
+        "--limit",
+        "80",
+    ]
     arguments += ["--method", "random", "--out", str(tmp_path)]
     read, own = [], TinyLM.choice_log_likelihood
 
@@ -212,7 +258,10 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
     (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    given = "compare --data a.csv --input text --output label --metric accuracy --lm tiny --encoder tiny --json"
+    given = (
+        "compare --data a.csv --input text --output label --metric accuracy --lm tiny "
+        "--encoder tiny --json"
+    )
     more = [
         "--limit",
         "9",
@@ -229,4 +278,7 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
     printed = capsys.readouterr()
     assert json.loads(printed.out)["queries"] == 2 and "LM tokens a second" in printed.err
     assert (tmp_path / "home" / "runs").is_dir() and not (tmp_path / "~").exists()
-    assert "--limit stands twice: the last one counts" in caplog.text and "with \\t as a tab" in caplog.text
+    assert (
+        "--limit stands twice: the last one counts" in caplog.text
+        and "with \\t as a tab" in caplog.text
+    )

@@ -12,7 +12,10 @@ LABELLED = [
     {"no": str(i), "review": f"a {MOODS[i % 2]} film number {i}", "verdict": ("bad", "good")[i % 2]}
     for i in range(40)
 ]
-TWO = [{"said": f"do it {i} times", "intent": f"intent {i % 5}", "sent by": "ab"[i % 2]} for i in range(40)]
+TWO = [
+    {"said": f"do it {i} times", "intent": f"intent {i % 5}", "sent by": "ab"[i % 2]}
+    for i in range(40)
+]
 ANSWERED = [{"answer": f"year {i}", "question": f"in which year was it {i}"} for i in range(30)]
 
 
@@ -39,7 +42,9 @@ def test_a_file_whose_columns_were_not_named(tmp_path, monkeypatch, capsys):
     for command in ("tune", "compare"):
         assert main([command, "--data", "reviews.csv", "--lm", "tiny", "--encoder", "tiny"]) == 2
         assert capsys.readouterr().err == (
-            "ceil-jax: reviews.csv: 40 rows with no (numbers, 40 distinct), review (5 words, 40 distinct), verdict "
-            "(1 word, 2 distinct): name the columns, such as --input review --output verdict --metric accuracy\n"
+            "ceil-jax: reviews.csv: 40 rows with no (numbers, 40 distinct), review (5 words, 40 "
+            "distinct), verdict "
+            "(1 word, 2 distinct): name the columns, such as --input review --output verdict "
+            "--metric accuracy\n"
         )
     assert not Path("runs").exists()

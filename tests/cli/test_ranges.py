@@ -1,4 +1,5 @@
-"""Every flag that takes a number has a range, which is checked, named in one line and shown by --help."""
+"""Every flag that takes a number has a range, which is checked, named in one line and shown by
+--help."""
 
 from dataclasses import fields, is_dataclass
 from typing import get_args, get_type_hints
@@ -19,13 +20,21 @@ WRONG = [
     *[(f"--{part}.positives", "0", "at least 1") for part in ("epr", "tst")],
     *[(f"--{part}.batch-size", n, "at least 1") for part in TRAINED for n in ("0", "-2")],
     *[(f"--{part}.epochs", n, "at least 1") for part in TRAINED for n in ("0", "-2")],
-    *[(f"--{part}.learning-rate", n, "above 0") for part in TRAINED for n in ("-1.0", "0.0", "nan", "inf")],
+    *[
+        (f"--{part}.learning-rate", n, "above 0")
+        for part in TRAINED
+        for n in ("-1.0", "0.0", "nan", "inf")
+    ],
     *[(f"--{part}.clip", "0.0", "above 0") for part in TRAINED],
     ("--epr.temperature", "0.0", "above 0"),
     ("--ceil.subsets", "1", "at least 2"),
     ("--ceil.size", "0", "at least 1"),
     ("--ceil.shortlist", "0", "at least 1"),
-    *[(f"--{part}trade-off", n, "above 0") for part in ("", "ceil.") for n in ("0.0", "-1.0", "inf", "nan")],
+    *[
+        (f"--{part}trade-off", n, "above 0")
+        for part in ("", "ceil.")
+        for n in ("0.0", "-1.0", "inf", "nan")
+    ],
     ("--shots", "-1", "at least 0"),
     ("--shortlist", "0", "at least 1"),
     ("--token-budget", "0", "at least 1"),
@@ -62,7 +71,11 @@ def numbers(kind, prefix=""):
         flag = f"{prefix}{field.name.replace('_', '-')}"
         if is_dataclass(default):
             yield from numbers(type(default), f"{flag}.")
-        elif {int, float} & {hint, *get_args(hint), *(p for a in get_args(hint) for p in get_args(a))}:
+        elif {int, float} & {
+            hint,
+            *get_args(hint),
+            *(p for a in get_args(hint) for p in get_args(a)),
+        }:
             yield flag, hint
 
 
@@ -83,7 +96,10 @@ def test_python_is_checked_too():
 
 def test_task_beside_data_is_refused(capsys, tmp_path, reviews):
     for task in ("nope", "sst5"):
-        assert main(["compare", "--data", reviews(), "--task", task, "--out", str(tmp_path / "runs")]) == 2
+        assert (
+            main(["compare", "--data", reviews(), "--task", task, "--out", str(tmp_path / "runs")])
+            == 2
+        )
         [line] = capsys.readouterr().err.splitlines()
         assert line.startswith(f"ceil-jax: --task {task}: not beside --data")
     assert not (tmp_path / "runs").exists()

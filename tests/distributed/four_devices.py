@@ -1,4 +1,5 @@
-"""One device and four compute the same. `test_four_devices.py` starts this file in a process of its own."""
+"""One device and four compute the same. `test_four_devices.py` starts this file in a process of its
+own."""
 
 from pathlib import Path
 
@@ -43,7 +44,9 @@ def test_there_are_several_devices():
     assert device_mesh().size == jax.device_count() == 4
 
 
-@pytest.mark.parametrize("total", [1, 3, 8, 21])  # 4 devices × at most 2 rows each: 1, 1, 1 and 3 batches
+@pytest.mark.parametrize(
+    "total", [1, 3, 8, 21]
+)  # 4 devices × at most 2 rows each: 1, 1, 1 and 3 batches
 @pytest.mark.parametrize("make", [np.asarray, jnp.asarray])
 def test_every_row_once_and_in_order(total, make):
     rows = np.arange(3.0 * total, dtype=np.float32).reshape(total, 3)
@@ -53,7 +56,9 @@ def test_every_row_once_and_in_order(total, make):
 
 
 def test_the_work_is_on_every_device():
-    result = map_batches(scaled_sums, (np.ones((8, 3), np.float32),), (np.float32(1),), batch_size=2, power=1)
+    result = map_batches(
+        scaled_sums, (np.ones((8, 3), np.float32),), (np.float32(1),), batch_size=2, power=1
+    )
     assert result["rows"].sharding.device_set == set(jax.devices())
 
 
@@ -81,13 +86,19 @@ def test_fewer_devices_give_the_same(monkeypatch, devices):
 
 def test_no_rows():
     with pytest.raises(ValueError, match="at least one row"):
-        map_batches(scaled_sums, (np.zeros((0, 3), np.float32),), (np.float32(1),), batch_size=2, power=1)
+        map_batches(
+            scaled_sums, (np.zeros((0, 3), np.float32),), (np.float32(1),), batch_size=2, power=1
+        )
 
 
-BANK = [Example(f"train-{i}", f"a {('dull', 'bright')[i % 2]} film {i % 7} of {i}", "x") for i in range(40)]
+BANK = [
+    Example(f"train-{i}", f"a {('dull', 'bright')[i % 2]} film {i % 7} of {i}", "x")
+    for i in range(40)
+]
 QUERIES = BANK[:14]
 ROWS = np.arange(10)
-"""Ten of the 11 training instances: a batch that 4 devices do not divide; EPR encodes 30 texts for it."""
+"""Ten of the 11 training instances: a batch that 4 devices do not divide; EPR encodes 30 texts for
+it."""
 
 
 class Words(nnx.Module):
@@ -121,7 +132,8 @@ def captured(monkeypatch, module, train):
 
 
 def step(found):
-    """Loss, the norm of every gradient and the gradient of one, with dropout; and the held-out measure."""
+    """Loss, the norm of every gradient and the gradient of one, with dropout; and the held-out
+    measure."""
     params = jax.device_put(found["params"], whole(device_mesh()))
     batch = found["batches"](0, ROWS)
     value, gradient = found["gradient"](params, batch, jax.random.key(3))
@@ -130,7 +142,9 @@ def step(found):
     parts = gradient.values() if set(gradient) <= {"query", "context"} else [gradient]
     return {
         "loss": float(value),
-        "moved": [float(max(np.abs(leaf).max() for leaf in jax.tree.leaves(part))) for part in parts],
+        "moved": [
+            float(max(np.abs(leaf).max() for leaf in jax.tree.leaves(part))) for part in parts
+        ],
         "norms": [float(np.linalg.norm(leaf)) for leaf in leaves],
         "gradient": np.asarray(leaves[-1]),
         "held_out": float(found["held_out"](params).mean()),

@@ -39,7 +39,9 @@ def prose(page):
 def anchors(page):
     """The anchors that headings can be linked by."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", [*PAGES, NOTES], ids=lambda page: page.name)
@@ -58,14 +60,17 @@ PATH = re.compile(rf"(?<![\w/.-])(?:{ROOMS})/[\w./-]*\w")
 
 
 def paths(page):
-    """The paths of this repository that a page's code names, in spans and in blocks, and scripts by their bare names.
+    """The paths of this repository that a page's code names, in spans and in blocks, and scripts by
+    their bare names.
 
     A reader's own files are called `my_….py`.
     """
     text = page.read_text("utf-8")
     spans = re.findall(r"`([^`\n]+)`", text)
     code = [*spans, *(match[3] for match in FENCE.finditer(text))]
-    bare = {word for span in spans for word in span.split() if re.fullmatch(r"(?!my_)\w+\.py", word)}
+    bare = {
+        word for span in spans for word in span.split() if re.fullmatch(r"(?!my_)\w+\.py", word)
+    }
     return {path for part in code for path in PATH.findall(part)} | bare
 
 
@@ -84,7 +89,8 @@ def test_paths_exist(page):
 def test_a_path_is_found_in_spans_and_in_blocks(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        "`tests/no.py`, `x/docs/a`, `no.py`, `my_no.py`\n\n```sh\npython experiments/no_script.py -x\n```\n"
+        "`tests/no.py`, `x/docs/a`, `no.py`, `my_no.py`\n\n```sh\npython experiments/no_script.py "
+        "-x\n```\n"
     )
     assert paths(page) == {"tests/no.py", "no.py", "experiments/no_script.py"}
 
@@ -113,18 +119,24 @@ def test_commands_name_what_exists(page):
                 # --plugin and --scale, which decide what the others may be, are read before them
                 flags = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
                 flags -= {"--help", "--plugin", "--scale"}
-                assert flags <= flags_of(words[1]), f"{page.name}, line {line}: {flags - flags_of(words[1])}"
+                assert flags <= flags_of(words[1]), (
+                    f"{page.name}, line {line}: {flags - flags_of(words[1])}"
+                )
             for before, word in zip(["", *words], words, strict=False):
                 here = f"{page.name}, line {line}: {command}"
                 if before.endswith("ceil-jax"):
-                    assert callable(getattr(cli, word.replace("-", "_"), None)) or f'"{word}"' in source, here
+                    assert (
+                        callable(getattr(cli, word.replace("-", "_"), None))
+                        or f'"{word}"' in source
+                    ), here
 
 
 def programs(page):
-    """(name, note, code) of each Python program of a page: a block, and the blocks after it that say `continue`.
+    """(name, note, code) of each Python program of a page: a block, and the blocks after it that
+    say `continue`.
 
-    The note above a block is `run`, `run: packages` if it fetches weights or text, `with: NAME` if it starts from
-    what the function of that name below prepares, `continue`, or `not run: REASON`.
+    The note above a block is `run`, `run: packages` if it fetches weights or text, `with: NAME` if
+    it starts from what the function of that name below prepares, `continue`, or `not run: REASON`.
     """
     found = []
     for line, note, code in blocks(page, "python"):
@@ -137,7 +149,9 @@ def programs(page):
 
 def store():
     """A LangChain embedding, texts and their labels."""
-    embeddings = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(size=16)
+    embeddings = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(
+        size=16
+    )
     return {"embeddings": embeddings, "texts": ["a prize", "see you"], "labels": ["spam", "ham"]}
 
 
@@ -166,7 +180,9 @@ def exported():
 
 PREPARED = {"store": store, "selector": selector, "exported": exported}
 PROGRAMS = [
-    pytest.param(note, code, id=name, marks=[pytest.mark.packages] if note == "run: packages" else [])
+    pytest.param(
+        note, code, id=name, marks=[pytest.mark.packages] if note == "run: packages" else []
+    )
     for page in PAGES[1:]  # README's one program is run where its output is compared
     for name, note, code in programs(page)
     if not note.startswith("not run: ")
@@ -175,7 +191,9 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("note", "code"), PROGRAMS)
 def test_code_runs(note, code, tmp_path, monkeypatch, registrations_undone):
-    assert note in ("run", "run: packages", *(f"with: {name}" for name in PREPARED)), f"unknown note {note!r}"
+    assert note in ("run", "run: packages", *(f"with: {name}" for name in PREPARED)), (
+        f"unknown note {note!r}"
+    )
     monkeypatch.chdir(tmp_path)
     names = PREPARED[note.removeprefix("with: ")]() if note.startswith("with: ") else {}
     exec(compile(code, "block", "exec"), {"__name__": "block", **names})
@@ -207,7 +225,9 @@ def test_pages_are_short():
 
 
 def test_what_is_not_run_says_why():
-    skipped = [note for page in PAGES for _, note, _ in programs(page) if note.startswith("not run: ")]
+    skipped = [
+        note for page in PAGES for _, note, _ in programs(page) if note.startswith("not run: ")
+    ]
     assert len(skipped) <= 1 and all(len(note) > 20 for note in skipped)
 
 
@@ -280,7 +300,16 @@ def test_the_site_builds(tmp_path):
     import subprocess
     import sys
 
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     reference = (tmp_path / "api.html").read_text("utf-8")
@@ -326,5 +355,9 @@ def test_what_a_page_of_fidelity_names_exists(page):
 
 
 def test_a_name_that_does_not_exist_is_not_found():
-    assert found("ceil_jax.dpp.kernel.relevance") and found("ceil_jax.lm.prompts.PromptBuilder.build")
-    assert not found("ceil_jax.dpp.kernel.relevances") and not found("ceil_jax.dpp.no_module.relevance")
+    assert found("ceil_jax.dpp.kernel.relevance") and found(
+        "ceil_jax.lm.prompts.PromptBuilder.build"
+    )
+    assert not found("ceil_jax.dpp.kernel.relevances") and not found(
+        "ceil_jax.dpp.no_module.relevance"
+    )

@@ -15,11 +15,15 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 def test_the_executed_notebooks_are_of_their_sources():
     """The same cells, all run without an error; with their figures, and small."""
     jupytext = pytest.importorskip("jupytext")
-    sources, executed = (sorted(path.stem for path in NOTEBOOKS.glob(f"[0-9]*.{e}")) for e in ("py", "ipynb"))
+    sources, executed = (
+        sorted(path.stem for path in NOTEBOOKS.glob(f"[0-9]*.{e}")) for e in ("py", "ipynb")
+    )
     assert sources == executed and len(sources) == 5
     size = 0
     for name in sources:
-        source, notebook = (jupytext.read(NOTEBOOKS / f"{name}.{ending}") for ending in ("py", "ipynb"))
+        source, notebook = (
+            jupytext.read(NOTEBOOKS / f"{name}.{ending}") for ending in ("py", "ipynb")
+        )
         assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
             (cell.cell_type, cell.source) for cell in source.cells
         ], f"{name}: run `make notebooks`"
@@ -34,7 +38,8 @@ def test_the_executed_notebooks_are_of_their_sources():
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """Runs one in an empty folder without a screen; its names. Every figure it left must be labelled."""
+    """Runs one in an empty folder without a screen; its names. Every figure it left must be
+    labelled."""
     matplotlib = pytest.importorskip("matplotlib")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.chdir(tmp_path)
@@ -60,7 +65,9 @@ def test_kernel_geometry(notebook):
     names = notebook("01_kernel_geometry", figures=3)
     turns = np.deg2rad(names["angles"])
     np.testing.assert_allclose(names["dets"]["cosine"], np.sin(turns) ** 2, atol=1e-5)
-    np.testing.assert_allclose(names["dets"]["shifted"], 1 - ((1 + np.cos(turns)) / 2) ** 2, atol=1e-5)
+    np.testing.assert_allclose(
+        names["dets"]["shifted"], 1 - ((1 + np.cos(turns)) / 2) ** 2, atol=1e-5
+    )
     np.testing.assert_allclose(names["left"], names["right"], rtol=1e-4)
     first, last = (np.asarray(names["choices"].mean_relevance)[i] for i in (0, -1))
     narrow, wide = (np.asarray(names["choices"].diversity)[i] for i in (0, -1))
@@ -90,7 +97,11 @@ def test_what_ceil_selects(notebook):
     assert dpp > top_k
     np.testing.assert_allclose(dpp, names["chosen"].gains.sum(), atol=1e-2)
     chosen = {names["task"].train[names["nearest"][place]].id for place in names["sets"]["DPP-MAP"]}
-    [same] = [s for t, s in zip(names["trade_offs"], names["selections"], strict=True) if t == names["TRADE_OFF"]]
+    [same] = [
+        s
+        for t, s in zip(names["trade_offs"], names["selections"], strict=True)
+        if t == names["TRADE_OFF"]
+    ]
     assert {pick.example.id for pick in same.picks} == chosen
 
 

@@ -1,4 +1,5 @@
-"""What the pages say about adding something from outside, followed: their files, their flags, a run."""
+"""What the pages say about adding something from outside, followed: their files, their flags, a
+run."""
 
 import importlib
 import re
@@ -25,7 +26,9 @@ def plugin(tmp_path, monkeypatch, registrations_undone):
 
     def write(page, name):
         text = (DOCS / page).read_text("utf-8")
-        [code] = re.findall(rf"`{name}\.py`:\n\n<!-- run -->\n```python\n(.*?)^```$", text, re.M | re.S)
+        [code] = re.findall(
+            rf"`{name}\.py`:\n\n<!-- run -->\n```python\n(.*?)^```$", text, re.M | re.S
+        )
         (tmp_path / f"{name}.py").write_text(code)
         written.append(name)
         return replace(SMALL, out=tmp_path / "runs")

@@ -26,7 +26,9 @@ def test_the_page_has_the_scales_own_numbers(scale):
 def test_the_recipe_has_the_defaults():
     table = (DOCS / "recipe.md").read_text("utf-8").split("\n## ")[0]
     flags = re.findall(r"`--ceil\.([a-z-]+) ([^`]+)`", table)
-    assert {"subsets", "size", "learning-rate", "train-context", "trade-off"} <= {name for name, _ in flags}
+    assert {"subsets", "size", "learning-rate", "train-context", "trade-off"} <= {
+        name for name, _ in flags
+    }
     for name, value in flags:
         default = getattr(CEILConfig(), name.replace("-", "_"))
         assert type(default)(value) == default, name

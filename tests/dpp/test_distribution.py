@@ -29,13 +29,17 @@ def padded(subsets, k):
 
 def test_subset_log_det():
     subsets = padded([(0, 2, 5), (4, 1), (3,), ()], 3)
-    ours = jax.vmap(subset_log_det, in_axes=(None, 0))(jnp.asarray(L, jnp.float32), jnp.asarray(subsets))
+    ours = jax.vmap(subset_log_det, in_axes=(None, 0))(
+        jnp.asarray(L, jnp.float32), jnp.asarray(subsets)
+    )
     np.testing.assert_allclose(ours, [reference.log_det(L, s) for s in subsets], rtol=1e-4)
 
 
 def test_order_and_place_of_the_empty_places_do_not_matter():
     kernel = jnp.asarray(L, jnp.float32)
-    values = [subset_log_det(kernel, jnp.array(s)) for s in ([5, 0, 2, -1], [-1, 2, 5, 0], [0, -1, 2, 5])]
+    values = [
+        subset_log_det(kernel, jnp.array(s)) for s in ([5, 0, 2, -1], [-1, 2, 5, 0], [0, -1, 2, 5])
+    ]
     np.testing.assert_allclose(values, [reference.log_det(L, (0, 2, 5))] * 3, rtol=1e-4)
 
 
@@ -47,7 +51,9 @@ def test_normalizer_is_the_sum_over_all_subsets(x64):
     assert log_normalizer(kernel) == pytest.approx(np.linalg.slogdet(np.eye(6) + L)[1], rel=1e-10)
 
 
-@pytest.mark.parametrize("function", [log_normalizer, lambda kernel: subset_log_det(kernel, jnp.array([1, 3, 4]))])
+@pytest.mark.parametrize(
+    "function", [log_normalizer, lambda kernel: subset_log_det(kernel, jnp.array([1, 3, 4]))]
+)
 def test_gradients_are_finite_differences(x64, function):
     direction = RNG.normal(size=(6, 6))
     direction = jnp.asarray(direction + direction.T)
@@ -63,7 +69,9 @@ def test_gradients_are_finite_differences(x64, function):
 def test_closed_form_is_the_log_det_of_the_conditional_kernel(trade_off):
     subsets = padded([(0, 2, 5), (4, 1), (3,), ()], 3)
     blocks = block_log_dets(jnp.asarray(FEATURES, jnp.float32), jnp.asarray(subsets))
-    ours = subset_log_probs(jnp.asarray(RELEVANCE, jnp.float32), blocks, jnp.asarray(subsets), trade_off)
+    ours = subset_log_probs(
+        jnp.asarray(RELEVANCE, jnp.float32), blocks, jnp.asarray(subsets), trade_off
+    )
     kernel = reference.conditional_kernel(RELEVANCE, S, trade_off)
     np.testing.assert_allclose(ours, [reference.log_det(kernel, s) for s in subsets], rtol=1e-4)
 
@@ -83,7 +91,8 @@ def test_elementary_symmetric_polynomials():
 
 
 def frequencies_agree(draws, probabilities):
-    """Chi-square of the counts of sets against probabilities; sets expected less than 5 times go together."""
+    """Chi-square of the counts of sets against probabilities; sets expected less than 5 times go
+    together."""
     sets, counts = np.unique(np.sort(draws, axis=1), axis=0, return_counts=True)
     seen = {tuple(int(i) for i in row if i >= 0): c for row, c in zip(sets, counts, strict=True)}
     assert set(seen) <= set(probabilities)
@@ -119,7 +128,9 @@ def test_the_test_of_frequencies_can_fail():
 def test_k_dpp_does_not_depend_on_the_scale_of_the_kernel():
     keys = jax.random.split(jax.random.key(4), 50)
     draw = jax.vmap(sample_k_dpp, in_axes=(0, None, None))
-    draws = [draw(keys, jnp.asarray(scale * L, jnp.float32), 3) for scale in (1.0, 2.0**60, 2.0**-60)]
+    draws = [
+        draw(keys, jnp.asarray(scale * L, jnp.float32), 3) for scale in (1.0, 2.0**60, 2.0**-60)
+    ]
     np.testing.assert_array_equal(draws[0], draws[1])
     np.testing.assert_array_equal(draws[0], draws[2])
 
@@ -127,7 +138,9 @@ def test_k_dpp_does_not_depend_on_the_scale_of_the_kernel():
 def test_rank_deficient_kernel_gives_as_many_items_as_its_rank():
     features = RNG.normal(size=(8, 2)).astype(np.float32)
     kernel = jnp.asarray(features @ features.T)
-    draws = jax.vmap(lambda key: sample_k_dpp(key, kernel, 4))(jax.random.split(jax.random.key(5), 200))
+    draws = jax.vmap(lambda key: sample_k_dpp(key, kernel, 4))(
+        jax.random.split(jax.random.key(5), 200)
+    )
     assert ((draws >= 0).sum(axis=1) == 2).all()
     assert (draws[:, 2:] == -1).all()
     assert (draws[:, 0] != draws[:, 1]).all()

@@ -67,7 +67,9 @@ def test_vectors_of_any_length_and_both_ways_to_rows(n):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([1.0, 0.01, 0.001]), st.sampled_from([0.0, 1e-5, 1e-3]))
+@given(
+    st.integers(0, 10**6), st.sampled_from([1.0, 0.01, 0.001]), st.sampled_from([0.0, 1e-5, 1e-3])
+)
 def test_duplicates_and_near_duplicates(seed, trade_off, distance):
     features, r = problem(seed)
     features[6:] = features[:6] + distance * features[6:]
@@ -126,7 +128,9 @@ def test_invalid_items_are_never_chosen():
     features[0], r[3] = np.nan, 100
     S = reference.similarity(np.nan_to_num(features, nan=1))
     expected, _ = reference.greedy_map(S, r / 0.1, 9, candidates)
-    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), 9, 0.1, jnp.asarray(valid))
+    ours = greedy_map_from_features(
+        jnp.asarray(features), jnp.asarray(r), 9, 0.1, jnp.asarray(valid)
+    )
     assert sound(ours, 9, N).tolist() == expected
     kernel = similarity_from_features(jnp.asarray(np.nan_to_num(features, nan=1)))
     assert set(sound(greedy_map(kernel, 9, jnp.asarray(valid)), 9, N).tolist()) == set(candidates)
@@ -151,8 +155,12 @@ def test_a_kernel_that_underflowed_gives_what_is_left():
 
 def test_float64(x64):
     features, r = problem(10)
-    expected, gains = reference.greedy_map(reference.similarity(features), r.astype(np.float64) / 0.001, K)
-    ours = greedy_map_from_features(jnp.asarray(features, jnp.float64), jnp.asarray(r, jnp.float64), K, 0.001)
+    expected, gains = reference.greedy_map(
+        reference.similarity(features), r.astype(np.float64) / 0.001, K
+    )
+    ours = greedy_map_from_features(
+        jnp.asarray(features, jnp.float64), jnp.asarray(r, jnp.float64), K, 0.001
+    )
     assert ours.items.dtype == jnp.int32
     assert ours.items.tolist() == expected
     np.testing.assert_allclose(ours.gains, gains, rtol=1e-9)
@@ -161,9 +169,16 @@ def test_float64(x64):
 def test_half_precision_is_computed_in_float32():
     features, r = problem(0)
     for kind in (jnp.float16, jnp.bfloat16):
-        assert greedy_map_from_features(jnp.asarray(features, kind), jnp.asarray(r, kind), K, 0.1).items.min() >= 0
+        assert (
+            greedy_map_from_features(
+                jnp.asarray(features, kind), jnp.asarray(r, kind), K, 0.1
+            ).items.min()
+            >= 0
+        )
         assert log_normalizer(jnp.eye(3, dtype=kind)) == pytest.approx(3 * np.log(2), rel=1e-5)
-        assert subset_log_det(2 * jnp.eye(3, dtype=kind), jnp.array([0, 2])) == pytest.approx(np.log(4), rel=1e-5)
+        assert subset_log_det(2 * jnp.eye(3, dtype=kind), jnp.array([0, 2])) == pytest.approx(
+            np.log(4), rel=1e-5
+        )
         assert sample_dpp(jax.random.key(0), 1e4 * jnp.eye(2, dtype=kind)).min() >= 0
     plain, long = (jnp.asarray(one) for one in (features, (400 * features).astype(np.float16)))
     assert jnp.allclose(similarity_from_features(long), similarity_from_features(plain), atol=1e-3)

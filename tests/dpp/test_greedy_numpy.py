@@ -22,7 +22,9 @@ def test_the_same_choice_as_the_compiled_map(trade_off):
     for seed in range(5):
         features, r = problem(seed)
         features[7] = features[2]
-        expected = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r - r.max()), N, trade_off)
+        expected = greedy_map_from_features(
+            jnp.asarray(features), jnp.asarray(r - r.max()), N, trade_off
+        )
         steps = list(greedy_steps(features, r, trade_off))
         found = int(np.sum(np.asarray(expected.items) >= 0))
         assert found < N
@@ -46,7 +48,9 @@ def test_what_does_not_fit_leaves_the_others_their_gains():
     dear = {0, 4, 5}
     steps = list(greedy_steps(features, r, 0.1, fits=lambda item: item not in dear))
     valid = jnp.asarray([i not in dear for i in range(N)])
-    expected = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r - r.max()), N, 0.1, valid)
+    expected = greedy_map_from_features(
+        jnp.asarray(features), jnp.asarray(r - r.max()), N, 0.1, valid
+    )
     assert len(steps) < N - 2
     assert [step.item for step in steps] == expected.items[: len(steps)].tolist()
     gains = [step.gain for step in steps]
@@ -61,13 +65,18 @@ def test_what_waits_comes_after_the_rest_of_its_group():
     chosen = [step.item for step in greedy_steps(features, r, 0.01, waits=slow.__contains__)]
     assert chosen == [1, 3, 0, 2, 4, 5]
     groups = np.array([0, 0, 0, 0, 1, 1])
-    chosen = [step.item for step in greedy_steps(features, r, 0.01, groups, waits=slow.__contains__)]
+    chosen = [
+        step.item for step in greedy_steps(features, r, 0.01, groups, waits=slow.__contains__)
+    ]
     assert chosen == [1, 4, 3, 5, 0, 2]
     steps = greedy_steps(features, r, 0.01, fits=lambda item: item != 2, waits=slow.__contains__)
     assert [step.item for step in steps] == [1, 3, 0, 4, 5]
-    # an item's gain is given all that were chosen before it: item 1 repeats item 0 but for 1 − ((1 + 0.8) / 2)²
+    # an item's gain is given all that were chosen before it: item 1 repeats item 0 but for 1 − ((1
+    # + 0.8) / 2)²
     features = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 0, 1]], np.float32)
-    first, _, last = greedy_steps(features, np.ones(3, np.float32), 0.1, waits=lambda item: item < 2)
+    first, _, last = greedy_steps(
+        features, np.ones(3, np.float32), 0.1, waits=lambda item: item < 2
+    )
     assert (first.item, last.item) == (2, 1)
     assert first.gain == pytest.approx(0)
     kernel = np.array([[1, 0.9, 0.5], [0.9, 1, 0.5], [0.5, 0.5, 1]])

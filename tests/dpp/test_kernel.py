@@ -69,7 +69,9 @@ def test_block_log_dets():
     subsets = np.array([[0, 3, 5, 7], [8, 2, -1, -1], [4, -1, -1, -1], [-1, -1, -1, -1]])
     S = reference.similarity(FEATURES)
     ours = block_log_dets(jnp.asarray(FEATURES), jnp.asarray(subsets))
-    np.testing.assert_allclose(ours, [reference.log_det(S, s) for s in subsets], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        ours, [reference.log_det(S, s) for s in subsets], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_block_log_dets_gradient_is_the_finite_difference(x64):
@@ -90,7 +92,9 @@ def test_blocks_out_of_the_whole_matrix_are_those_formed_one_by_one(x64):
     assert one_by_one.size < len(FEATURES) < out_of_whole.size
     features = jnp.asarray(FEATURES, jnp.float64)
     values = block_log_dets(features, one_by_one)
-    np.testing.assert_allclose(block_log_dets(features, out_of_whole), jnp.tile(values, 3), rtol=1e-9)
+    np.testing.assert_allclose(
+        block_log_dets(features, out_of_whole), jnp.tile(values, 3), rtol=1e-9
+    )
     gradient = jax.grad(lambda features, subsets: block_log_dets(features, subsets).sum())
     few, many = (gradient(features, subsets) for subsets in (one_by_one, out_of_whole))
     np.testing.assert_allclose(many, 3 * few, rtol=1e-6, atol=1e-9)
@@ -101,7 +105,9 @@ def test_a_duplicate_gives_a_finite_log_det_and_gradient(distance):
     features = FEATURES.copy()
     features[1] = features[0] + distance * features[2]
     subset = jnp.array([[0, 1, 2, 3]])
-    value, gradient = jax.value_and_grad(lambda f: block_log_dets(f, subset)[0])(jnp.asarray(features))
+    value, gradient = jax.value_and_grad(lambda f: block_log_dets(f, subset)[0])(
+        jnp.asarray(features)
+    )
     # at least log 2ε of the pair, less what the two others can add
     assert np.log(64 * np.finfo(np.float32).eps) - 10 < value < 0
     assert np.isfinite(gradient).all()
@@ -112,7 +118,9 @@ def test_log_det_keeps_its_accuracy_when_rows_differ_in_scale():
     S = reference.similarity(RNG.normal(size=(9, 20)))
     scale = np.exp(np.linspace(-35, 35, 9))
     expected = np.linalg.slogdet(S)[1] + 2 * np.log(scale).sum()
-    assert log_det(jnp.asarray(scale[:, None] * S * scale, jnp.float32)) == pytest.approx(expected, rel=1e-4)
+    assert log_det(jnp.asarray(scale[:, None] * S * scale, jnp.float32)) == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 def test_log_det_of_a_zero_row_is_finite():

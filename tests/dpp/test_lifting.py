@@ -1,4 +1,5 @@
-"""MAP from features lifted by `jax.vmap`: in chunks, with the same sets and the same derivatives."""
+"""MAP from features lifted by `jax.vmap`: in chunks, with the same sets and the same
+derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +87,9 @@ def test_derivatives_alone_and_lifted_either_way(x64):
         return greedy_map(conditional_kernel(r, similarity_from_features(f), LAMBDA), K).gains.sum()
 
     expected = jnp.stack([jax.grad(by_kernel)(features[i], r[i]) for i in range(3)])
-    np.testing.assert_allclose(jax.grad(log_det)(features[0], r[0]), expected[0], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        jax.grad(log_det)(features[0], r[0]), expected[0], rtol=1e-6, atol=1e-9
+    )
     lifted = jax.vmap(jax.grad(log_det))(features[:3], r[:3])
     np.testing.assert_allclose(lifted, expected, rtol=1e-6, atol=1e-9)
     total = jax.grad(lambda f: jax.vmap(log_det)(f, r[:3]).sum())(features[:3])

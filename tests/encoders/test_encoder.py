@@ -1,4 +1,5 @@
-"""The networks against transformers' at three depths, and what an encoder promises whatever its network."""
+"""The networks against transformers' at three depths, and what an encoder promises whatever its
+network."""
 
 import math
 
@@ -24,15 +25,33 @@ SMALL = {
     "intermediate_size": 24,
     "max_position_embeddings": 42,
 }
-WORDS = ["a", "slow", "river", "under", "the", "old", "bridge", "carries", "leaves", ",", "very", "duck"]
+WORDS = [
+    "a",
+    "slow",
+    "river",
+    "under",
+    "the",
+    "old",
+    "bridge",
+    "carries",
+    "leaves",
+    ",",
+    "very",
+    "duck",
+]
 
 
 def torch_model(family):
-    """A transformers model with everything random, biases and layer norms too, so that none is left out."""
+    """A transformers model with everything random, biases and layer norms too, so that none is left
+    out."""
     import torch
     import transformers
 
-    own = {"bert": {"pad_token_id": 0}, "roberta": {"pad_token_id": 1, "type_vocab_size": 1}, "mpnet": {}}
+    own = {
+        "bert": {"pad_token_id": 0},
+        "roberta": {"pad_token_id": 1, "type_vocab_size": 1},
+        "mpnet": {},
+    }
     names = {"bert": "Bert", "roberta": "Roberta", "mpnet": "MPNet"}
     config = getattr(transformers, f"{names[family]}Config")(**SMALL, **own[family])
     model = getattr(transformers, f"{names[family]}Model")(config).eval()
@@ -49,7 +68,9 @@ def ours(model, **options) -> Encoder:
     encoder = Encoder(shapes, HashingTokenizer(50), max_length=40)
     tensors = {base_name(name): tensor.numpy() for name, tensor in model.state_dict().items()}
     theirs = {name: tensors[hugging_face_name(name, config.family)] for name in encoder.params}
-    return encoder.with_params({name: jnp.asarray(turned(name, value)) for name, value in theirs.items()})
+    return encoder.with_params(
+        {name: jnp.asarray(turned(name, value)) for name, value in theirs.items()}
+    )
 
 
 def init_encoder(config, key, tokenizer=None) -> Encoder:
@@ -83,7 +104,9 @@ def test_network_equals_transformers_at_every_depth(family):
     assert len(states) == len(theirs) == 3  # embeddings, first layer, output
     for state, their in zip(states, theirs, strict=True):
         # values are of order 1; float32 in another order of summation
-        np.testing.assert_allclose(state[tokens.mask > 0], their.numpy()[tokens.mask > 0], rtol=1e-5, atol=5e-6)
+        np.testing.assert_allclose(
+            state[tokens.mask > 0], their.numpy()[tokens.mask > 0], rtol=1e-5, atol=5e-6
+        )
 
     last, real = theirs[-1].numpy(), tokens.mask[:, :, None]
     mean = (last * real).sum(1) / real.sum(1)
@@ -96,14 +119,17 @@ def test_network_equals_transformers_at_every_depth(family):
 
 @pytest.mark.parametrize("family", ["roberta", "mpnet"])
 def test_a_padding_token_inside_a_text_takes_the_padding_position(family):
-    """As in the released models: positions count the ids that are not padding, whatever the mask says."""
+    """As in the released models: positions count the ids that are not padding, whatever the mask
+    says."""
     import torch
 
     model = torch_model(family)
     ids = np.array([[5, 6, 1, 7, 8, 1, 1, 1]], np.int32)
     mask = np.array([[1, 1, 1, 1, 1, 0, 0, 0]], np.int32)
     with torch.no_grad():
-        their = model(torch.tensor(ids).long(), attention_mask=torch.tensor(mask)).last_hidden_state.numpy()
+        their = model(
+            torch.tensor(ids).long(), attention_mask=torch.tensor(mask)
+        ).last_hidden_state.numpy()
     state = jax.jit(ours(model, pooling="mean", normalize=True).module.hidden_states)(ids, mask)[-1]
     np.testing.assert_allclose(state[:, :5], their[:, :5], rtol=1e-5, atol=5e-6)
 
@@ -113,7 +139,9 @@ def test_relative_buckets_equal_transformers_at_every_distance():
     from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
     offsets = torch.arange(512)[None, :] - torch.arange(512)[:, None]
-    expected = MPNetEncoder.relative_position_bucket(offsets, num_buckets=32, max_distance=128).numpy()
+    expected = MPNetEncoder.relative_position_bucket(
+        offsets, num_buckets=32, max_distance=128
+    ).numpy()
     np.testing.assert_array_equal(relative_buckets(512, 32), expected)
 
 
@@ -126,7 +154,9 @@ def tiny() -> Encoder:
 def texts() -> list[str]:
     """Texts of three lengths once padded, the shortest empty."""
     rng = np.random.default_rng(1)
-    return [" ".join(rng.choice(WORDS, size=size)) for size in (3, 45, 18, 0, 1, 22, 5, 41, 7, 2, 6)]
+    return [
+        " ".join(rng.choice(WORDS, size=size)) for size in (3, 45, 18, 0, 1, 22, 5, 41, 7, 2, 6)
+    ]
 
 
 def test_padding_and_company_do_not_change_a_vector(tiny, texts):
@@ -163,7 +193,9 @@ def test_dropout_needs_a_key_and_follows_it(tiny):
     tokens = tokens_of(tiny, ["the old bridge", "a small duck"], 8)
     apply = jax.jit(tiny.apply)
     keys = jax.random.split(jax.random.key(0), 2)
-    still, first, second = (np.asarray(apply(tiny.params, tokens, key=key)) for key in (None, *keys))
+    still, first, second = (
+        np.asarray(apply(tiny.params, tokens, key=key)) for key in (None, *keys)
+    )
     np.testing.assert_allclose(still, tiny.encode(["the old bridge", "a small duck"]), atol=1e-6)
     assert np.abs(first - still).max() > 1e-2 and np.abs(first - second).max() > 1e-2
     np.testing.assert_array_equal(first, apply(tiny.params, tokens, key=keys[0]))
@@ -210,10 +242,15 @@ def test_fingerprint_depends_on_what_changes_a_vector(tiny):
 
 
 class Own(nnx.Module):
-    """A user's network: `scale` is state that is no parameter, `pool` stands for what its code does."""
+    """A user's network: `scale` is state that is no parameter, `pool` stands for what its code
+    does."""
 
     def __init__(self, scale, pool):
-        self.embed, self.scale, self.pool = nnx.Embed(99, 8, rngs=nnx.Rngs(0)), nnx.Variable(scale), pool
+        self.embed, self.scale, self.pool = (
+            nnx.Embed(99, 8, rngs=nnx.Rngs(0)),
+            nnx.Variable(scale),
+            pool,
+        )
 
     def __call__(self, ids, mask, *, key=None):
         return self.pool(self.embed(ids) * mask[..., None], axis=1) * self.scale[...]
@@ -243,9 +280,13 @@ def test_batches_hold_every_text_once_in_few_shapes():
 def test_a_vector_that_is_not_finite_names_the_encoder_and_the_first_text(tiny):
     word = "embeddings.word.embedding"
     [[_, id_]] = tiny.tokenizer(["duck"], 8)
-    broken = tiny.with_params({**tiny.params, word: tiny.params[word].at[id_].set(jnp.nan)}).renamed("broken")
+    broken = tiny.with_params(
+        {**tiny.params, word: tiny.params[word].at[id_].set(jnp.nan)}
+    ).renamed("broken")
     assert np.isfinite(broken.encode(["a river"])).all()
-    with pytest.raises(UserError, match=r"encoder broken .* for 2 of 3 texts, first for 'a small duck'"):
+    with pytest.raises(
+        UserError, match=r"encoder broken .* for 2 of 3 texts, first for 'a small duck'"
+    ):
         broken.encode(["a river", "a small duck", "the duck"])
 
 
@@ -286,5 +327,7 @@ def test_a_tokenizer_is_never_asked_for_nothing():
 
 
 def test_a_network_without_pooling_is_refused():
-    with pytest.raises(UserError, match=r"Everything returned .* for ids of shape \(1, 8\); expected a vector"):
+    with pytest.raises(
+        UserError, match=r"Everything returned .* for ids of shape \(1, 8\); expected a vector"
+    ):
         Encoder(Everything(), Refusing(), max_length=8)

@@ -38,7 +38,9 @@ def test_vectors_over_http(remote, address):
     for name in ("dense", "dpp", "mmr"):
         both = (build_retriever(name, bank, encoder=one) for one in (remote, encoder))
         found, expected = (retriever.retrieve(bank[:5], 4) for retriever in both)
-        assert [[pick.id for pick in row] for row in found] == [[p.id for p in row] for row in expected]
+        assert [[pick.id for pick in row] for row in found] == [
+            [p.id for p in row] for row in expected
+        ]
     assert remote.fingerprint == load_encoder(f"{address}#tiny-encoder", endpoint=QUICK).fingerprint
     assert remote.fingerprint != encoder.fingerprint
 
@@ -47,11 +49,17 @@ def test_vectors_over_http(remote, address):
     ("change", "said"),
     [
         (lambda data: data[:-1], "2 answers with indices [0, 1] for 3 texts"),
-        (lambda data: [{**one, "embedding": [1.0] * (one["index"] + 1)} for one in data], "does not keep"),
+        (
+            lambda data: [{**one, "embedding": [1.0] * (one["index"] + 1)} for one in data],
+            "does not keep",
+        ),
         (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "does not keep"),
         (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "does not keep"),
         (lambda data: [{"index": entry["index"]} for entry in data], "no 'embedding'"),
-        (lambda data: [{**one, "embedding": [1e300]} for one in data], "finite numbers, all of one length"),
+        (
+            lambda data: [{**one, "embedding": [1e300]} for one in data],
+            "finite numbers, all of one length",
+        ),
     ],
 )
 def test_wrong_vectors(server, remote, change, said):

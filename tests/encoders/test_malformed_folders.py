@@ -1,4 +1,5 @@
-"""Folders that are damaged or of another kind: each is refused in one line that names the folder."""
+"""Folders that are damaged or of another kind: each is refused in one line that names the
+folder."""
 
 import json
 import re
@@ -36,7 +37,11 @@ def refusal(folder) -> str:
         ("config.json", [], r"config.json holds \[\]; expected a dict"),
         ("modules.json", {}, "modules.json holds {}; expected a list"),
         ("modules.json", ["Transformer"], "is damaged, or no encoder's"),
-        ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "module 'Dense' is not built"),
+        (
+            "modules.json",
+            [{"type": "sentence_transformers.models.Dense"}],
+            "module 'Dense' is not built",
+        ),
         ("modules.json", [{"type": "x.Transformer", "path": ""}], "no Pooling module"),
         (POOLING, {}, "pooling none; expected mean or cls"),
         (
@@ -47,8 +52,16 @@ def refusal(folder) -> str:
         (POOLING, {"pooling_mode": "mean", "include_prompt": False}, "include_prompt is false"),
         ("sentence_bert_config.json", {"max_seq_length": "20"}, "is damaged, or no encoder's"),
         ("config_sentence_transformers.json", {"prompts": ["a"]}, "is damaged, or no encoder's"),
-        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": []}}, "cannot read the tokenizer"),
-        ("ceil_jax.json", {"factory": "tiny"}, "another architecture: missing embeddings.norm.bias"),
+        (
+            "tokenizer.json",
+            {"model": {"type": "WordPiece", "vocab": []}},
+            "cannot read the tokenizer",
+        ),
+        (
+            "ceil_jax.json",
+            {"factory": "tiny"},
+            "another architecture: missing embeddings.norm.bias",
+        ),
     ],
 )
 def test_a_file_with_another_content(folder, file, content, said):

@@ -1,4 +1,5 @@
-"""Names to encoders, encoders to folders and back, against sentence-transformers; and what is refused."""
+"""Names to encoders, encoders to folders and back, against sentence-transformers; and what is
+refused."""
 
 import json
 import shutil
@@ -34,7 +35,9 @@ def bert(tmp_path_factory):
     ("family", "pooling", "normalize"),
     [("bert", "cls", False), ("roberta", "mean", True), ("mpnet", "mean", False)],
 )
-def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(tmp_path, family, pooling, normalize):
+def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(
+    tmp_path, family, pooling, normalize
+):
     folder = make_folder(tmp_path / "in", family, pooling, normalize)
     encoder = load_encoder(folder)
     assert (encoder.max_length, encoder.dim) == (20, 16)
@@ -55,7 +58,8 @@ def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(tmp_path, fa
 
 
 def test_a_checkpoint_with_a_head_old_names_and_its_own_folder(bert, tmp_path):
-    """As older tools wrote them: `bert.` before every name, LayerNorm.gamma, pretraining heads, shards."""
+    """As older tools wrote them: `bert.` before every name, LayerNorm.gamma, pretraining heads,
+    shards."""
 
     def older(tensors):
         renamed = {"cls.predictions.bias": np.zeros(16, np.float32)}
@@ -69,9 +73,14 @@ def test_a_checkpoint_with_a_head_old_names_and_its_own_folder(bert, tmp_path):
     names = sorted(tensors)
     (inner / "model.safetensors").unlink()
     for i, part in enumerate((names[:9], names[9:])):
-        save_file({name: tensors[name] for name in part}, inner / f"model-0000{i + 1}-of-00002.safetensors")
+        save_file(
+            {name: tensors[name] for name in part},
+            inner / f"model-0000{i + 1}-of-00002.safetensors",
+        )
     expected = load_encoder(bert).encode(TEXTS)
-    np.testing.assert_allclose(load_encoder(tmp_path / "unpacked").encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        load_encoder(tmp_path / "unpacked").encode(TEXTS), expected, atol=1e-6
+    )
 
 
 def test_prompt_and_lower_case_are_the_checkpoints(bert, tmp_path):
@@ -83,7 +92,9 @@ def test_prompt_and_lower_case_are_the_checkpoints(bert, tmp_path):
         default_prompt_name="query",
     )
     encoder, plain = load_encoder(folder), load_encoder(bert)
-    np.testing.assert_allclose(encoder.encode(["a river"]), plain.encode(["ducks , a river"]), atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode(["a river"]), plain.encode(["ducks , a river"]), atol=1e-6
+    )
     found = encoder.encode(TEXTS)
     np.testing.assert_allclose(found, vectors_of_sentence_transformers(folder, TEXTS), atol=1e-5)
     encoder.save_pretrained(tmp_path / "again")
@@ -174,7 +185,9 @@ def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
     for name in ("tiny", bert, "tiny"):
         encoder = load_encoder(name)
         encoder.save_pretrained(tmp_path)
-        np.testing.assert_array_equal(load_encoder(tmp_path).encode(["duck"]), encoder.encode(["duck"]))
+        np.testing.assert_array_equal(
+            load_encoder(tmp_path).encode(["duck"]), encoder.encode(["duck"])
+        )
     assert not (tmp_path / "modules.json").exists()
 
 
@@ -182,13 +195,22 @@ def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
     ("name", "said"),
     [
         ("all-MiniLM-L6", "unknown encoder 'all-MiniLM-L6'; did you mean 'all-MiniLM-L6-v2'"),
-        ("nobody/no-such-encoder", "unknown encoder 'nobody/no-such-encoder'.*no hub id that can be fetched"),
+        (
+            "nobody/no-such-encoder",
+            "unknown encoder 'nobody/no-such-encoder'.*no hub id that can be fetched",
+        ),
         ("./no/such/folder", "./no/such/folder is not a folder"),
         ("no_such_module:build", "No module named 'no_such_module'; expected module:function"),
-        ("a_users_encoder:bild", "unknown function in a_users_encoder 'bild'; did you mean 'build'"),
+        (
+            "a_users_encoder:bild",
+            "unknown function in a_users_encoder 'bild'; did you mean 'build'",
+        ),
         ("json:loads", "json:loads: missing a required argument: 's'"),
         ("a_users_encoder:other", "returned str; expected Encoder"),
-        ("a_users_encoder:First", "First is <class .*; expected a function that returns the encoder"),
+        (
+            "a_users_encoder:First",
+            "First is <class .*; expected a function that returns the encoder",
+        ),
     ],
 )
 def test_unknown_names(own_module, name, said):
@@ -207,7 +229,12 @@ def test_what_cannot_be_saved(bert, tmp_path):
 
 
 SUBJECTS = ["the ferry", "my neighbour's goat", "an unsigned letter", "Zoë's café", "nobody"]
-VERBS = ["arrived late", "was praised by critics", "cost £12.50 (plus tax)", "collapsed without warning"]
+VERBS = [
+    "arrived late",
+    "was praised by critics",
+    "cost £12.50 (plus tax)",
+    "collapsed without warning",
+]
 PLACES = ["in Lisbon", "behind the old mill", "during the third act", "at 07:45 on a Monday"]
 
 
@@ -216,13 +243,16 @@ def sentences(count):
     rng = np.random.default_rng(0)
     clauses = [0, 90, 30, 12, *rng.geometric(0.6, size=count - 4)]
     words = SUBJECTS, VERBS, PLACES
-    return ["; ".join(" ".join(map(rng.choice, words)) for _ in range(number)) for number in clauses]
+    return [
+        "; ".join(" ".join(map(rng.choice, words)) for _ in range(number)) for number in clauses
+    ]
 
 
 @pytest.mark.packages
 @pytest.mark.parametrize(("name", "dim"), [("all-MiniLM-L6-v2", 384), ("all-mpnet-base-v2", 768)])
 def test_packaged_encoders_equal_sentence_transformers(name, dim, tmp_path):
-    # each length that texts are padded to is compiled, and mpnet's layers take their time; the longest are among 8
+    # each length that texts are padded to is compiled, and mpnet's layers take their time; the
+    # longest are among 8
     texts = sentences(60)[: 60 if dim == 384 else 8]
     encoder = load_encoder(name)
     vectors = encoder.encode(texts)

@@ -24,7 +24,11 @@ from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.words import Overlap
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-SCRIPTS = sorted(file.stem for file in FOLDER.glob("*.py") if "EXPERIMENT = Experiment(" in file.read_text("utf-8"))
+SCRIPTS = sorted(
+    file.stem
+    for file in FOLDER.glob("*.py")
+    if "EXPERIMENT = Experiment(" in file.read_text("utf-8")
+)
 READERS = ("choice_log_likelihood", "choose", "generate", "log_likelihood")
 pytestmark = pytest.mark.usefixtures("moved_for_trained_in_module")
 
@@ -40,7 +44,8 @@ class FilmGrid(Grid):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, moved_for_trained_in_module):
-    """Top-k, EPR and CEIL of two seeds, and how many prompts the LM scored for one seed and for both."""
+    """Top-k, EPR and CEIL of two seeds, and how many prompts the LM scored for one seed and for
+    both."""
     config = replace(SMALL, out=tmp_path_factory.mktemp("runs"))
     scored, score = [], TinyLM.choice_log_likelihood
 
@@ -51,7 +56,9 @@ def runs(tmp_path_factory, moved_for_trained_in_module):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TinyLM, "choice_log_likelihood", scoring)
         grid, counts = FilmGrid(), []
-        entries = [Entry(method, "films", Cell(config, method)) for method in ("topk", "epr", "ceil")]
+        entries = [
+            Entry(method, "films", Cell(config, method)) for method in ("topk", "epr", "ceil")
+        ]
         for seeds in ((0,), (0, 1)):
             measured, failed = grid.run(entries, seeds)
             counts.append(len(scored))
@@ -66,7 +73,8 @@ def silence(monkeypatch):
 
 def test_seeds_of_training_share_what_the_lm_scored(runs):
     *_, measured, (one, both) = runs
-    # the second seed's EPR and CEIL answer the queries; nothing that they learn from is scored again
+    # the second seed's EPR and CEIL answer the queries; nothing that they learn from is scored
+    # again
     assert 0 < both - one <= 2 * len(TASK.validation) < one
     assert [one.seeds for one in measured] == [(0,), (0, 1), (0, 1)]
 
@@ -88,7 +96,9 @@ def test_equal_work_is_one_stage(runs):
         return grid.open(Cell(config, method)).graph.metric(method).key
 
     loss = replace(config.ceil, loss="info_nce")
-    assert same("topk", ceil=loss, seed=1) and same("epr", ceil=loss) and not same("ceil", ceil=loss)
+    assert (
+        same("topk", ceil=loss, seed=1) and same("epr", ceil=loss) and not same("ceil", ceil=loss)
+    )
     for method in ("random", "topk", "epr"):
         assert same(method, shortlist=7, trade_off=0.5)
     assert not any(same(method, shortlist=7) for method in ("mmr", "dpp", "epr_map", "ceil"))
@@ -120,19 +130,26 @@ def test_every_run_behind_a_table_is_recorded(runs):
 def test_what_does_not_fit_fails_or_is_missing_leaves_the_others(runs):
     config, grid, *_ = runs
     cut = Cell(replace(config, token_budget=30), "topk")
-    too_large = Entry("none", "films", Cell(replace(config, shots=7), "topk"), least_bank=len(TASK.train) + 1)
+    too_large = Entry(
+        "none", "films", Cell(replace(config, shots=7), "topk"), least_bank=len(TASK.train) + 1
+    )
     entries = [Entry("top-k", "broken", Cell(replace(config, task="broken"), "topk")), too_large]
     [one], failed = grid.run([*entries, Entry("top-k", "films", cut)], (0,))
     shown = [len(row["examples"]) for row in grid.evaluate(cut).rows()]
     assert one.examples == np.mean(shown) and 0 < one.examples < config.shots
     assert failed == {"broken": "broken: no file"}
-    assert "broken has no numbers: broken: no file" in ExperimentTable("t", [one], failed).markdown()
+    assert (
+        "broken has no numbers: broken: no file" in ExperimentTable("t", [one], failed).markdown()
+    )
 
 
 def test_encoders_of_another_run(runs):
     config, grid, *_ = runs
     elsewhere = replace(config, shots=2)
-    assert all(len(row["examples"]) == 2 for row in grid.evaluate(Cell(elsewhere, "ceil", (config,))).rows())
+    assert all(
+        len(row["examples"]) == 2
+        for row in grid.evaluate(Cell(elsewhere, "ceil", (config,))).rows()
+    )
     found = [grid.open(Cell(elsewhere, "ceil", (config,))), grid.open(Cell(config, "ceil"))]
     used = [run.get(graph.encoders("ceil")).query.fingerprint for run, graph in found]
     assert used[0] == used[1]
@@ -146,7 +163,9 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     assert not done.missing and len(done.stages) > 10
 
     tuned = replace(config, out=tmp_path / "none", trade_off="tuned")
-    elsewhere = dry_run([Entry(name, "films", Cell(tuned, name)) for name in ("topk", "ceil")], (0, 1))
+    elsewhere = dry_run(
+        [Entry(name, "films", Cell(tuned, name)) for name in ("topk", "ceil")], (0, 1)
+    )
     assert not (tmp_path / "none").exists() and {*elsewhere.missing} == {*elsewhere.stages}
     work = {stage.what: work for stage, work in elsewhere.missing.items()}
     assert work["scoring CEIL's candidate sets"].read > 24 * 5 * 20
@@ -157,7 +176,10 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
     partly = dry_run([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
     missing = {stage.what for stage in partly.missing}
-    assert "training CEIL" in missing and not missing & {"scoring CEIL's candidate sets", "training EPR"}
+    assert "training CEIL" in missing and not missing & {
+        "scoring CEIL's candidate sets",
+        "training EPR",
+    }
 
 
 def record(method, task, seed, scores):
@@ -191,7 +213,8 @@ def test_means_and_paired_differences_over_seeds():
     one = measured_as("ceil", [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])
     assert one.values == (50, 75, 100) and one.interval.mean == (50 + 75 + 100) / 3
     assert one.sd == 25  # √((25² + 0 + 25²) / 2)
-    # a resample may hold the seed alone that has half of them wrong; of the seeds' mean scores it cannot
+    # a resample may hold the seed alone that has half of them wrong; of the seeds' mean scores it
+    # cannot
     assert one.interval.low < 50 == 100 * bootstrap_interval(np.array([1, 1, 2 / 3, 1 / 3])).low
     assert measured_as("topk", [1, 0]).sd is None
     ceil, epr = measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1]), measured_as("epr", [1, 0, 0, 0])
@@ -238,14 +261,22 @@ def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
     ceil = measured_as("ceil", [1, 1, 1, 1], trained_by=other)
     table = ExperimentTable("Films", [own, elsewhere, topk, ceil])
     assert table.difference(ceil, "epr").mean == table.difference(ceil, "topk").mean == 75
-    assert table.difference(elsewhere, "topk").mean == 0 and table.difference(elsewhere, "epr") is None
+    assert (
+        table.difference(elsewhere, "topk").mean == 0 and table.difference(elsewhere, "epr") is None
+    )
 
 
 def test_rows_that_all_tasks_have_are_averaged():
     both = [measured_as("epr", [1, 0, 0, 0], task=task) for task in ("films", "shows")]
-    both += [measured_as("ceil", [1, 1, 0, 0]), measured_as("ceil", [1, 1, 1, 1], [1, 1, 1, 0], task="shows")]
+    both += [
+        measured_as("ceil", [1, 1, 0, 0]),
+        measured_as("ceil", [1, 1, 1, 1], [1, 1, 1, 0], task="shows"),
+    ]
     text = ExperimentTable("Both", [*both, measured_as("topk", [0, 0, 0, 1])]).markdown()
-    values, less = text[: text.index("## Less EPR")], text[text.index("## Less EPR") : text.index("## Every")]
+    values, less = (
+        text[: text.index("## Less EPR")],
+        text[text.index("## Less EPR") : text.index("## Every")],
+    )
     rows = {line.split(" | ")[0]: line.split(" | ")[-1] for line in values.splitlines()}
     assert rows["| epr"].startswith("25.0 (") and rows["| ceil"].startswith("68.8 (")
     assert rows["| topk"] == " |"
@@ -262,14 +293,17 @@ def flags(config):
     given = {"lm": "tiny", "encoder": "tiny", "limit": None, "bank-limit": None, "seeds": 0}
     given |= {name: getattr(config, name) for name in ("shots", "shortlist", "out")}
     for part in ("tst", "epr", "ceil"):
-        settings = {name.replace("_", "-"): value for name, value in vars(getattr(config, part)).items()}
+        settings = {
+            name.replace("_", "-"): value for name, value in vars(getattr(config, part)).items()
+        }
         given |= {f"{part}.{name}": value for name, value in settings.items() if value != ()}
     return [str(word) for name, value in given.items() for word in (f"--{name}", value)]
 
 
 @pytest.fixture
 def experiment(runs, monkeypatch):
-    """Return an experiment by its script's name: on films, with the module's grid, and figures that are laid out."""
+    """Return an experiment by its script's name: on films, with the module's grid, and figures that
+    are laid out."""
     _, grid, *_ = runs
     monkeypatch.setattr("harness.command.Grid", lambda: grid)
     monkeypatch.setattr("harness.command.check_first", lambda config: None)
@@ -313,7 +347,16 @@ def test_what_is_made_short_is_something_that_a_script_ranges_over():
 def test_a_table_of_some_of_its_methods_in_a_file_of_records(runs, experiment, capsys, tmp_path):
     config, *_ = runs
     file = tmp_path / "records.jsonl"
-    arguments = [*flags(config), "--tasks", "films", "--method", "topk", "random", "--record", str(file)]
+    arguments = [
+        *flags(config),
+        "--tasks",
+        "films",
+        "--method",
+        "topk",
+        "random",
+        "--record",
+        str(file),
+    ]
     assert experiment("table2").main(arguments) == 0
     text = capsys.readouterr().out
     assert "| random |" in text and "| dense top-k |" in text and "Cost of the first seed" in text
@@ -327,7 +370,10 @@ def test_a_table_of_some_of_its_methods_in_a_file_of_records(runs, experiment, c
         (["--tasks", "geoquerry"], "table2: unknown task 'geoquerry'; did you mean 'geoquery'?"),
         (["--method", "epr", "ciel"], "table2: unknown method 'ciel'; did you mean 'ceil'?"),
         (["--scale", "tinny"], "table2: unknown scale 'tinny'; did you mean 'tiny'?"),
-        (["--tasks", "geoquery"], "table2: no task has numbers: geoquery: task 'geoquery' has no hub copy"),
+        (
+            ["--tasks", "geoquery"],
+            "table2: no task has numbers: geoquery: task 'geoquery' has no hub copy",
+        ),
     ],
 )
 def test_mistakes_are_one_line(arguments, message, capsys):
@@ -346,9 +392,20 @@ def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monk
     monkeypatch.setattr(Encoder, "encode", lambda *a, **k: pytest.fail("encoded"))
     lm, encoder = ("other/lm", "tiny") if dry else ("tiny", "other/encoder")
     models = ["--lm", lm, "--encoder", encoder]
-    arguments = ["--task", "movie_reviews", "--limit", "2", "--bank-limit", "40", "--out", str(tmp_path)]
+    arguments = [
+        "--task",
+        "movie_reviews",
+        "--limit",
+        "2",
+        "--bank-limit",
+        "40",
+        "--out",
+        str(tmp_path),
+    ]
     more = ["--method", "topk", "--lms", "third"]
-    assert importlib.import_module("table2").EXPERIMENT.main([*arguments, *models, *more, *dry]) == 2
+    assert (
+        importlib.import_module("table2").EXPERIMENT.main([*arguments, *models, *more, *dry]) == 2
+    )
     assert [(one.lm, one.encoder) for one in looked_for] == [(lm, encoder), ("third", encoder)]
     printed = capsys.readouterr()
     last = printed.err.strip().splitlines()[-1]
@@ -356,5 +413,7 @@ def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monk
         assert last == "table2: no task can run"
         assert "movie_reviews cannot run: " in printed.out and "other/lm" in printed.out
     else:
-        assert last.startswith("table2: no task has numbers: movie_reviews: unknown encoder 'other/encoder'")
+        assert last.startswith(
+            "table2: no task has numbers: movie_reviews: unknown encoder 'other/encoder'"
+        )
         assert "all-MiniLM-L6-v2" in last

@@ -21,7 +21,9 @@ def geoquery(folder, **splits):
     (folder / "geoquery").mkdir()
     for name, rows in splits.items():
         lines = "".join(json.dumps({"question": q, "funql": a}) + "\n" for q, a in rows)
-        (folder / "geoquery" / f"{name.replace('_', '.')}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+        (folder / "geoquery" / f"{name.replace('_', '.')}.jsonl.gz").write_bytes(
+            gzip.compress(lines.encode())
+        )
     return folder
 
 
@@ -29,14 +31,21 @@ def test_table3_trains_on_the_standard_split_as_the_paper_does():
     config = replace(SMALL, task="smcalflow_cs.0s", lm="EleutherAI/gpt-neo-2.7B")
     found = {entry.row: entry for entry in table3.entries(config, ExperimentOptions())}
     standard = found["CEIL, trained on the standard split"]
-    assert standard.cell.trained_by == (replace(config, task="smcalflow"),) and standard.paper == 60.27
+    assert (
+        standard.cell.trained_by == (replace(config, task="smcalflow"),) and standard.paper == 60.27
+    )
     assert found["CEIL, trained on this split"].cell.essential().trained_by == ()
     assert found["dense top-k"].paper == 31.94
     other = table3.entries(replace(config, lm="tiny"), ExperimentOptions())
     assert all(entry.paper is None for entry in other)
     # on the standard split itself there is nothing else to train on
-    rows = [entry.row for entry in table3.entries(replace(config, task="geoquery"), ExperimentOptions())]
-    assert rows[-2:] == ["EPR, trained on the standard split", "CEIL, trained on the standard split"]
+    rows = [
+        entry.row for entry in table3.entries(replace(config, task="geoquery"), ExperimentOptions())
+    ]
+    assert rows[-2:] == [
+        "EPR, trained on the standard split",
+        "CEIL, trained on the standard split",
+    ]
     assert len(rows) == 6
 
 
@@ -49,10 +58,16 @@ def test_table3_answers_with_other_lms_by_the_first_ones_retriever():
 
 
 def test_the_standard_split_less_the_template_twins(tmp_path, monkeypatch):
-    monkeypatch.setitem(TASKS, "geoquery.standard_less_template_twins", None)  # taken out again at the end
+    monkeypatch.setitem(
+        TASKS, "geoquery.standard_less_template_twins", None
+    )  # taken out again at the end
     data = geoquery(
         tmp_path,
-        standard_train=[("where is m0", "loc_1(m0)"), ("rivers", "river"), ("m0 and m1", "both(m0,m1)")],
+        standard_train=[
+            ("where is m0", "loc_1(m0)"),
+            ("rivers", "river"),
+            ("m0 and m1", "both(m0,m1)"),
+        ],
         standard_validation=[("lakes", "lake")],
         template_train=[("rivers", "river")],
         template_validation=[("place of m0", "loc_1(m1)"), ("all of m0", "all(m0)")],

@@ -9,7 +9,10 @@ from films import TASK
 
 from ceil_jax.errors import UserError
 
-SIZES = "--encoder tiny --queries 24 --independent 12 --sets 5 --size 3 --shortlist 45 --epochs 2 --batch-size 8"
+SIZES = (
+    "--encoder tiny --queries 24 --independent 12 --sets 5 --size 3 --shortlist 45 --epochs 2 "
+    "--batch-size 8"
+)
 
 
 def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypatch, capsys):
@@ -17,15 +20,27 @@ def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypa
     given = {"train_epr": [], "train_ceil": []}
     for name, calls in given.items():
         train = getattr(planted, name)
-        monkeypatch.setattr(planted, name, lambda *args, train=train, calls=calls: calls.append(args) or train(*args))
+        monkeypatch.setattr(
+            planted,
+            name,
+            lambda *args, train=train, calls=calls: calls.append(args) or train(*args),
+        )
     file = tmp_path / "runs" / "planted.jsonl"
-    planted.main([*SIZES.split(), "--candidates", "6", "--learning-rate", "3e-3", "--out", str(file)])
+    planted.main(
+        [*SIZES.split(), "--candidates", "6", "--learning-rate", "3e-3", "--out", str(file)]
+    )
     assert given["train_epr"][0][2].scores.shape == (24, 6)
     [call] = given["train_ceil"]
     assert call[3].seen.sum() == 18, "CEIL holds out what EPR held out"
     [row] = map(json.loads, file.read_text().splitlines())
-    assert f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out
-    assert row["size"] == 3 and row["candidates"] == 6 and row["held_out_after"] >= row["held_out_before"]
+    assert (
+        f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out
+    )
+    assert (
+        row["size"] == 3
+        and row["candidates"] == 6
+        and row["held_out_after"] >= row["held_out_before"]
+    )
     assert row["tau_before"] == row["tau_without_noise_before"] != row["tau_after"]
 
 
@@ -40,5 +55,7 @@ def test_noise_is_relative_to_the_spread_within_a_query():
     subsets = np.random.default_rng(1).integers(10, size=(200, 30, 2))
     for kind in ("mean", "max"):
         noisy, clean = planted.planted_scores(similar, subsets, 2.0, 0, kind)
-        np.testing.assert_allclose(clean[3, 4], getattr(similar[3, subsets[3, 4]], kind)(), rtol=1e-6)
+        np.testing.assert_allclose(
+            clean[3, 4], getattr(similar[3, subsets[3, 4]], kind)(), rtol=1e-6
+        )
         assert (noisy - clean).std() == pytest.approx(2 * clean.std(axis=1).mean(), rel=0.05)

@@ -1,10 +1,11 @@
 """The numbers of the pages are those of the records.
 
-A table is checked where the line before it names its experiment, shots and LM (by default that of the evidence):
-`<!-- recorded: table2, 4, gemma-3-270m@bfloat16 -->`. Rows are methods or differences and columns tasks, or turned.
-Two experiments, `first_runs and table2`, are one with twice the seeds, on the queries that both answered; in
-`learning_curve on mtop` the columns are those of that task's table. Other tables of measured numbers say above them
-`printed by: COMMAND` or `no record: WHY`.
+A table is checked where the line before it names its experiment, shots and LM (by default that of
+the evidence): `<!-- recorded: table2, 4, gemma-3-270m@bfloat16 -->`. Rows are methods or
+differences and columns tasks, or turned. Two experiments, `first_runs and table2`, are one with
+twice the seeds, on the queries that both answered; in `learning_curve on mtop` the columns are
+those of that task's table. Other tables of measured numbers say above them `printed by: COMMAND` or
+`no record: WHY`.
 """
 
 import random
@@ -36,7 +37,8 @@ NAMES = {name: task for task, name in evidence.TASKS.items()} | {
 }
 """Words of the pages → words of the records."""
 ALIKE, WITHOUT = " by program", "mean without "
-"""What a column ends with in which every program weighs the same, and begins with for a mean without a task."""
+"""What a column ends with in which every program weighs the same, and begins with for a mean
+without a task."""
 
 
 def plain(text):
@@ -52,7 +54,13 @@ def cells(text):
             for column, cell in zip(header[1:], others, strict=True):
                 if cell.strip():
                     where = plain(first), plain(column)
-                    yield experiment, int(shots), lm or evidence.LM, *where, cell.replace("*", "").strip()
+                    yield (
+                        experiment,
+                        int(shots),
+                        lm or evidence.LM,
+                        *where,
+                        cell.replace("*", "").strip(),
+                    )
 
 
 @cache
@@ -68,7 +76,8 @@ def runs(experiment, shots, lm, data_dir=None):
 
 
 def base(found, row, column):
-    """What a column is compared with: a row there, or in the only column that it has, as an untrained row."""
+    """What a column is compared with: a row there, or in the only column that it has, as an
+    untrained row."""
     columns = [other for name, other in found if name == row]
     return found[row, column if column in columns else columns[0] if len(columns) == 1 else column]
 
@@ -77,13 +86,18 @@ def tasks_of(found, column):
     """The tasks of a column, whether it is their mean, and the class of its runs."""
     if column == "mean" or column.startswith(WITHOUT):
         left_out = plain(column.removeprefix(WITHOUT).removeprefix("the "))
-        return [task for task in dict.fromkeys(task for _, task in found) if task != left_out], True, Runs
+        return (
+            [task for task in dict.fromkeys(task for _, task in found) if task != left_out],
+            True,
+            Runs,
+        )
     alike = column.endswith(ALIKE)
     return [plain(column.removesuffix(ALIKE))], False, ByProgram if alike else Runs
 
 
 def recorded(found, row, column):
-    """The cell of a method, or of "A − B", on a task or in the mean over tasks, as tables print it."""
+    """The cell of a method, or of "A − B", on a task or in the mean over tasks, as tables print
+    it."""
     tasks, average, kind = tasks_of(found, column)
     name, _, other = map(plain, row.partition(" − "))
     own = [kind(found[name, one].records) for one in tasks]
@@ -93,14 +107,17 @@ def recorded(found, row, column):
         samples = [paired(one, less.sample) for one, less in zip(samples, bases, strict=True)]
     if average:
         mean = averaged_interval(samples).percent()
-        return str(signed(mean)) if bases else f"{mean.mean:.1f} ({mean.low:.1f} to {mean.high:.1f})"
+        return (
+            str(signed(mean)) if bases else f"{mean.mean:.1f} ({mean.low:.1f} to {mean.high:.1f})"
+        )
     if bases:
         return str(signed(own[0].minus(bases[0])))
     return f"{own[0].value:.1f}" + ("" if own[0].sd is None else f" ± {own[0].sd:.1f}")
 
 
 def same(printed, cell):
-    """Whether a cell is what tables print, or the beginning of it: pages leave out the spread of a seed."""
+    """Whether a cell is what tables print, or the beginning of it: pages leave out the spread of a
+    seed."""
     printed, cell = (re.sub("[−-]", "-", text).replace("+", "") for text in (printed, cell))
     return f"{printed} ".startswith(f"{cell} ")
 
@@ -139,8 +156,14 @@ def test_cells_of_two_runs_together_are_recorded(data_dir):
 def test_a_wrong_cell_is_found(wrong):
     settings = ("table2", 4, evidence.LM)
     page = "<!-- recorded: {}, {}, {} -->\n| | GeoQuery |\n| --- | --- |\n| EPR | {} |\n"
-    [right], [found] = (list(cells(page.format(*settings, cell))) for cell in ("**61.0** ± 1.5", wrong))
-    assert right == (*settings, "EPR", "geoquery", "61.0 ± 1.5") and agrees(*right) and not agrees(*found)
+    [right], [found] = (
+        list(cells(page.format(*settings, cell))) for cell in ("**61.0** ± 1.5", wrong)
+    )
+    assert (
+        right == (*settings, "EPR", "geoquery", "61.0 ± 1.5")
+        and agrees(*right)
+        and not agrees(*found)
+    )
 
 
 MEASURED = re.compile(r"\| *\**[+−-]?\d+\.\d+ *(?=%|\(|±|\||\*\*)")
@@ -150,14 +173,22 @@ SOURCE = re.compile(r"<!-- (recorded|printed by|no record): (.+) -->")
 @pytest.mark.parametrize("page", DOCUMENTATION, ids=lambda page: page.name)
 def test_tables_of_measured_numbers_say_where_they_come_from(page):
     lines = page.read_text("utf-8").splitlines()
-    starts = [i for i, line in enumerate(lines) if line.startswith("|") and not lines[i - 1].startswith("|")]
+    starts = [
+        i
+        for i, line in enumerate(lines)
+        if line.startswith("|") and not lines[i - 1].startswith("|")
+    ]
     for start in starts:
-        end = next((i for i in range(start, len(lines)) if not lines[i].startswith("|")), len(lines))
+        end = next(
+            (i for i in range(start, len(lines)) if not lines[i].startswith("|")), len(lines)
+        )
         if any(len(MEASURED.findall(line)) > 1 for line in lines[start:end]):
             source = SOURCE.fullmatch(lines[start - 1])
             assert source, f"{page.name}, line {start + 1}"
             scripts = [word for word in source[2].split() if word.endswith(".py")]
-            assert all((ROOT / script).is_file() for script in scripts), f"{page.name}, line {start}"
+            assert all((ROOT / script).is_file() for script in scripts), (
+                f"{page.name}, line {start}"
+            )
 
 
 @cache
@@ -177,7 +208,10 @@ def test_the_readme_says_what_the_figure_shows():
     assert f"{epr.points.mean:.1f} and {ceil.points.mean:.1f} points" in text
     assert f"{epr.tokens:.1f} and {ceil.tokens:.1f} million LM tokens" in text
     tasks = dict(enumerate(["four", "five", "six", "seven", "eight", "nine"], 4))[free.tasks]
-    said = f"+{free.points.mean:.1f} ({free.points.low:.1f} to {free.points.high:.1f}) in the mean of {tasks} tasks"
+    said = (
+        f"+{free.points.mean:.1f} ({free.points.low:.1f} to {free.points.high:.1f}) in the mean "
+        f"of {tasks} tasks"
+    )
     assert said in text
     assert "+{EPR:.1f} and +{CEIL:.1f}".format(**evidence.PAPER) in text
 

@@ -70,10 +70,16 @@ def kept(file, lines):
 
 def test_a_place_has_one_line_for_each_run_the_latest(tmp_path):
     file = tmp_path / "results.jsonl"
-    first, other = (record_of(line("CEIL", column, [1], config="a")) for column in ("n = 50", "n = 100"))
+    first, other = (
+        record_of(line("CEIL", column, [1], config="a")) for column in ("n = 50", "n = 100")
+    )
     keep(file, [first, other])
     keep(file, [replace(first, value=3.0), replace(first, experiment="table6")])
-    assert read_results(file) == [replace(first, value=3.0), other, replace(first, experiment="table6")]
+    assert read_results(file) == [
+        replace(first, value=3.0),
+        other,
+        replace(first, experiment="table6"),
+    ]
 
 
 def test_scripts_side_by_side_lose_no_line(tmp_path):
@@ -98,7 +104,12 @@ def test_a_line_says_which_recipe_trained_its_encoder(tmp_path):
     ceil = replace(ceil, config={**ceil.config, **settings})
     recipes = [
         line_of(replace(ceil, **changed)).get("recipe")
-        for changed in ({}, {"method": "epr_map"}, {"method": "dpp"}, {"trained_by": (("films", "an LM"),)})
+        for changed in (
+            {},
+            {"method": "epr_map"},
+            {"method": "dpp"},
+            {"trained_by": (("films", "an LM"),)},
+        )
     ]
     both = {name: settings[name] for name in ("ceil", "epr")}
     assert recipes == [both, {"epr": settings["epr"]}, None, None]
@@ -108,7 +119,9 @@ def test_a_line_says_which_recipe_trained_its_encoder(tmp_path):
 
 @pytest.mark.parametrize("values", [[[0], [1], [1]], [[0.25], [0.5]], [[1, 2, 3], [4, 5, 6]]])
 def test_statistics_are_kept_without_loss(values, tmp_path):
-    file = kept(tmp_path / "results.jsonl", [line("CEIL", "films", [0] * len(values), statistics=values)])
+    file = kept(
+        tmp_path / "results.jsonl", [line("CEIL", "films", [0] * len(values), statistics=values)]
+    )
     np.testing.assert_array_equal(read_results(file)[0].statistics, values)
     assert ('"statistics": "011"' in file.read_text()) == (len(values) == 3)
 
@@ -119,13 +132,21 @@ WRONG = ({"statistics": "12x"}, {"statistics": "101"}, {"trained_by": 7}, {"over
 
 @pytest.mark.parametrize(
     "content",
-    [*(json.dumps(LINES[0] | change).encode() for change in WRONG), b"[1]", b"{torn", b"\xff\xfe", b"{}"],
+    [
+        *(json.dumps(LINES[0] | change).encode() for change in WRONG),
+        b"[1]",
+        b"{torn",
+        b"\xff\xfe",
+        b"{}",
+    ],
 )
 def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(file, content):
     before = file.read_bytes() + content + b"\n"
     file.write_bytes(before)
     for reading in (lambda: read_results(file), lambda: keep(file, [record_of(LINES[0])])):
-        with pytest.raises(UserError, match=rf"results.jsonl, line {len(LINES) + 1} is no result: "):
+        with pytest.raises(
+            UserError, match=rf"results.jsonl, line {len(LINES) + 1} is no result: "
+        ):
             reading()
     assert file.read_bytes() == before
 
@@ -189,16 +210,29 @@ def test_the_command(file, tmp_path, capsys):
 
 def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
     places = [(task, k) for task in ("films", "shows") for k in (1, 2)]
-    lines = [line("CEIL", f"K = {k}", [1, 0], 0, task=t, shots=k, config=f"{t} {k}") for t, k in places]
+    lines = [
+        line("CEIL", f"K = {k}", [1, 0], 0, task=t, shots=k, config=f"{t} {k}") for t, k in places
+    ]
     text = published(read_results(kept(tmp_path / "results.jsonl", lines)))
-    assert text.count("\n# ") == 1 and text.startswith("# table2 on films (small-lm, encoder an-encoder)")
+    assert text.count("\n# ") == 1 and text.startswith(
+        "# table2 on films (small-lm, encoder an-encoder)"
+    )
     assert "|  | K = 1 | K = 2 |" in text and "mean" not in text and "Queries: 2." in text
 
 
 def test_rows_are_compared_with_an_untrained_row_and_with_a_column(tmp_path):
-    answered = {("dense top-k", "untrained"): [0, 0], ("EPR", "100"): [1, 0], ("EPR", "400"): [1, 1]}
-    lines = [line(row, column, values, task="films", texts="t") for (row, column), values in answered.items()]
-    text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["dense top-k", "100"])
+    answered = {
+        ("dense top-k", "untrained"): [0, 0],
+        ("EPR", "100"): [1, 0],
+        ("EPR", "400"): [1, 1],
+    }
+    lines = [
+        line(row, column, values, task="films", texts="t")
+        for (row, column), values in answered.items()
+    ]
+    text = published(
+        read_results(kept(tmp_path / "results.jsonl", lines)), minus=["dense top-k", "100"]
+    )
     assert "## Less dense top-k\n\n|  | untrained | 100 | 400 |" in text
     top_k, _, column = text.partition("## Less 100")
     assert "| EPR |  | +50.0 (" in top_k and "| +100.0 (" in top_k
@@ -213,7 +247,8 @@ def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
     text = published(read_results(file), minus=["EPR"])
     assert "## films: question in the bank (2)" in text and "output in the bank" not in text
     assert "| CEIL | 100.0 (20.7 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
-    # one question is asked twice and right both times: Wilson's interval for 1 of 1 (test of `metric_interval`)
+    # one question is asked twice and right both times: Wilson's interval for 1 of 1 (test of
+    # `metric_interval`)
     assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |" in text
     # three questions are resampled, one of them with both of its copies
     assert read_results(file)[0].overlap.question.tolist() == [0, 0, 1, 2]
@@ -228,7 +263,10 @@ def test_queries_of_one_program_are_resampled_together_and_weighed_as_one(tmp_pa
     lines = [line(row, "films", values, 0, overlap=PROGRAMS) for row, values in runs.items()]
     text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["EPR"])
     assert "| CEIL | +75.0 (+0.0 to +100.0) |" in text[: text.index("weighs the same")]
-    assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |" in text[text.index("weighs the same") :]
+    assert (
+        "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |"
+        in text[text.index("weighs the same") :]
+    )
 
 
 def test_a_mean_is_printed_without_the_task_that_carries_most_of_it(tmp_path):
@@ -236,9 +274,15 @@ def test_a_mean_is_printed_without_the_task_that_carries_most_of_it(tmp_path):
     lines = [line("CEIL", task, values, 0) for task, values in scores.items()]
     lines += [line("EPR", task, [0, 0, 0, 0], 0) for task in scores]
     text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["EPR"])
-    row = next(one for one in text[text.index("Less EPR") :].splitlines() if one.startswith("| CEIL"))
+    row = next(
+        one for one in text[text.index("Less EPR") :].splitlines() if one.startswith("| CEIL")
+    )
     *_, mean, without = row.strip("| ").split(" | ")
-    assert mean.startswith("+50.0 (") and without.startswith("+25.0 (") and without.endswith("without films")
+    assert (
+        mean.startswith("+50.0 (")
+        and without.startswith("+25.0 (")
+        and without.endswith("without films")
+    )
 
 
 def test_no_task_carries_a_mean_of_nothing(tmp_path):
@@ -276,12 +320,16 @@ def test_a_run_and_its_repetition_are_cut_to_the_queries_of_both(tmp_path, monke
     with pytest.raises(UserError, match="'three'"):
         results.together(records, "one", "three")
     with pytest.raises(UserError, match="have no row, task"):
-        results.together([one for one in records if one.row != "TST"][:1] + records[-1:], "one", "two")
+        results.together(
+            [one for one in records if one.row != "TST"][:1] + records[-1:], "one", "two"
+        )
 
 
 def test_added_runs_are_resampled_by_the_programs_of_their_data(tmp_path, monkeypatch):
     queries = [replace(TASK.validation[i], output=f"loc(m{i > 2},a{i > 2})") for i in range(4)]
-    task = replace(TASK, train=[replace(one, output="f(a)") for one in TASK.train], validation=queries)
+    task = replace(
+        TASK, train=[replace(one, output="f(a)") for one in TASK.train], validation=queries
+    )
     monkeypatch.setattr(programs, "load_task", lambda *_, **__: task)
     programs._of_task.cache_clear()
     bits = {"question_in_bank": "0000", "output_in_bank": "0000"}
@@ -291,5 +339,7 @@ def test_added_runs_are_resampled_by_the_programs_of_their_data(tmp_path, monkey
     assert one.overlap.question.tolist() == [0, 0, 0, 1] and (one.low, one.high) == (0, 100)
     programs._of_task.cache_clear()
     kept(new, [line("EPR", "films", [1, 1, 1, 0], 0, overlap=bits | {"output_in_bank": "1000"})])
-    with pytest.raises(UserError, match="films: the queries of the data are not those of the records"):
+    with pytest.raises(
+        UserError, match="films: the queries of the data are not those of the records"
+    ):
         results.main([str(tmp_path / "all.jsonl"), "--add", str(new)])

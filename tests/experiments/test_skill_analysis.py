@@ -44,7 +44,9 @@ def test_selected_by_hand():
 def test_cogs_has_no_databases():
     bank = [Example("train-0", "", "box(a)"), Example("train-1", "", "cry(agent=Emma)")]
     found = selected(of("cogs", bank, [Example("q", "", "Paula")]), [picks(0, 1)])
-    assert found["sketch overlap %"] == 50  # two empty sketches are equal, an empty and another share nothing
+    assert (
+        found["sketch overlap %"] == 50
+    )  # two empty sketches are equal, an empty and another share nothing
     assert list(found) == ["sketch overlap %", "sketch coverage %"]
 
 
@@ -67,7 +69,10 @@ def test_wins_by_hand():
         ("easy", "SELECT name FROM singer WHERE age > 20"),
         # two columns; a join and a condition
         ("medium", "SELECT name, age FROM singer WHERE age > 20"),
-        ("medium", "SELECT T1.name FROM a AS T1 JOIN b AS T2 ON T1.x = T2.x WHERE T2.y = 'or, like'"),
+        (
+            "medium",
+            "SELECT T1.name FROM a AS T1 JOIN b AS T2 ON T1.x = T2.x WHERE T2.y = 'or, like'",
+        ),
         # one nested query; three clauses
         ("hard", "SELECT name FROM singer WHERE age > (SELECT avg(age) FROM singer)"),
         ("hard", "SELECT a FROM t JOIN u WHERE b = 1 ORDER BY c"),
@@ -75,7 +80,10 @@ def test_wins_by_hand():
         # a query in FROM is no condition
         ("easy", "SELECT count(*) FROM (SELECT a FROM t INTERSECT SELECT b FROM t)"),
         ("extra", "SELECT a, b FROM t WHERE c NOT IN (SELECT c FROM u) AND d = 1"),
-        ("extra", "SELECT a FROM t JOIN u GROUP BY b HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 1"),
+        (
+            "extra",
+            "SELECT a FROM t JOIN u GROUP BY b HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 1",
+        ),
     ],
 )
 def test_hardness(level, query):
@@ -97,7 +105,9 @@ def test_recall_by_hand():
 
     # by frequency: y x | y x z | z | x y: right at place 2, 3, never, 1
     assert recall_at(samples, right, (1, 2, 3)) == {1: 25.0, 2: 50.0, 3: 75.0}
-    assert asked == [[(0, "y"), (0, "x"), (1, "y"), (1, "x"), (1, "z"), (2, "z"), (3, "x"), (3, "y")]]
+    assert asked == [
+        [(0, "y"), (0, "x"), (1, "y"), (1, "x"), (1, "z"), (2, "z"), (3, "x"), (3, "y")]
+    ]
 
 
 def test_the_plane_keeps_neighbours_together():
@@ -115,9 +125,17 @@ def test_the_plane_keeps_neighbours_together():
 def flags(tmp_path, registrations_undone):
     """The command line of a small run on a COGS of twelve forms, in a folder of its own."""
     form = "{0} ( x _ 1 ) AND {1} . theme ( x _ 2 , x _ 1 )"
-    words = [(noun, verb) for noun in ("cobra", "dog", "rose", "cake") for verb in ("grew", "slept", "froze")]
+    words = [
+        (noun, verb)
+        for noun in ("cobra", "dog", "rose", "cake")
+        for verb in ("grew", "slept", "froze")
+    ]
     rows = [
-        {"sentence": f"A {one} {two} .", "logical_form": form.format(one, two), "distribution": "prim_to_inf_arg"}
+        {
+            "sentence": f"A {one} {two} .",
+            "logical_form": form.format(one, two),
+            "distribution": "prim_to_inf_arg",
+        }
         for one, two in words
     ]
     for split, some in (("train", rows), ("gen", rows[:3])):
@@ -125,7 +143,15 @@ def flags(tmp_path, registrations_undone):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
     small = ["--lm", "tiny", "--encoder", "tiny", "--epr.instances", "8", "--skills.orders", "2"]
-    return ["--scale", "tiny", "--data-dir", f"{tmp_path}/data", "--out", f"{tmp_path}/runs", *small]
+    return [
+        "--scale",
+        "tiny",
+        "--data-dir",
+        f"{tmp_path}/data",
+        "--out",
+        f"{tmp_path}/runs",
+        *small,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,30 +170,57 @@ def test_the_analyses_write_their_pages(options, files, tmp_path, flags):
     assert {file.suffix[1:] for file in tmp_path.glob("runs/page-*/*")} == files
 
 
-def test_a_comparison_repeats_what_is_drawn_and_lets_another_lm_answer(tmp_path, flags, monkeypatch, capsys):
+def test_a_comparison_repeats_what_is_drawn_and_lets_another_lm_answer(
+    tmp_path, flags, monkeypatch, capsys
+):
     (tmp_path / "another.py").write_text(
-        "from ceil_jax.lm import TinyLM\ndef build():\n    lm = TinyLM()\n    lm.name = 'other'\n    return lm\n"
+        "from ceil_jax.lm import TinyLM\ndef build():\n    lm = TinyLM()\n    lm.name = 'other'\n "
+        "   return lm\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    experiment = skill_experiment("page", "Page", ("cogs.ps",), ("random", "topk", "epr", "skill_base"))
+    experiment = skill_experiment(
+        "page", "Page", ("cogs.ps",), ("random", "topk", "epr", "skill_base")
+    )
     record = tmp_path / "records.jsonl"
-    given = ["--lms", "tiny", "another:build", "--seeds", "0", "1", "--encoders", "tiny", "--record", str(record)]
+    given = [
+        "--lms",
+        "tiny",
+        "another:build",
+        "--seeds",
+        "0",
+        "1",
+        "--encoders",
+        "tiny",
+        "--record",
+        str(record),
+    ]
     assert experiment.main([*flags, *given]) == 0
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert Counter(line["row"] for line in lines) == {
         f"{row}, {lm}": count
         for lm in ("tiny", "another:build")
-        for row, count in {"random": 2, "dense top-k": 1, "dense top-k, tiny": 1, "EPR": 2, "Skill-KNN": 2}.items()
+        for row, count in {
+            "random": 2,
+            "dense top-k": 1,
+            "dense top-k, tiny": 1,
+            "EPR": 2,
+            "Skill-KNN": 2,
+        }.items()
     }
     # the LM of --lm scores and rewrites whatever answers
     by = {line["row"]: line["trained_by"] for line in lines}
-    assert by["EPR, another:build"] == [["cogs.ps", "tiny"]] and by["EPR, tiny"] == by["random, another:build"] == []
+    assert (
+        by["EPR, another:build"] == [["cogs.ps", "tiny"]]
+        and by["EPR, tiny"] == by["random, another:build"] == []
+    )
     page = capsys.readouterr().out
     assert "sketch overlap %" in page and "above an oracle" in page
     assert "cogs.ps: tiny: " in page and "rewrites failed" in page and "other: " not in page
 
 
-@pytest.mark.parametrize("name", ["cogs", "spider", "skill_table2", "skill_table3", "skill_diversity"])
+@pytest.mark.parametrize(
+    "name", ["cogs", "spider", "skill_table2", "skill_table3", "skill_diversity"]
+)
 def test_every_comparison_can_be_planned(name, flags, capsys):
     options = ["--tasks", "cogs.ps", "--lms", "tiny", "--dry-run"]
     assert importlib.import_module(name).EXPERIMENT.main([*flags, *options]) == 0

@@ -40,7 +40,9 @@ def ask():
             **options,
         )
         assert isinstance(retriever, DiverseSkills)
-        queries = [Example(f"q{i}", f"a question {i}", "", fields={"skill": "count"}) for i in range(20)]
+        queries = [
+            Example(f"q{i}", f"a question {i}", "", fields={"skill": "count"}) for i in range(20)
+        ]
         return retriever.retrieve(queries, k)
 
     return asked
@@ -65,5 +67,8 @@ def test_the_nearest_fill_what_is_left(ask):
 
 
 def test_what_they_need():
-    assert METHODS["skill_map"].needs.skills == "one" and METHODS["target_skill_map"].needs.gold_outputs
+    assert (
+        METHODS["skill_map"].needs.skills == "one"
+        and METHODS["target_skill_map"].needs.gold_outputs
+    )
     assert METHODS["target_skill_map"].encoder == "base"

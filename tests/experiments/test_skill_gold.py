@@ -16,22 +16,32 @@ from ceil_jax.tasks.example import Example
         ("SELECT max(a) , min(a) , b FROM t", "return one column and a minimum and a maximum"),
         (
             "select a from t where b = 'x < y or z' and c > 3",
-            "return one column of rows where a column is less or greater than a value and that meet an equality "
+            "return one column of rows where a column is less or greater than a value and that "
+            "meet an equality "
             "condition",
         ),
-        ("SELECT a FROM t WHERE b != 1", "return one column of rows where a column differs from a value"),
-        ("SELECT a FROM t WHERE b <> 1", "return one column of rows where a column differs from a value"),
+        (
+            "SELECT a FROM t WHERE b != 1",
+            "return one column of rows where a column differs from a value",
+        ),
+        (
+            "SELECT a FROM t WHERE b <> 1",
+            "return one column of rows where a column differs from a value",
+        ),
         (
             "SELECT a FROM t WHERE b = 1 OR c LIKE '%d%'",
-            "return one column of rows whose text matches a pattern or that meet an equality condition",
+            "return one column of rows whose text matches a pattern or that meet an equality "
+            "condition",
         ),
         (
             "SELECT a , b FROM t ORDER BY c LIMIT 3",
             "return two columns, sort in ascending order by a column, keep the first few rows",
         ),
         (
-            "SELECT T1.a FROM t AS T1 JOIN u AS T2 ON T1.i = T2.i GROUP BY T1.i ORDER BY count(*) DESC LIMIT 1",
-            "join two tables, group rows, return one column, sort in descending order by a count, keep the first one",
+            "SELECT T1.a FROM t AS T1 JOIN u AS T2 ON T1.i = T2.i GROUP BY T1.i ORDER BY count(*) "
+            "DESC LIMIT 1",
+            "join two tables, group rows, return one column, sort in descending order by a count, "
+            "keep the first one",
         ),
         (
             "SELECT a FROM t GROUP BY a HAVING avg(b) > 10",
@@ -39,11 +49,13 @@ from ceil_jax.tasks.example import Example
         ),
         (
             "SELECT a FROM t WHERE b NOT IN (SELECT b FROM u)",
-            "use two tables, return one column of rows that are not in the result of a nested query",
+            "use two tables, return one column of rows that are not in the result of a nested "
+            "query",
         ),
         (
             "SELECT a FROM t WHERE b = 1 EXCEPT SELECT a FROM t WHERE b = 2",
-            "take one selection except the rows of another, return one column of rows that meet an equality "
+            "take one selection except the rows of another, return one column of rows that meet "
+            "an equality "
             "condition",
         ),
     ],
@@ -67,7 +79,8 @@ def test_names_and_values_do_not_matter():
         ("eat(theme=box,agent=Liam)", "A verb with a thing acted upon, one who acts."),
         (
             "dust(agent=Emma,theme=*cake(nmod.in=box(nmod.on=table)))",
-            "A verb with one who acts, a thing acted upon; the thing acted upon has a place phrase that holds "
+            "A verb with one who acts, a thing acted upon; the thing acted upon has a place "
+            "phrase that holds "
             "another place phrase.",
         ),
         (
@@ -76,7 +89,8 @@ def test_names_and_values_do_not_matter():
         ),
         (
             "like(agent=Liam,ccomp=sell(theme=box(nmod.in=car)))",
-            "A verb with one who acts; it governs a clause after 'that', a verb with a thing acted upon; the thing "
+            "A verb with one who acts; it governs a clause after 'that', a verb with a thing "
+            "acted upon; the thing "
             "acted upon has a place phrase.",
         ),
     ],
@@ -106,7 +120,9 @@ class Counts:
 
 def test_the_nearest_gold_skills(registrations_undone):
     register()
-    bank = [Example(f"train-{i}", "", f"SELECT {one} FROM t") for i, one in enumerate(["a", "count(*)"])]
+    bank = [
+        Example(f"train-{i}", "", f"SELECT {one} FROM t") for i, one in enumerate(["a", "count(*)"])
+    ]
     retriever = build_retriever("target_skill", bank, encoder=Counts(), sketch=PARTS["sql"])
     [found] = retriever.retrieve([Example("q", "how many", "SELECT count(b) FROM u")], 2)
     assert [(pick.id, pick.relevance) for pick in found] == [("train-1", 1), ("train-0", 0.5)]

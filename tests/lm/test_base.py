@@ -17,7 +17,9 @@ class Known(LanguageModel):
 
     def scores(self, asked):
         self.asked = asked
-        return [self.table[text][0] for text in asked.texts], [self.table[text][1] for text in asked.texts]
+        return [self.table[text][0] for text in asked.texts], [
+            self.table[text][1] for text in asked.texts
+        ]
 
     def write(self, prompts, limit, stop, temperature, seeds):
         return [f"{prompt} {seed}" for prompt, seed in zip(prompts, seeds, strict=True)]
@@ -51,17 +53,24 @@ def test_one_seed_is_each_prompts_and_several_are_their_own():
 def test_text_is_cut_before_the_first_stop_string_and_nowhere_else():
     lm = Known({})
     lm.write = lambda *_: ["find /home -type f", " a\n\nb; c"]
-    assert lm.generate(["x", "y"], 9, ["<|endoftext|>", "; ", "\n\n"]) == ["find /home -type f", " a"]
+    assert lm.generate(["x", "y"], 9, ["<|endoftext|>", "; ", "\n\n"]) == [
+        "find /home -type f",
+        " a",
+    ]
     assert first_stop("abc", ["c", "b"]) == 1
     assert first_stop("abc", []) is None
 
 
 def test_what_an_lm_gives_is_checked():
     lm = Known({"a": (-1.0, 1), "b": (np.nan, 1)})
-    with pytest.raises(UserError, match="known gave 2 scores and 2 lengths of 2 texts, 1 of them no numbers"):
+    with pytest.raises(
+        UserError, match="known gave 2 scores and 2 lengths of 2 texts, 1 of them no numbers"
+    ):
         lm.choose(["x"], [["a", "b"]])
     lm.scores = lambda asked: [0.0]
-    with pytest.raises(UserError, match=r"known: scores returned \[0.0\]; expected .log-likelihoods, lengths"):
+    with pytest.raises(
+        UserError, match=r"known: scores returned \[0.0\]; expected .log-likelihoods, lengths"
+    ):
         lm.choose(["x"], [["a"]])
     for written, said in (
         (["x"], r"1 answers \(str\) to 2 prompts"),
@@ -70,7 +79,8 @@ def test_what_an_lm_gives_is_checked():
         lm.write = lambda *_, written=written: written
         with pytest.raises(UserError, match=said):
             lm.generate(["x", "y"], 1)
-    # an LM of one's own may ignore the stop strings, and give half a character, which no file can hold
+    # an LM of one's own may ignore the stop strings, and give half a character, which no file can
+    # hold
     lm.write = lambda *_: ["good\nbad"]
     assert lm.generate(["x"], 5, ["\n"]) == ["good"]
     lm.write = lambda *_: ["good \ud83d"]

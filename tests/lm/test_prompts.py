@@ -127,7 +127,10 @@ def test_few_shot_examples_open_every_prompt_and_count():
     opening = [Example("s", "shot", "out")]
     prompt = builder(4 + 3 + 4, few_shot=opening).build(QUERY, BANK, [0.4, 0.3, 0.2, 0.1])
     assert prompt.text == "shot => out\nword1 end => out\nzero =>"
-    assert builder(4 + 3 + 3, few_shot=opening).build(QUERY, BANK, [0.4] * 4).text == "shot => out\nzero =>"
+    assert (
+        builder(4 + 3 + 3, few_shot=opening).build(QUERY, BANK, [0.4] * 4).text
+        == "shot => out\nzero =>"
+    )
 
 
 def test_a_tokenizer_that_joins_badly_is_counted_again():

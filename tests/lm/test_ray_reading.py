@@ -10,7 +10,9 @@ from ceil_jax.lm.readings import Readings, ReadLM
 
 
 def test_an_actor_with_another_lm_is_refused():
-    with pytest.raises(UserError, match=r"the LM is tiny on .* and tiny@float32 where the run was started"):
+    with pytest.raises(
+        UserError, match=r"the LM is tiny on .* and tiny@float32 where the run was started"
+    ):
         Actor(TinyLM, "tiny@float32")
 
 
@@ -20,16 +22,23 @@ def test_no_actors():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:os.fork")  # jax warns of threads in the processes that ray forks
+@pytest.mark.filterwarnings(
+    "ignore:os.fork"
+)  # jax warns of threads in the processes that ray forks
 def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setattr("ceil_jax.lm.base.LanguageModel.at_once", {"score": 4})
-    prompts, choices = [f"film {i % 7} was number{i}" for i in range(10)], [(" bad", " good fun")] * 10
+    prompts, choices = (
+        [f"film {i % 7} was number{i}" for i in range(10)],
+        [(" bad", " good fun")] * 10,
+    )
     lm = TinyLM()
     read = ReadLM(lm, Readings(tmp_path), actor_pool(TinyLM, "tiny", 1))
     with read.metered() as meter:
         found = read.choice_log_likelihood(prompts, choices)
     assert lm.tokens_read == 0 and meter.requests == 10
-    with pytest.raises(UserError, match=r"--actors 99: the cluster has .* CPUs; an actor takes one"):
+    with pytest.raises(
+        UserError, match=r"--actors 99: the cluster has .* CPUs; an actor takes one"
+    ):
         list(actor_pool(TinyLM, "tiny", 99)([]))
     assert np.array_equal(found, TinyLM().choice_log_likelihood(prompts, choices))

@@ -80,7 +80,9 @@ def test_each_prompt_is_read_once(tmp_path):
 def test_choices_are_checked_as_by_any_lm(tmp_path, options):
     read, lm = opened(tmp_path)
     for one in (read, lm):
-        with pytest.raises(UserError, match=r"prompt 1 has choices .*; give a list of at least one string"):
+        with pytest.raises(
+            UserError, match=r"prompt 1 has choices .*; give a list of at least one string"
+        ):
             one.choice_log_likelihood(["x", "y"], [[" a"], options])
     assert not (tmp_path / FILE).exists()
 
@@ -90,7 +92,9 @@ def _reads(folder, stop_at, dies):
 
 
 def in_a_process(folder, stop_at=None, dies=True):
-    process = multiprocessing.get_context("fork").Process(target=_reads, args=(folder, stop_at, dies))
+    process = multiprocessing.get_context("fork").Process(
+        target=_reads, args=(folder, stop_at, dies)
+    )
     process.start()
     return process
 
@@ -147,7 +151,9 @@ def test_a_seed_is_no_part_of_a_greedy_text(tmp_path):
 
 def test_scores_per_token_are_readings_of_their_own(tmp_path):
     read, _ = opened(tmp_path)
-    total, mean = (read.choice_log_likelihood(PROMPTS, CHOICES, per_token=p)[0] for p in (False, True))
+    total, mean = (
+        read.choice_log_likelihood(PROMPTS, CHOICES, per_token=p)[0] for p in (False, True)
+    )
     assert mean == pytest.approx(total / [1, 2])
 
 
@@ -165,11 +171,15 @@ def test_a_meter_counts_distinct_readings_old_and_new(tmp_path):
     with again.metered() as meter:
         scores(again)
     assert (meter.cost.tokens, meter.now, other.tokens_read) == (lm.tokens_read, Cost(), 0)
-    asked = [LMRequest(prompt, tuple(choices)) for prompt, choices in zip(PROMPTS, CHOICES, strict=True)]
+    asked = [
+        LMRequest(prompt, tuple(choices)) for prompt, choices in zip(PROMPTS, CHOICES, strict=True)
+    ]
     assert again.missing(asked) == 0 and again.missing([*asked, LMRequest("new", (" a",))]) == 1
 
 
-@pytest.mark.parametrize("change", ["value = '[0.0, 0.0]'", "value = CAST(x'ff' AS TEXT)", "tokens = 999"])
+@pytest.mark.parametrize(
+    "change", ["value = '[0.0, 0.0]'", "value = CAST(x'ff' AS TEXT)", "tokens = 999"]
+)
 def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     first, _ = opened(tmp_path)
     scores(first)
@@ -202,7 +212,9 @@ def test_a_file_damaged_inside_is_one_line_and_then_read_anew(tmp_path):
     content = bytearray((tmp_path / FILE).read_bytes())
     content[4096:] = b"\xa5" * (len(content) - 4096)
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(UserError, match=r"readings.sqlite is damaged .* run the same command again"):
+    with pytest.raises(
+        UserError, match=r"readings.sqlite is damaged .* run the same command again"
+    ):
         read.choice_log_likelihood(PROMPTS, MANY)
     assert (scores(read) == plain()).all()
 
@@ -226,7 +238,9 @@ def test_shards_read_their_own_chunks_which_are_copied_in(tmp_path):
         mine = [i for i in range(10) if i // CHUNK % 2 == number - 1]
         assert lm.asked == [PROMPTS[i] for i in mine]
         assert (found[mine] == plain()[mine]).all()
-        assert sorted(i for i in range(10) if not found[i].any()) == sorted(set(range(10)) - set(mine))
+        assert sorted(i for i in range(10) if not found[i].any()) == sorted(
+            set(range(10)) - set(mine)
+        )
         assert (tmp_path / f"readings-{number}-of-2.sqlite").exists()
     read, lm = opened(tmp_path)
     with read.metered() as meter:

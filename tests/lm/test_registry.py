@@ -57,10 +57,19 @@ def test_a_function_of_ones_own(own_lm):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("own_lm_of_a_user:bild", "unknown function in own_lm_of_a_user 'bild'; did you mean 'build'"),
+        (
+            "own_lm_of_a_user:bild",
+            "unknown function in own_lm_of_a_user 'bild'; did you mean 'build'",
+        ),
         ("own_lm_of_a_user:text", "own_lm_of_a_user:text returned str; expected LanguageModel"),
-        ("own_lm_of_a_user:asks", "missing a required argument: 'more'; .* the language model takes no arg"),
-        ("no_such_module:lm", "language model 'no_such_module:lm': No module named .*importable from here"),
+        (
+            "own_lm_of_a_user:asks",
+            "missing a required argument: 'more'; .* the language model takes no arg",
+        ),
+        (
+            "no_such_module:lm",
+            "language model 'no_such_module:lm': No module named .*importable from here",
+        ),
     ],
 )
 def test_a_function_that_is_none(own_lm, spec, said):

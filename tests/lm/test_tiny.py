@@ -30,7 +30,8 @@ AFTER_B = 0.6 * 1 + 0.3 * (5 / 3) / 5 + 0.1 * base(" a")
         (" a", AFTER_B),
         (" b", 0.6 * 0 + 0.3 * (4 / 3 + 6 / 3) / 5 + 0.1 * base(" b")),
         (" c", 0.1 * base(" c")),
-        # then after " b a b a": weights 5/4, 6/4, 7/4, 8/4, together 6.5; after " a" has stood " b" (i = 3)
+        # then after " b a b a": weights 5/4, 6/4, 7/4, 8/4, together 6.5; after " a" has stood " b"
+        # (i = 3)
         (" a b", AFTER_B * (0.6 + 0.3 * (5 / 4 + 7 / 4) / 6.5 + 0.1 * base(" b"))),
         ("", 1.0),
     ],
@@ -79,13 +80,18 @@ def test_a_prompt_too_long_names_itself():
         lm.log_likelihood(["a", "a b c"], [" d", " d e"])
     with pytest.raises(UserError, match="prompt 0 is 5 tokens"):
         lm.generate(["a b c d"], 1)
-    # room for one token: nothing has followed " a", and it is the most recent of three that stood once
+    # room for one token: nothing has followed " a", and it is the most recent of three that stood
+    # once
     assert lm.generate(["a b a"], 5) == [" a"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"stop": "\n"}, "must be a list"), ({"stop": [""]}, "non-empty"), ({"temperature": -1}, "temperature")],
+    [
+        ({"stop": "\n"}, "must be a list"),
+        ({"stop": [""]}, "non-empty"),
+        ({"temperature": -1}, "temperature"),
+    ],
 )
 def test_sampling_arguments_are_checked(arguments, message):
     with pytest.raises(UserError, match=message):

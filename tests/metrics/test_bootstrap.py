@@ -42,7 +42,9 @@ def test_draws_that_cells_share_give_each_what_it_has_alone(monkeypatch):
     rng = np.random.default_rng(7)
     cells = [over_seeds(rng.random((3, 40, 1)), mean) for _ in range(3)]
     at_once = bootstrap_interval(cells[0].values[:, 0])
-    monkeypatch.setattr(bootstrap, "_AT_ONCE", 40 * 4_000)  # the 10,000 resamples come in three batches
+    monkeypatch.setattr(
+        bootstrap, "_AT_ONCE", 40 * 4_000
+    )  # the 10,000 resamples come in three batches
     assert bootstrap_interval(cells[0].values[:, 0]) == at_once
     alone = []
     for cell in cells:

@@ -68,8 +68,13 @@ def test_character_bleu_agrees_with_sacrebleus_character_tokens():
     predictions = ["find /home -type f", "grep -rn todo src"]
     golds = ["find /home -type d", "grep -r TODO src"]
     # sacrebleu drops blanks from its character tokens, so compare without any
-    bare = [text.replace(" ", "") for text in predictions], [text.replace(" ", "") for text in golds]
-    expected = sacrebleu.corpus_bleu(bare[0], [bare[1]], tokenize="char", smooth_method="none").score / 100
+    bare = (
+        [text.replace(" ", "") for text in predictions],
+        [text.replace(" ", "") for text in golds],
+    )
+    expected = (
+        sacrebleu.corpus_bleu(bare[0], [bare[1]], tokenize="char", smooth_method="none").score / 100
+    )
     found = METRICS["char_bleu"].corpus(bare[0], [example(gold) for gold in bare[1]])
     assert found == pytest.approx(expected)
 
@@ -86,8 +91,13 @@ def test_every_metric(name):
 
 def test_a_metric_from_outside(monkeypatch):
     monkeypatch.setitem(METRICS, "contains", METRICS["accuracy"])
-    register_metric("contains", lambda prediction, example: float(example.output in prediction), replace=True)
-    assert METRICS["contains"].per_example(["a b", "c"], [example("b"), example("b")]).tolist() == [1, 0]
+    register_metric(
+        "contains", lambda prediction, example: float(example.output in prediction), replace=True
+    )
+    assert METRICS["contains"].per_example(["a b", "c"], [example("b"), example("b")]).tolist() == [
+        1,
+        0,
+    ]
 
 
 def test_metrics_of_tasks_exist():

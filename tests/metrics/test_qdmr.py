@@ -11,7 +11,11 @@ from ceil_jax.tasks.families.parsing import numbered_steps
 
 EQUAL = [
     ("itself", "return a ;return number of #1", "return a ;return number of #1"),
-    ("prompt form and Break's form", "1#) return a 2#) return number of #1", "return a ;return number of #1"),
+    (
+        "prompt form and Break's form",
+        "1#) return a 2#) return number of #1",
+        "return a ;return number of #1",
+    ),
     (
         "independent steps in another order, renumbered",
         "cats; dogs; number of #1; number of #2; difference of #3 and #4",
@@ -41,7 +45,11 @@ UNEQUAL = [
     ("at least is not more than", "a; if #1 is at least 3", "a; if #1 is more than 3"),
     ("another number", "a; if #1 is at least 3", "a; if #1 is at least 4"),
     ("another reference", "a; b; number of #1", "a; b; number of #2"),
-    ("difference does not commute", "a; b; difference of #1 and #2", "a; b; difference of #2 and #1"),
+    (
+        "difference does not commute",
+        "a; b; difference of #1 and #2",
+        "a; b; difference of #2 and #1",
+    ),
     ("discard does not commute", "a; b; #1 besides #2", "a; b; #2 besides #1"),
     ("a step is missing", "a; #1 from b; number of #2", "a; number of #1"),
     ("one step where gold has two", "red cars", "cars; #1 that are red"),
@@ -67,7 +75,11 @@ MALFORMED = [
 @pytest.mark.parametrize("case", [*EQUAL, *UNEQUAL], ids=lambda case: case[0])
 def test_two_decompositions(case):
     _, one, other = case
-    assert lf_em(one, Example("0", "", other)) == lf_em(other, Example("0", "", one)) == (case in EQUAL)
+    assert (
+        lf_em(one, Example("0", "", other))
+        == lf_em(other, Example("0", "", one))
+        == (case in EQUAL)
+    )
 
 
 @pytest.mark.parametrize("prediction", MALFORMED)

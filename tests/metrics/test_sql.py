@@ -52,7 +52,10 @@ SAME = [
     ("SELECT id FROM cat WHERE id > 9", "SELECT name, id FROM cat WHERE id > 99"),  # both empty
     ("SELECT NULL", "SELECT weight FROM cat WHERE name IS NULL"),
     ("SELECT id, id, weight FROM cat", "SELECT weight, id, id FROM cat"),
-    ("SELECT id FROM cat WHERE id >= 2", "SELECT id FROM cat WHERE id > = 2 AND id < = 9 AND id !  = 9"),
+    (
+        "SELECT id FROM cat WHERE id >= 2",
+        "SELECT id FROM cat WHERE id > = 2 AND id < = 9 AND id !  = 9",
+    ),
     ("SELECT id FROM cat WHERE id > = 2", "SELECT id FROM cat WHERE id >= 2"),
     ("SELECT '> ='", "SELECT '>' || ' ='"),
     ("SELECT random()", "SELECT random()"),  # the gold query to the letter
@@ -62,7 +65,10 @@ SAME = [
     ("SELECT id FROM cat WHERE 2019 < year (CURDATE( ))", "SELECT id FROM cat"),
     ("SELECT 'YEAR(CURDATE())'", "SELECT 'YEAR(CUR' || 'DATE())'"),
     # an order that is none
-    ("SELECT id, 'order by' FROM cat -- order by id", "SELECT id, 'order by' FROM cat ORDER BY id DESC"),
+    (
+        "SELECT id, 'order by' FROM cat -- order by id",
+        "SELECT id, 'order by' FROM cat ORDER BY id DESC",
+    ),
 ]
 DIFFERENT = [
     ("SELECT id FROM cat ORDER BY id", "SELECT id FROM cat ORDER BY id DESC"),
@@ -74,7 +80,12 @@ DIFFERENT = [
     ("SELECT id, id, weight FROM cat", "SELECT weight, weight, id FROM cat"),
     *(
         (f"SELECT name FROM cat {order}", "SELECT name FROM cat ORDER BY id DESC")
-        for order in ("ORDER  BY id", "\nORDER\nBY id", "order/* by */by id", "order -- the\n by id")
+        for order in (
+            "ORDER  BY id",
+            "\nORDER\nBY id",
+            "order/* by */by id",
+            "order -- the\n by id",
+        )
     ),
 ]
 
@@ -107,8 +118,10 @@ ATTACKS = {
     "half a surrogate": "SELECT '\ud800'",
     "long": "SELECT " + "1 + " * 50_000 + "1",
     "deep": "SELECT " + "(" * 3_000 + "1" + ")" * 3_000,
-    "endless recursion": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT 1 FROM c",
-    "growing recursion": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n || n FROM c) SELECT 1 FROM c",
+    "endless recursion": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT "
+    "1 FROM c",
+    "growing recursion": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n || n FROM c) SELECT "
+    "1 FROM c",
     "join of 8 billion rows": "SELECT count(*) FROM big a, big b, big c",
     "sort of 8 billion rows": "SELECT a.n FROM big a, big b, big c ORDER BY random()",
     "many rows": "SELECT a.n FROM big a, big b",
@@ -147,7 +160,11 @@ def test_a_prediction_may_take_twice_the_gold_querys_time(database, monkeypatch)
     monkeypatch.setattr(sql_worker, "SECONDS", 1e-6)
     monkeypatch.setattr(signal, "setitimer", lambda *alarm: None)
     slow = "SELECT count(*) FROM big a, big b WHERE a.n < b.n"
-    job = {"database": str(database), "gold": slow, "predicted": "SELECT sum(n > 0) * 1999 / 2 FROM big"}
+    job = {
+        "database": str(database),
+        "gold": slow,
+        "predicted": "SELECT sum(n > 0) * 1999 / 2 FROM big",
+    }
     assert sql_worker.outcome_of(job) == ("equal", "")
     assert sql_worker.outcome_of(job | {"predicted": " UNION ALL ".join([slow] * 10)})[0] == "cut"
 
@@ -173,7 +190,9 @@ def test_metric(database, caplog):
 def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
     asked = []
     compare = SqlSandbox.compare
-    monkeypatch.setattr(SqlSandbox, "compare", lambda *given: asked.append(given[-1]) or compare(*given))
+    monkeypatch.setattr(
+        SqlSandbox, "compare", lambda *given: asked.append(given[-1]) or compare(*given)
+    )
     examples = [question(f"validation-{i}", database, "SELECT count(*) FROM cat") for i in range(3)]
     task = Task("zoo", [], examples, Template("{input} {output}"), "sql_execution")
     predictions = ["SELECT 4", "SELECT 5", "SELECT 6"]
@@ -210,7 +229,9 @@ def test_windows_imports_the_metrics_and_is_told_what_sql_needs(monkeypatch, dat
 
 
 def test_metric_names_the_database_it_misses(tmp_path):
-    with refused(r"example 'validation-0': no database 'zoo', no file '.*no'; .* column 'database'"):
+    with refused(
+        r"example 'validation-0': no database 'zoo', no file '.*no'; .* column 'database'"
+    ):
         METRICS["sql_execution"].check([question("validation-0", tmp_path / "no", "SELECT 1")])
 
 

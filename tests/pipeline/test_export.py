@@ -26,7 +26,9 @@ def opened(tmp_path_factory, moved_for_trained_in_module):
 
 
 def assert_chooses_alike(run, graph, method, selector):
-    for query, picks in zip(FEW.validation, choose(run, graph, method, FEW.validation), strict=True):
+    for query, picks in zip(
+        FEW.validation, choose(run, graph, method, FEW.validation), strict=True
+    ):
         by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
         assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
 
@@ -46,7 +48,10 @@ def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
     [added] = selector.add([{"input": text, "output": "good", "new": "yes"}])
     [pick] = selector.select("another film", k=1, filter={"new": "yes"}).picks
     assert pick.example.id == added
-    [asked], [example] = selector.query_encoder.encode(["another film"]), selector.encoder.encode([text])
+    [asked], [example] = (
+        selector.query_encoder.encode(["another film"]),
+        selector.encoder.encode([text]),
+    )
     cosine = asked @ example / np.linalg.norm(asked) / np.linalg.norm(example)
     assert pick.relevance == pytest.approx((1 + cosine) / 2, abs=1e-5)
 
@@ -83,7 +88,10 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_stay(tmp_path):
     opened = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
     export_method(*opened, "dpp", tmp_path / "selector")
     chosen = CeilSelector.from_pretrained(tmp_path / "selector").select("a new film", k=1)
-    assert chosen.prompt.endswith("\n\na new film It is") and chosen.examples[0].fields["language"] == "en"
+    assert (
+        chosen.prompt.endswith("\n\na new film It is")
+        and chosen.examples[0].fields["language"] == "en"
+    )
 
 
 def test_what_cannot_be_exported(tmp_path):
@@ -92,7 +100,9 @@ def test_what_cannot_be_exported(tmp_path):
     check_target(tmp_path / "letters")
     (tmp_path / "letters" / "letter").write_text("dear")
     for folder in (tmp_path / "letters", tmp_path / "letters" / "letter"):
-        with pytest.raises(UserError, match="is there already and is no selector; choose another folder"):
+        with pytest.raises(
+            UserError, match="is there already and is no selector; choose another folder"
+        ):
             export_method(run, graph, "dpp", folder)
     for name in ("bm25", "classifier", "majority"):
         with pytest.raises(UserError, match=rf"{name} neither ends in DPP-MAP nor .*ceil"):

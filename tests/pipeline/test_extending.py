@@ -1,4 +1,5 @@
-"""A trained method from outside the package: the code of docs/extending.md in every place that a user meets."""
+"""A trained method from outside the package: the code of docs/extending.md in every place that a
+user meets."""
 
 import re
 from dataclasses import replace
@@ -46,7 +47,9 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
 
     table = compare(run, graph, ["topk", "relative"])
     assert [row.label for row in table.rows] == ["dense top-k", "relative EPR"]
-    assert [(one.better, one.worse) for one in table.differences] == [("relative EPR", "dense top-k")]
+    assert [(one.better, one.worse) for one in table.differences] == [
+        ("relative EPR", "dense top-k")
+    ]
     assert table.rows[1].record.preparing.tokens > 0 and table.rows[1].record.seed == 0
     assert "relative EPR" in write_report(tmp_path / "report", table).read_text()
     assert "relative EPR" in write_page([config.out], tmp_path / "all.html").read_text()
@@ -55,7 +58,9 @@ def test_it_works_wherever_the_packages_own_do(registered, tmp_path, moved_for_t
     assert "relative EPR on films" in export_method(run, graph, "relative", tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     assert "relative EPR: 60 queries × 10 examples" in selector.card.training_data
-    for query, picks in zip(FEW.validation, choose(run, graph, "relative", FEW.validation), strict=True):
+    for query, picks in zip(
+        FEW.validation, choose(run, graph, "relative", FEW.validation), strict=True
+    ):
         chosen = [example.id for example in selector.select(query, k=3)]
         assert chosen == [pick.id for pick in reversed(picks)]
 
@@ -77,7 +82,9 @@ def test_a_retriever_and_a_metric_from_outside_are_checked(registrations_undone,
         }.items()
     ):
         name = f"mine{number}"
-        given = SimpleNamespace(retrieve=lambda queries, k, picks=picks: [list(picks)] * len(queries))
+        given = SimpleNamespace(
+            retrieve=lambda queries, k, picks=picks: [list(picks)] * len(queries)
+        )
         register_retriever(name, lambda bank, _, given=given: given)
         run, graph = open_run(replace(SMALL, out=tmp_path), FEW)
         with refused(f"retriever '{name}' returned .*{said}|{said}"):

@@ -1,4 +1,5 @@
-"""Which stages the rows of a task need, and the numbers that come of them, with the test LM and the test encoder."""
+"""Which stages the rows of a task need, and the numbers that come of them, with the test LM and the
+test encoder."""
 
 from dataclasses import replace
 
@@ -69,7 +70,10 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
         assert graph.nearest(name, graph.training_queries(4), 3).encoders == asked
     assert graph.encoders("ceil").asked == graph.asked_by_bank("epr")
     _, plain = open_run(SMALL, TASK)
-    assert plain.asked_by_bank("ceil") == plain.encoders("ceil") and plain.encoders("epr").asked is None
+    assert (
+        plain.asked_by_bank("ceil") == plain.encoders("ceil")
+        and plain.encoders("epr").asked is None
+    )
     # and what answers the task's own queries is the method with all that it has learnt
     assert run.get(graph.asked_by_bank("head")).query.cross_fitted is not None
     assert run.get(graph.encoders("head")).query.cross_fitted is None
@@ -78,8 +82,13 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
 def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
     config = replace(SMALL, out=tmp_path, context="example")
     run, shown = open_run(config, FEW)
-    assert shown.bank_texts("epr") != shown.bank_texts("free") == open_run(SMALL, FEW).graph.bank_texts("free")
-    # a classifier that had learnt from texts with their answers in them would look for these in queries
+    assert (
+        shown.bank_texts("epr")
+        != shown.bank_texts("free")
+        == open_run(SMALL, FEW).graph.bank_texts("free")
+    )
+    # a classifier that had learnt from texts with their answers in them would look for these in
+    # queries
     plain = open_run(replace(config, context="input"), FEW).graph
     assert evaluate(run, shown, "classifier").rows() == evaluate(run, plain, "classifier").rows()
 
@@ -130,14 +139,18 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
     if cut == "context":
         monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", lambda: TinyLM(context_length=64))
     budget = {"token_budget": 60} if cut == "budget" else {}
-    config = replace(SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget)
+    config = replace(
+        SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget
+    )
     run, graph = open_run(config, UNEVEN)
     scores = graph.trade_off("tuned", "base").scores
     asked = scores.queries.examples[:8]
     tuned = scores._prompts(run, scores.queries.examples, run.get(scores.sets))
     each = len(tuned) // len(scores.queries)
     for number, trade_off in [(1, 0.005), (4, 0.1)]:
-        _, answers = open_run(replace(config, trade_off=trade_off), replace(UNEVEN, validation=list(asked)))
+        _, answers = open_run(
+            replace(config, trade_off=trade_off), replace(UNEVEN, validation=list(asked))
+        )
         stage = answers.metric("dpp").predictions
         prompts = stage.prompts(run, asked, run.get(stage.chosen))
         assert [prompt.text for prompt in prompts] == tuned[number : 8 * each : each]
@@ -146,7 +159,9 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
 
 @pytest.mark.parametrize("names", [("epr_map", "ceil"), ("ceil", "epr_map")])
 def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_trained, names):
-    config = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off=0.05))
+    config = replace(
+        SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off=0.05)
+    )
     run, graph = open_run(config, FEW)
     found = {name: evaluate(run, graph, name) for name in names}
     assert of(TradeOff, graph, "ceil") == [] and len(of(TradeOff, graph, "epr_map")) == 1
@@ -157,7 +172,9 @@ def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_
 
 
 def test_ceil_has_one_trade_off(tmp_path):
-    tuned = replace(SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off="tuned"))
+    tuned = replace(
+        SMALL, out=tmp_path, trade_off="tuned", ceil=replace(SMALL.ceil, trade_off="tuned")
+    )
     _, graph = open_run(tuned, TASK)
     ceil, epr, base = (graph.chosen(name).trade_off for name in ("ceil", "epr_map", "dpp"))
     assert ceil.key == graph.encoders("ceil").trade_off.key == epr.key != base.key
@@ -167,7 +184,9 @@ def test_ceil_has_one_trade_off(tmp_path):
 
 
 def test_without_examples_every_method_is_zero_shot(tmp_path):
-    run, graph = open_run(replace(SMALL, out=tmp_path, shots=0, trade_off="tuned", text="skill"), FEW)
+    run, graph = open_run(
+        replace(SMALL, out=tmp_path, shots=0, trade_off="tuned", text="skill"), FEW
+    )
     assert len({graph.metric(name).key for name in ("zero", "topk", "ceil", "random")}) == 1
     assert all(not row["examples"] for row in evaluate(run, graph, "ceil").rows())
 
@@ -178,16 +197,25 @@ def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp
         for row in evaluate(run, graph, name).rows():
             relevance = [example[1] for example in row["examples"]]
             assert len(relevance) == 3 and relevance == sorted(relevance)
-    # the long choice stands in every prompt, so that each of its words is likely; the product of all is not
+    # the long choice stands in every prompt, so that each of its words is likely; the product of
+    # all is not
     choices = ("bad", " ".join(f"w{i}" for i in range(60)))
-    rows = [[replace(x, output=choices[1], choices=choices) for x in y] for y in (TASK.train, FEW.validation)]
+    rows = [
+        [replace(x, output=choices[1], choices=choices) for x in y]
+        for y in (TASK.train, FEW.validation)
+    ]
     for per_token in (False, True):
         task = replace(FEW, train=rows[0], validation=rows[1], per_token=per_token)
-        assert evaluate(*open_run(replace(SMALL, out=tmp_path), task), "random").value == 100 * per_token
+        assert (
+            evaluate(*open_run(replace(SMALL, out=tmp_path), task), "random").value
+            == 100 * per_token
+        )
 
 
 def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
-    task = replace(FEW, train=[replace(x, output="bad") for x in TASK.train[:25]] + TASK.train[25:50])
+    task = replace(
+        FEW, train=[replace(x, output="bad") for x in TASK.train[:25]] + TASK.train[25:50]
+    )
     asked = read_by(monkeypatch)
     found = evaluate(*open_run(replace(SMALL, out=tmp_path), task), "majority")
     assert {row["prediction"] for row in found.rows()} == {"bad"} and asked == []

@@ -1,4 +1,5 @@
-"""A comparison cut to a time: the order of the cuts, the smallest one, what is said, and that it ends in time."""
+"""A comparison cut to a time: the order of the cuts, the smallest one, what is said, and that it
+ends in time."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -36,7 +37,9 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     # without a training no share is tried; queries last, and never below 150
     assert found[12:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
     # no LM taught TST
-    assert all(less.graph.config.tst.instances == 300 for less, _ in _cuts(open_run(CONFIG, TASK), ROWS))
+    assert all(
+        less.graph.config.tst.instances == 300 for less, _ in _cuts(open_run(CONFIG, TASK), ROWS)
+    )
 
 
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
@@ -44,7 +47,11 @@ def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
     found = [(rows, len(less.graph.queries)) for less, rows in _cuts(open_run(CONFIG, TASK), asked)]
     assert found[3][0] == asked
     both = ("random", "free", "free_map")
-    assert found[4:] == [*((both, n) for n in (200, 180, 162, 150)), (both[:2], 150), (both[:1], 150)]
+    assert found[4:] == [
+        *((both, n) for n in (200, 180, 162, 150)),
+        (both[:2], 150),
+        (both[:1], 150),
+    ]
 
 
 @pytest.fixture
@@ -58,7 +65,9 @@ def planted(monkeypatch):
         return 60 * (len(rows) * queries / 200 + training)
 
     monkeypatch.setattr(minutes_module, "_seconds", seconds)
-    monkeypatch.setattr(minutes_module, "_measured", lambda opened, methods: Machine("", 100.0, 1.0, 1.0))
+    monkeypatch.setattr(
+        minutes_module, "_measured", lambda opened, methods: Machine("", 100.0, 1.0, 1.0)
+    )
     monkeypatch.setattr(minutes_module, "_SHARE", 1.0)
 
 
@@ -66,7 +75,11 @@ def planted(monkeypatch):
     ("minutes", "rows", "said"),
     [
         # 5 rows + 2 + 10
-        (17, ROWS, "200 queries, EPR on 400 training queries, CEIL on 60 training queries, about 17 min"),
+        (
+            17,
+            ROWS,
+            "200 queries, EPR on 400 training queries, CEIL on 60 training queries, about 17 min",
+        ),
         # 5 rows + 2/2 + 10 · 40/60
         (
             13,
@@ -74,8 +87,16 @@ def planted(monkeypatch):
             "200 queries, EPR on 200 training queries, CEIL on 40 training queries, about 13 min; "
             "--minutes 17 for all of it",
         ),
-        (6, ROWS[:-1], "200 queries, EPR on 400 training queries, no CEIL, about 6 min; --minutes 17"),
-        (1.5, ROWS[:2], "150 queries, no EPR and no EPR + MAP and no CEIL, about 90 s; --minutes 17"),
+        (
+            6,
+            ROWS[:-1],
+            "200 queries, EPR on 400 training queries, no CEIL, about 6 min; --minutes 17",
+        ),
+        (
+            1.5,
+            ROWS[:2],
+            "150 queries, no EPR and no EPR + MAP and no CEIL, about 90 s; --minutes 17",
+        ),
     ],
 )
 def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):

@@ -37,7 +37,9 @@ def planned(config, task):
 def test_a_dry_run_tells_the_tokens_and_then_what_is_on_disk(tmp_path, task, moved_for_trained):
     config = replace(SMALL, out=tmp_path / "runs", trade_off="tuned")
     before, rows = planned(config, task)
-    assert {*before} == {one for one in closure(rows) if not one.in_memory} and not config.out.exists()
+    assert {*before} == {
+        one for one in closure(rows) if not one.in_memory
+    } and not config.out.exists()
     run, graph = open_run(config, task)
     targets = [graph.metric(name) for name in NAMES]
     run.get(targets[1])
@@ -47,7 +49,10 @@ def test_a_dry_run_tells_the_tokens_and_then_what_is_on_disk(tmp_path, task, mov
         run.get(target)
     done, _ = planned(config, task)
     assert done == {} and done.tokens == 0
-    read = {stage: (work.read + work.written, run.own_cost(stage).tokens) for stage, work in before.items()}
+    read = {
+        stage: (work.read + work.written, run.own_cost(stage).tokens)
+        for stage, work in before.items()
+    }
     read = {stage: tokens for stage, tokens in read.items() if any(tokens)}
     for stage, (expected, tokens) in read.items():
         # the test LM never ends an answer by itself, as the plan expects of one

@@ -25,7 +25,10 @@ def test_settings_are_without_what_differs_between_machines():
     elsewhere = replace(default, out=Path("elsewhere"), data_dir=Path("data"), device_map="auto")
     assert settings_of(elsewhere) == settings
     changed = replace(default, token_budget=100, tst=replace(default.tst, epochs=7))
-    assert settings_of(changed) == settings | {"token_budget": 100, "tst": settings["tst"] | {"epochs": 7}}
+    assert settings_of(changed) == settings | {
+        "token_budget": 100,
+        "tst": settings["tst"] | {"epochs": 7},
+    }
     served = replace(default, lm="http://here:8000/v1#llama", encoder="http://here:8001/v1#bge")
     assert [settings_of(served)[name] for name in ("lm", "encoder")] == ["llama", "bge"]
 
@@ -44,7 +47,9 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
     [read] = [record for record in records if record.name == first.name]
     assert (read, read.task, read.method, read.seed) == (first, "films", "topk", None)
     assert (read.queries, read.bank, read.examples, read.config["shots"]) == (4, 60, 3.0, 3)
-    assert read.value == 100 * read.scores().mean() and read.cost.tokens == read.answering.tokens > 0
+    assert (
+        read.value == 100 * read.scores().mean() and read.cost.tokens == read.answering.tokens > 0
+    )
     assert [row["gold"] for row in read.rows()] == [example.output for example in FEW.validation]
 
 
@@ -55,7 +60,11 @@ def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     records, [line] = read_records(tmp_path)
     assert [record.name for record in records] == names[1:]
-    assert line == f"{tmp_path / names[0]}: damaged, unfinished or of another version; run its command again"
+    assert (
+        line
+        == f"{tmp_path / names[0]}: damaged, unfinished or of another version; run its command "
+        "again"
+    )
 
 
 def test_queries_of_one_program_are_resampled_together(tmp_path):

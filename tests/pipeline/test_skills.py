@@ -40,7 +40,10 @@ TASK = Task(
     max_new_tokens=8,
     language="sql",
 )
-REWRITTEN = "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a demonstration's skill"
+REWRITTEN = (
+    "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a "
+    "demonstration's skill"
+)
 SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]
 
 
@@ -54,7 +57,8 @@ def config(tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Rewriting prompts that the LM is given. It answers as a good rewriter would: by the input's verb."""
+    """Rewriting prompts that the LM is given. It answers as a good rewriter would: by the input's
+    verb."""
     prompts = []
     skills = {"how": " counting rows", "list": " all rows", "the": " maximum of a column"}
     answer = TinyLM.generate
@@ -93,10 +97,17 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
 
 def test_the_seed_draws_random_examples_and_the_order_of_the_demonstrations(config):
     graphs = [open_run(replace(config, seed=seed), TASK).graph for seed in range(3)]
-    first, second, third = ([graph.chosen(name) for name in ("random", *SKILL_METHODS)] for graph in graphs)
+    first, second, third = (
+        [graph.chosen(name) for name in ("random", *SKILL_METHODS)] for graph in graphs
+    )
     orders = [[one.order for one in chosen[1].skills[0]] for chosen in (first, second, third)]
     assert orders == [[0], [1], [0]]
-    assert [one == other for one, other in zip(first, second, strict=True)] == [False, False, True, True]
+    assert [one == other for one, other in zip(first, second, strict=True)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
@@ -119,7 +130,11 @@ def test_a_bank_that_changed_asks_for_what_is_new(config, asked):
     choose(*open_run(config, TASK), "skill_base", TASK.validation)
     asked.clear()
     # train-0 now asks for a list and train-36 is new
-    changed = [replace(TASK.train[0], input="list every thing0"), *TASK.train[1:], question("train", 36)]
+    changed = [
+        replace(TASK.train[0], input="list every thing0"),
+        *TASK.train[1:],
+        question("train", 36),
+    ]
     opened = open_run(replace(config, shots=11), replace(TASK, train=changed))
     counting, listing, *_ = choose(*opened, "skill_base", TASK.validation)
     new = ["list every thing0\nSkill:", "how many thing36\nSkill:"]
@@ -131,7 +146,9 @@ def test_a_bank_that_changed_asks_for_what_is_new(config, asked):
 
 def test_what_a_user_can_mend(config, monkeypatch):
     plain, without = replace(TASK, language=""), replace(config, skills=SkillConfig())
-    with pytest.raises(UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"):
+    with pytest.raises(
+        UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"
+    ):
         open_run(without, plain).graph.metric("skill_base")
     with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
         choose(*open_run(config, plain), "target_sketch", TASK.validation)

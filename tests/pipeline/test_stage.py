@@ -98,7 +98,9 @@ def test_each_stage_is_computed_once_needs_first(run):
 
 
 def test_walks(run):
-    assert [one.label for one in closure([LAST]) if isinstance(one, Number)] == [*("first", "left", "right", "last")]
+    assert [one.label for one in closure([LAST]) if isinstance(one, Number)] == [
+        *("first", "left", "right", "last")
+    ]
     assert [one.label for one in run.missing([LAST])] == ["first", "left", "right", "last"]
     assert list(run.root.iterdir()) == []
     run.get(LEFT)
@@ -140,7 +142,9 @@ class Finds(Number):
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_row_costs_the_same_whichever_row_was_first(run, monkeypatch, order):
     """What two stages find alike is computed once, and is in the cost of both rows, once."""
-    monkeypatch.setattr("ceil_jax.pipeline.stage.time", SimpleNamespace(perf_counter=lambda: CLOCK[0]))
+    monkeypatch.setattr(
+        "ceil_jax.pipeline.stage.time", SimpleNamespace(perf_counter=lambda: CLOCK[0])
+    )
     rows = [[Finds(7), Finds(7, scale=2.0)], [Finds(7, scale=3.0)]]
     for row in order:
         for stage in rows[row]:
@@ -175,7 +179,9 @@ class Killed(Number):
 
 
 def in_a_process(root, stage):
-    process = multiprocessing.get_context("fork").Process(target=lambda: Run(root, Models()).get(stage))
+    process = multiprocessing.get_context("fork").Process(
+        target=lambda: Run(root, Models()).get(stage)
+    )
     process.start()
     return process
 

@@ -16,7 +16,9 @@ EQUAL = difference("DPP", "topk", 0.0, 0.0, 0.0)
 
 def test_the_number_of_queries_by_hand():
     assert EPR.needed(600) == 2400  # 600 (4 / 2)²
-    assert difference("a", "b", -1.0, -5.0, 2.0).needed(600) == 7400  # 600 · 3.5² = 7350, in two digits
+    assert (
+        difference("a", "b", -1.0, -5.0, 2.0).needed(600) == 7400
+    )  # 600 · 3.5² = 7350, in two digits
     assert EQUAL.needed(600) is None
     assert difference("a", "b", 0.01, -5.0, 5.0).needed(600) is None  # 150 million
 
@@ -24,10 +26,13 @@ def test_the_number_of_queries_by_hand():
 def test_what_is_certain_comes_first_and_the_best_before_others():
     assert certainty([EPR, WORSE, EQUAL, HEAD], 600) == (
         "Certain (95 %): head − topk +6.8 (+2.0 to +12.2), topk − BM25 +3.0 (+1.0 to +5.0). "
-        "Not certain: EPR − topk +2.0 (about 2,400 queries would decide it), DPP − topk (equal here)."
+        "Not certain: EPR − topk +2.0 (about 2,400 queries would decide it), DPP − topk (equal "
+        "here)."
     )
     assert certainty([HEAD], 600) == "Certain (95 %): head − topk +6.8 (+2.0 to +12.2)."
-    assert certainty([EPR], 600).startswith("No difference is certain. Not certain: EPR − topk +2.0")
+    assert certainty([EPR], 600).startswith(
+        "No difference is certain. Not certain: EPR − topk +2.0"
+    )
     assert certainty([], 600) == ""
 
 

@@ -9,7 +9,13 @@ from ceil_jax.cli.main import main
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 
 SIZES = """() => ({
     sideways: document.documentElement.scrollWidth - innerWidth,
@@ -24,9 +30,19 @@ SIZES = """() => ({
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    rows = [f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(40)]
+    rows = [
+        f"a {('dull', 'bright')[i % 2]} film number {i},{('bad', 'good')[i % 2]}" for i in range(40)
+    ]
     (folder / "mine.csv").write_text("\n".join(["input,output", *rows]) + "\n")
-    arguments = ["compare", "--data", str(folder / "mine.csv"), "--metric", "accuracy", "--shots", "3"]
+    arguments = [
+        "compare",
+        "--data",
+        str(folder / "mine.csv"),
+        "--metric",
+        "accuracy",
+        "--shots",
+        "3",
+    ]
     arguments += ["--lm", "tiny", "--encoder", "tiny", "--method", "topk", "dpp"]
     assert main([*arguments, "--out", str(folder / "runs")]) == 0
     [file] = folder.glob("runs/report-*/report.html")
@@ -39,7 +55,9 @@ def test_it_can_be_read_at_both_widths_in_light_and_in_dark(page):
         seen = {}
         for width in (390, 1280):
             for scheme in ("light", "dark"):
-                window = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+                window = browser.new_page(
+                    viewport={"width": width, "height": 844}, color_scheme=scheme
+                )
                 wrong = []
                 window.on("pageerror", wrong.append)
                 window.goto(page.as_uri())

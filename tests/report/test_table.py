@@ -26,7 +26,9 @@ def test_markdown():
 
 
 def test_text_is_aligned():
-    table = Table(["stage", "state", "tokens"], [["one", "on disk", None], ["two more", "runs", 12345]])
+    table = Table(
+        ["stage", "state", "tokens"], [["one", "on disk", None], ["two more", "runs", 12345]]
+    )
     assert table.text() == (
         "stage     state    tokens\n"
         "one       on disk\n"

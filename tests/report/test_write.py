@@ -107,7 +107,11 @@ def test_tables_stand_beside_the_papers_numbers(runs):
     assert [line.paper for line in table.rows] == [36.06, 37.24]
     assert table.paper["CEIL"] == 47.05
     [difference] = table.differences
-    assert (difference.better, difference.worse, difference.interval.mean) == ("BM25", "dense top-k", 50.0)
+    assert (difference.better, difference.worse, difference.interval.mean) == (
+        "BM25",
+        "dense top-k",
+        50.0,
+    )
     assert table.table().lines()[1][:2] == ["BM25", "75.0"]
     assert table.table().lines()[1][-4:-1] == ["30", "40", "3"]
 
@@ -117,7 +121,10 @@ def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
     commands = ["tar -xzf archive.tgz -C /tmp", "ls", "find . -name core -delete", "pwd"]
     queries = [Example(f"validation-{i}", f"do {i}", command) for i, command in enumerate(commands)]
     task = Task("shell", TASK.train, queries, TASK.template, "char_bleu")
-    answers = {"bm25": ["tar -xzf archive.tgz", "cd", "find . -name x", "pwd"], "topk": [*commands[:3], "ls"]}
+    answers = {
+        "bm25": ["tar -xzf archive.tgz", "cd", "find . -name x", "pwd"],
+        "topk": [*commands[:3], "ls"],
+    }
     for method, predictions in answers.items():
         keep(tmp_path, method, predictions, task=task)
     [table] = tables(read_records(tmp_path)[0])
@@ -134,7 +141,12 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
         config = RunConfig(out=runs, ceil=CEILConfig(loss=loss))
         keep(runs, "ceil", ["good", loss, "bad", "bad"], config)
     # the loss is nothing to BM25: the same predictions are one row
-    keep(runs, "bm25", ["good", "good", "good", HOSTILE[0]], RunConfig(ceil=CEILConfig(loss="info_nce")))
+    keep(
+        runs,
+        "bm25",
+        ["good", "good", "good", HOSTILE[0]],
+        RunConfig(ceil=CEILConfig(loss="info_nce")),
+    )
     [table] = tables(read_records(runs)[0])
     labels = [line.label for line in table.rows]
     assert labels[:2] == ["BM25", "dense top-k"]
@@ -142,7 +154,12 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
     # each less top-k, and the second less the first
     compared = [(difference.better, difference.worse) for difference in table.differences]
     topk = "dense top-k"
-    assert compared == [(labels[3], labels[2]), (labels[2], topk), (labels[3], topk), ("BM25", topk)]
+    assert compared == [
+        (labels[3], labels[2]),
+        (labels[2], topk),
+        (labels[3], topk),
+        ("BM25", topk),
+    ]
 
 
 def test_templates_tell_runs_apart(tmp_path):
@@ -160,7 +177,10 @@ def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):
     keep(runs, "ceil", ["good", "bad", "bad", "bad"], kept="training kept EPR's encoder")
     [table] = tables(read_records(runs)[0])
     assert [line.label for line in table.rows][-1] == "CEIL (training kept EPR's encoder)"
-    assert "CEIL (training kept EPR&#x27;s encoder)" in write_page([runs], tmp_path / "page.html").read_text()
+    assert (
+        "CEIL (training kept EPR&#x27;s encoder)"
+        in write_page([runs], tmp_path / "page.html").read_text()
+    )
 
 
 def test_only_the_gain_of_dpp_map_is_shown(runs, tmp_path):
@@ -238,7 +258,9 @@ def test_what_cannot_be_shown_is_said_and_left_alone(runs, tmp_path):
     assert (runs / gone.metrics / "done.json").exists()
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-9] + b"7" + content[-8:], lambda content: b""])
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:-9] + b"7" + content[-8:], lambda content: b""]
+)
 def test_a_run_whose_answers_are_damaged_is_left_out(runs, tmp_path, damage):
     [gone] = [r for r in read_records(runs)[0] if r.method == "topk"]
     answers = runs / gone.predictions / "rows.json"
@@ -252,7 +274,9 @@ def test_a_run_whose_answers_are_damaged_is_left_out(runs, tmp_path, damage):
 def test_several_folders_make_one_page(runs, tmp_path):
     other = replace(TASK, name="other")
     keep(tmp_path / "more", "random", ["bad"] * 4, task=other)
-    titles = [table["title"] for table in data(write_page([tmp_path], tmp_path / "page.html").read_text())]
+    titles = [
+        table["title"] for table in data(write_page([tmp_path], tmp_path / "page.html").read_text())
+    ]
     assert titles == ["other, an LM", "sst5, an LM"]
     assert len(data(write_page([runs, tmp_path / "more"], tmp_path / "page.html").read_text())) == 2
 

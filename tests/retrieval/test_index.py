@@ -38,7 +38,9 @@ def agrees(found, expected, k):
         np.testing.assert_allclose(row_scores, [score for score, _ in row], rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**6))
 def test_ties_go_to_the_lowest_index_across_blocks(seed):
     queries, items = whole_numbers(seed)
@@ -54,7 +56,9 @@ def large(monkeypatch):
     monkeypatch.setattr(index, "ITEM_BLOCK", GROUPED)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 10**6), st.integers(1, 2 * GROUPED))
 def test_blocks_large_enough_to_select_groups_first(large, seed, n):
     queries, items = whole_numbers(seed, 2 * GROUPED)
@@ -64,7 +68,9 @@ def test_blocks_large_enough_to_select_groups_first(large, seed, n):
 @pytest.mark.parametrize("direction", [1, -1])
 def test_every_item_better_or_worse_than_all_before(large, direction):
     queries = np.ones((Q, D), np.float32)
-    items = direction * np.arange(2 * GROUPED, dtype=np.float32)[:, None] * np.ones((1, D), np.float32)
+    items = (
+        direction * np.arange(2 * GROUPED, dtype=np.float32)[:, None] * np.ones((1, D), np.float32)
+    )
     agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
 
 
@@ -75,7 +81,8 @@ def test_all_scores_equal(large):
 
 
 def test_what_fills_the_last_block_up_is_no_item(large):
-    """The last item is the best of the first query, and its block is filled up with copies of it."""
+    """The last item is the best of the first query, and its block is filled up with copies of
+    it."""
     queries, items = whole_numbers(5, GROUPED + GROUP + 1)
     items[-1] = 10 * queries[0]
     agrees(top_k(queries, items, K), reference.top_k(queries, items, K), K)
@@ -94,7 +101,10 @@ def test_items_anywhere_in_memory(dtype):
 
 def test_real_numbers_and_a_memory_map(tmp_path):
     rng = np.random.default_rng(0)
-    queries, items = rng.normal(size=(Q, D)).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)
+    queries, items = (
+        rng.normal(size=(Q, D)).astype(np.float32),
+        rng.normal(size=(N, D)).astype(np.float32),
+    )
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     agrees(top_k(queries, mapped, K), reference.top_k(queries, items, K), K)
@@ -119,7 +129,9 @@ def test_k_must_be_positive():
 def test_one_cpu_device_leaves_the_product_to_blas(way, monkeypatch):
     asked = []
     by_blas = index.top_k_by_blas
-    monkeypatch.setattr(index, "top_k_by_blas", lambda *given: asked.append(given) or by_blas(*given))
+    monkeypatch.setattr(
+        index, "top_k_by_blas", lambda *given: asked.append(given) or by_blas(*given)
+    )
     queries, items = whole_numbers(7)
     top_k(queries, items, K)
     assert len(asked) == (way == "by BLAS")

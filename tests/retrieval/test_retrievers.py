@@ -34,7 +34,9 @@ def test_random_depends_on_the_seed_and_the_id_alone():
     alone = build_retriever("random", BANK, seed=1).retrieve([BANK[2]], 4)[0]
     among = build_retriever("random", BANK, seed=1).retrieve(BANK, 4)[2]
     assert alone == among
-    draws = [build_retriever("random", BANK, seed=seed).retrieve([BANK[2]], 4)[0] for seed in range(10)]
+    draws = [
+        build_retriever("random", BANK, seed=seed).retrieve([BANK[2]], 4)[0] for seed in range(10)
+    ]
     assert len({tuple(pick.id for pick in draw) for draw in draws}) > 1
 
 
@@ -46,7 +48,8 @@ def test_bm25_prefers_rare_shared_words_and_breaks_ties_by_position():
 
 
 def test_bm25_score_by_hand():
-    # Lucene's idf = ln(1 + (N - df + 1/2) / (df + 1/2)); tf part = tf / (tf + k1 (1 - b + b len / mean len))
+    # Lucene's idf = ln(1 + (N - df + 1/2) / (df + 1/2)); tf part = tf / (tf + k1 (1 - b + b len /
+    # mean len))
     index = LexicalIndex(["red red blue", "blue green", "green"])
     idf = np.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     expected = idf * 2 / (2 + 1.5 * (1 - 0.75 + 0.75 * 3 / 2))
@@ -57,7 +60,9 @@ def test_dense_is_the_order_of_cosines():
     query = Example("q", "the cat fly", "x")
     found = build_retriever("dense", BANK, encoder=Words()).retrieve([query], 6)[0]
     expected = cosines(query.input)
-    assert [pick.position for pick in found] == sorted(range(6), key=lambda i: (-round(expected[i], 6), i))
+    assert [pick.position for pick in found] == sorted(
+        range(6), key=lambda i: (-round(expected[i], 6), i)
+    )
     for pick in found:
         assert pick.relevance == pytest.approx((1 + expected[pick.position]) / 2, abs=1e-5)
 
@@ -73,7 +78,8 @@ def test_dpp_takes_a_duplicate_once_where_top_k_takes_both():
 
 @pytest.mark.parametrize("name", ["random", "bm25", "dense", "mmr", "dpp"])
 def test_a_question_is_known_by_its_words_and_not_by_its_id(name, caplog):
-    # two rows ask "the cat sat"; train-5 is the id of "fish swim" in this file, and of something else in another
+    # two rows ask "the cat sat"; train-5 is the id of "fish swim" in this file, and of something
+    # else in another
     retriever = build_retriever(name, BANK, encoder=Words(), trade_off=5.0)
     query = Example("train-5", " the  cat\nsat", "x")
     found = positions(retriever, query, 6)
@@ -100,7 +106,8 @@ def test_mmr_by_hand():
         values = [
             -np.inf
             if i in chosen
-            else weight * relevance[i] - (1 - weight) * max((similarity[i, j] for j in chosen), default=0)
+            else weight * relevance[i]
+            - (1 - weight) * max((similarity[i, j] for j in chosen), default=0)
             for i in range(6)
         ]
         chosen.append(int(np.argmax(np.round(values, 6))))
@@ -111,7 +118,9 @@ def test_mmr_by_hand():
 def test_a_small_shortlist_bounds_the_choice():
     query = Example("q", "the cat sat", "x")
     nearest = set(positions(build_retriever("dense", BANK, encoder=Words()), query, 3))
-    chosen = positions(build_retriever("dpp", BANK, encoder=Words(), shortlist=3, trade_off=1.0), query, 2)
+    chosen = positions(
+        build_retriever("dpp", BANK, encoder=Words(), shortlist=3, trade_off=1.0), query, 2
+    )
     assert set(chosen) <= nearest
 
 

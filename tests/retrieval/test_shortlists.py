@@ -33,7 +33,9 @@ def test_shortlists(queries):
         valid = jnp.asarray(shortlist >= 0)
         r = relevance(jnp.asarray(asked[i]), features, valid=valid)
         alone = greedy_map_from_features(features, r, K, 0.1, valid)
-        np.testing.assert_array_equal(ours.items[i], np.where(alone.items >= 0, shortlist[alone.items], -1))
+        np.testing.assert_array_equal(
+            ours.items[i], np.where(alone.items >= 0, shortlist[alone.items], -1)
+        )
         np.testing.assert_allclose(ours.gains[i], alone.gains, rtol=1e-4, atol=1e-5)
     assert (ours.items[0, 3:] == -1).all()
 

@@ -25,7 +25,8 @@ def test_words_of_english_are_runs_of_letters_and_digits_as_ever(text):
     [
         # Chinese: each character and each pair; Latin letters between are a word
         ("改WiFi密码", ["改", "wifi", "密", "码", "密码"]),
-        # Japanese: pairs, and Chinese characters singly; half-width and full-width forms are the usual ones
+        # Japanese: pairs, and Chinese characters singly; half-width and full-width forms are the
+        # usual ones
         ("水はあつい", ["水", "水は", "はあ", "あつ", "つい"]),
         ("ｶﾞｽ ＡＢ１２", ["ガス", "ab12"]),
         # Korean: syllables and pairs within a blank-separated unit
@@ -38,7 +39,8 @@ def test_words_of_english_are_runs_of_letters_and_digits_as_ever(text):
         # Devanagari, Tamil, Bengali: vowel signs and virama are in the word, joiners are not
         ("हिन्दी में क्\u200dष", ["हिन्दी", "में", "क्ष"]),
         ("தமிழ் বাংলা", ["தமிழ்", "বাংলা"]),
-        # Arabic: vowel points and the lengthening stroke go, forms of alef are one, prefixes come off as well
+        # Arabic: vowel points and the lengthening stroke go, forms of alef are one, prefixes come
+        # off as well
         ("كِتَـــاب", ["كتاب"]),
         ("والكتاب", ["والكتاب", "كتاب"]),
         ("أحمد إلى", ["احمد", "الي"]),
@@ -78,11 +80,16 @@ def test_bm25_finds_the_example_that_shares_words(bank, query, found):
 
 
 def test_queries_without_a_word_of_the_bank_are_counted_once(caplog):
-    bank = [Example(str(i), text, text) for i, text in enumerate(["red fox", "blue sky", "red sky"])]
+    bank = [
+        Example(str(i), text, text) for i, text in enumerate(["red fox", "blue sky", "red sky"])
+    ]
     queries = [Example("a", "red", ""), Example("b", "zebra crossing", ""), Example("c", "?!", "")]
     build_retriever("bm25", bank).retrieve(queries, 1)
     [said] = [record.message for record in caplog.records]
-    assert said.startswith("BM25: 2 of 3 queries share no word with the bank") and "zebra crossing" in said
+    assert (
+        said.startswith("BM25: 2 of 3 queries share no word with the bank")
+        and "zebra crossing" in said
+    )
     caplog.clear()
     epr_candidates(bank, bank, 2)
     assert not caplog.records

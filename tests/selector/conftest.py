@@ -16,7 +16,11 @@ def tiny():
 @pytest.fixture(scope="session")
 def saved(tiny, tmp_path_factory):
     card = Card(license="mit", metrics={"accuracy": 0.5}, training_data='"quoted": text')
-    settings = {"trade_off": 0.2, "shortlist": 30, "template": Template("{town}: {input} = {output}")}
+    settings = {
+        "trade_off": 0.2,
+        "shortlist": 30,
+        "template": Template("{town}: {input} = {output}"),
+    }
     selector = CeilSelector.from_examples(ROWS, encoder=tiny, card=card, **settings)
     folder = tmp_path_factory.mktemp("saved") / "selector"
     selector.save_pretrained(folder)

@@ -1,4 +1,5 @@
-"""The selector among what people already have: tables, encoders of any kind, worker processes, notebooks."""
+"""The selector among what people already have: tables, encoders of any kind, worker processes,
+notebooks."""
 
 import copy
 import pickle
@@ -18,7 +19,9 @@ TICKETS = [{"ticket": row["input"], "team": row["output"], "town": row["town"]} 
 def test_rows_whose_fields_have_other_names():
     named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
     selector = CeilSelector.from_examples(TICKETS, **named)
-    plain = CeilSelector.from_examples([{**row, "id": None, "year": None} for row in ROWS], encoder=Words())
+    plain = CeilSelector.from_examples(
+        [{**row, "id": None, "year": None} for row in ROWS], encoder=Words()
+    )
     assert selector.examples == plain.examples
     assert ids(selector.select({"ticket": QUERY}, k=4)) == ids(plain.select(QUERY, k=4))
     assert len(selector.add([{"ticket": "a new one", "team": "dark"}])) == 1
@@ -45,7 +48,10 @@ def test_the_names_of_the_fields_are_saved(tiny, tmp_path):
 def test_a_csv_file(tmp_path):
     named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
     file = tmp_path / "tickets.csv"
-    lines = [f'"{row["ticket"]}",{row["team"]},{row["town"] if i else ""}' for i, row in enumerate(TICKETS)]
+    lines = [
+        f'"{row["ticket"]}",{row["team"]},{row["town"] if i else ""}'
+        for i, row in enumerate(TICKETS)
+    ]
     file.write_text("\n".join(["ticket,team,town", *lines]) + "\n", encoding="utf-8-sig")
     selector = CeilSelector.from_csv(file, trade_off=0.3, **named)
     assert [example.input for example in selector.examples] == [row["ticket"] for row in TICKETS]
@@ -62,7 +68,11 @@ def test_a_data_frame():
     named = {"encoder": Words(), "input_key": "ticket", "output_key": "team"}
     selector = CeilSelector.from_dataframe(frame, **named)
     assert [example.output for example in selector.examples[:2]] == ["0", "1"]
-    assert selector.examples[0].fields == {"town": "town0", "opened": "2026-01-02 00:00:00", "size": "2.5"}
+    assert selector.examples[0].fields == {
+        "town": "town0",
+        "opened": "2026-01-02 00:00:00",
+        "size": "2.5",
+    }
     assert "size" not in selector.examples[1].fields
     frame.loc[3, "ticket"] = None
     with refused(r"data frame, row 4, field 'ticket': expected a text .* found nan"):
@@ -89,7 +99,12 @@ def test_encoders_of_any_kind():
         selector = CeilSelector.from_examples(ROWS, encoder=encoder)
         assert ids(selector.select(QUERY, k=5)) == expected
     assert selector.encoder.name == "small"
-    for wrong, shown in ((7, "7"), (None, "None"), (Words, "<class .*Words'>"), (object(), "<object")):
+    for wrong, shown in (
+        (7, "7"),
+        (None, "None"),
+        (Words, "<class .*Words'>"),
+        (object(), "<object"),
+    ):
         with refused(rf"encoder is {shown}.*; expected a name, a folder"):
             CeilSelector.from_examples(ROWS, encoder=wrong)
 
@@ -98,7 +113,9 @@ def test_encoders_of_any_kind():
 
     with refused(r"encoder .*broken gives vectors that are not finite .* first for 'the bridge"):
         CeilSelector.from_examples(ROWS, encoder=broken)
-    nan = CeilSelector.from_examples(ROWS, encoder=Words(), query_encoder=lambda texts: [[np.nan] * 32])
+    nan = CeilSelector.from_examples(
+        ROWS, encoder=Words(), query_encoder=lambda texts: [[np.nan] * 32]
+    )
     with refused(rf"not finite for 1 of 1 texts, first for '{QUERY}'"):
         nan.select(QUERY, k=1)
 
@@ -106,7 +123,9 @@ def test_encoders_of_any_kind():
 def test_a_selection_is_a_list_of_examples_that_shows_itself():
     chosen = CeilSelector.from_examples(ROWS, encoder=Words()).select(QUERY, k=3)
     assert len(chosen) == 3 and list(chosen) == chosen.examples
-    assert repr(chosen).startswith(f"Selection('{QUERY}': ['row-") and repr(chosen).endswith("stopped='k')")
+    assert repr(chosen).startswith(f"Selection('{QUERY}': ['row-") and repr(chosen).endswith(
+        "stopped='k')"
+    )
     for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
         assert again == chosen and again.prompt == chosen.prompt
 
@@ -116,7 +135,8 @@ def one_vector(texts):
 
 
 def test_an_explanation_says_what_was_added():
-    """Three unit vectors whose cosines are known: b repeats a; c is new, and less relevant than b."""
+    """Three unit vectors whose cosines are known: b repeats a; c is new, and less relevant than
+    b."""
     vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8]])
     rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abc"]
     settings = {"vectors": vectors, "trade_off": 0.2, "near_duplicate": None}
@@ -144,7 +164,8 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
     assert ids(make(near_duplicate=0.992).select("q", k=3)) == ["3", "2", "0"]
     # what repeats fills the places that would stay empty, by gain
     assert ids(make().select("q", k=4)) == ["4", "3", "1", "0"]
-    # in three dimensions (1 + cos) / 2 has rank 4: the fifth adds nothing, and fills its place still
+    # in three dimensions (1 + cos) / 2 has rank 4: the fifth adds nothing, and fills its place
+    # still
     every = make().select("q", k=5)
     assert (every.stopped, sorted(ids(every)), every.repeats) == ("k", list("01234"), 2)
     assert [pick.gain for pick in every.picks].count(-np.inf) == 1
@@ -158,7 +179,8 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
 
 
 def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
-    """As a BERT that was never trained to compare sentences: every two texts have a cosine above 0.95."""
+    """As a BERT that was never trained to compare sentences: every two texts have a cosine above
+    0.95."""
 
     def narrow(texts):
         return np.hstack([unit_rows(Words().encode(texts)), np.full((len(texts), 1), 7)])
@@ -167,7 +189,12 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
     vectors = selector.bank.snapshot.vectors
     assert (vectors @ vectors.T).min() > 0.95
     eight = {"k": 8}
-    for options in (eight, {"token_budget": 48}, eight | {"token_budget": 100}, eight | {"balance": "label"}):
+    for options in (
+        eight,
+        {"token_budget": 48},
+        eight | {"token_budget": 100},
+        eight | {"balance": "label"},
+    ):
         chosen = selector.select(QUERY, **options)
         assert len(chosen) == 8
         # every other example repeats the first, so that the choice is that without a limit
@@ -189,4 +216,7 @@ def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
     for query in ("Invoice 1005 is overdue, please pay 80 euros", "I have an unpaid invoice"):
         for k, invoices in ((3, 1), (4, 1), (5, 2), (7, 4)):
             chosen = selector.select(query, k=k)
-            assert (len(chosen), sum("Invoice" in example.input for example in chosen)) == (k, invoices)
+            assert (len(chosen), sum("Invoice" in example.input for example in chosen)) == (
+                k,
+                invoices,
+            )

@@ -31,7 +31,9 @@ def test_a_folder_brings_everything_back(saved):
     query = {"input": QUERY, "town": "town9"}
     assert again.select(query, k=5) == selector.select(query, k=5)
     assert again.select(query, k=1).prompt.endswith(f"\ntown9: {QUERY} =")
-    assert not [file for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".bin", ".pt")]
+    assert not [
+        file for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".bin", ".pt")
+    ]
     assert CeilSelector.from_pretrained(folder, trade_off=0.7, count_tokens=words).trade_off == 0.7
 
 
@@ -126,13 +128,22 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="session")
 def killer():
-    """Counts what Python opens for writing, makes, renames or removes in a folder; dead from the n-th on."""
+    """Counts what Python opens for writing, makes, renames or removes in a folder; dead from the
+    n-th on."""
     state = {"folder": None, "events": [], "kill": None}
 
     def hook(event, arguments):
-        if state["folder"] is None or event not in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir"):
+        if state["folder"] is None or event not in (
+            "open",
+            "os.rename",
+            "os.remove",
+            "os.rmdir",
+            "os.mkdir",
+        ):
             return
-        writes = event != "open" or (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        writes = event != "open" or (
+            isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        )
         path = str(arguments[0])
         if writes and path.startswith(f"{state['folder']}/") and not path.endswith(".lock"):
             state["events"].append(f"{event} {path[len(state['folder']) + 1 :]}")
@@ -166,7 +177,9 @@ def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(kille
         shutil.copytree(saved[1], folder)
         killer(new, folder, kill)
         # the rename is the moment: it was killed before it happened
-        assert len(CeilSelector.from_pretrained(folder)) == (60 if kill <= pointer else 7), events[kill - 1]
+        assert len(CeilSelector.from_pretrained(folder)) == (60 if kill <= pointer else 7), events[
+            kill - 1
+        ]
         if kill % 4 == 0:  # and the next save cleans up
             old.save_pretrained(folder)
             assert CeilSelector.from_pretrained(folder).examples == old.examples
@@ -194,7 +207,9 @@ def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
     assert again.count_tokens is None and again.examples == selector.examples
 
 
-def test_an_encoder_of_ones_own_is_registered_and_never_imported(tiny, tmp_path, registrations_undone):
+def test_an_encoder_of_ones_own_is_registered_and_never_imported(
+    tiny, tmp_path, registrations_undone
+):
     encoder = Encoder(tiny.module, tiny.tokenizer, max_length=128, factory="json:loads")
     CeilSelector.from_examples(ROWS[:5], encoder=encoder).save_pretrained(tmp_path)
     with refused("is made by 'json:loads', which nobody has named here"):

@@ -57,7 +57,9 @@ def test_from_the_hub(hub, saved):
 @pytest.mark.parametrize("depth", ["encoder", "encoder/x", "encoder/x/y"])
 def test_a_download_imports_nothing_at_any_depth(hub, saved, tiny, depth, tmp_path, monkeypatch):
     (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "strangers_code.py").write_text("def build():\n    raise SystemExit('it ran')\n")
+    (tmp_path / "code" / "strangers_code.py").write_text(
+        "def build():\n    raise SystemExit('it ran')\n"
+    )
     monkeypatch.chdir(tmp_path / "code")
     folder = hub.root / "me/films"
     saved[0].save_pretrained(folder)
@@ -68,6 +70,8 @@ def test_a_download_imports_nothing_at_any_depth(hub, saved, tiny, depth, tmp_pa
     (files / depth / "config.json").write_text(json.dumps({"model_type": "bert"}))
     record = folders.read_manifest(folder / "selector.json")
     (folder / "selector.json").write_text(json.dumps({**record, "files": file_hashes(files)}))
-    with pytest.raises(UserError, match=r"is made by .strangers_code:build.|config.json is missing"):
+    with pytest.raises(
+        UserError, match=r"is made by .strangers_code:build.|config.json is missing"
+    ):
         CeilSelector.from_pretrained("me/films")
     assert "strangers_code" not in sys.modules

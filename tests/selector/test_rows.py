@@ -22,11 +22,20 @@ def make(rows):
     [
         ([{"input": "a"}], "examples: no column 'output'; it has 'input'"),
         ([ROWS[0], {"input": "a"}], "examples, row 2: no field 'output'; it has 'input'"),
-        ([ROWS[0], {"input": " ", "output": "b"}], "row 2, field 'input': expected a text that is not empty"),
-        ([{"input": "a", "output": ""}], "row 1, field 'output': expected a text that is not empty"),
+        (
+            [ROWS[0], {"input": " ", "output": "b"}],
+            "row 2, field 'input': expected a text that is not empty",
+        ),
+        (
+            [{"input": "a", "output": ""}],
+            "row 1, field 'output': expected a text that is not empty",
+        ),
         ([{"input": "a", "output": ["b", "c"]}], "row 1, field 'output': expected a text"),
         (["a"], "row 1: expected an Example or .*, found str"),
-        ([Example("1", "a", "b", choices=(0, 1))], "row 1, field 'choices': expected a text, found 0"),
+        (
+            [Example("1", "a", "b", choices=(0, 1))],
+            "row 1, field 'choices': expected a text, found 0",
+        ),
         ({"input": "a", "output": "b"}, "expected a list of examples, found one"),
         ([{"input": " ", "output": "b"}] * 3, "3 rows cannot be used: rows 1, 2, 3$"),
         ([Example(HALF, "a", "b")], "row 1, field 'id': expected text without half a character"),
@@ -36,7 +45,10 @@ def make(rows):
             [Example("", "a", "b", fields={"x": HALF})],
             "row 1, field 'x': expected text without half a character",
         ),
-        ([Example("", "a", "b", fields={"x": 1.5})], "row 1, field 'x': expected a text, found 1.5"),
+        (
+            [Example("", "a", "b", fields={"x": 1.5})],
+            "row 1, field 'x': expected a text, found 1.5",
+        ),
     ],
 )
 def test_rows_that_are_no_examples(rows, message):
@@ -47,7 +59,10 @@ def test_rows_that_are_no_examples(rows, message):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (row, f"row 2, field '{name}': expected text without half a character .'.ud83d' at place 5.")
+        (
+            row,
+            f"row 2, field '{name}': expected text without half a character .'.ud83d' at place 5.",
+        )
         for row, name in (
             ({"input": HALF}, "input"),
             ({"output": HALF}, "output"),
@@ -69,23 +84,40 @@ def test_a_row_that_would_poison_a_save_adds_nothing(row, message):
 def test_metadata_come_along_if_they_can(caplog):
     odd = {"town": HALF, "size": float("inf"), "tags": ["x"]}
     odd |= dict.fromkeys((HALF, 7, None, ("a",), ""), "x")
-    kept = {"year": 2020, "good": True, "choices": "a or b", "references": {"b": 1}, "empty": float("nan")}
-    selector = make([{"input": "a", "output": 3, **kept, **odd}, {"input": "c", "output": "d", "tags": []}])
+    kept = {
+        "year": 2020,
+        "good": True,
+        "choices": "a or b",
+        "references": {"b": 1},
+        "empty": float("nan"),
+    }
+    selector = make(
+        [{"input": "a", "output": 3, **kept, **odd}, {"input": "c", "output": "d", "tags": []}]
+    )
     assert selector.examples[0].output == "3"
     assert selector.examples[0].fields == {"year": "2020", "good": "True", "choices": "a or b"}
     [note] = caplog.messages
-    assert "examples: values that are no text, number or date, or whose column has no name, " in note
+    assert (
+        "examples: values that are no text, number or date, or whose column has no name, " in note
+    )
     assert "were left out: columns 'references' (1 rows)" in note
     assert "'tags' (2 rows)" in note and "'empty'" not in note
 
 
 def test_the_columns_of_somebody_elses_table(caplog):
-    """`id` repeats, `choices` is a text in one frame and an array in the other, an index has no name."""
+    """`id` repeats, `choices` is a text in one frame and an array in the other, an index has no
+    name."""
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"id": [7, 7, 8], "": [0, 1, 2], "input": [*"abc"], "output": [*"xyx"]})
+    frame = pandas.DataFrame(
+        {"id": [7, 7, 8], "": [0, 1, 2], "input": [*"abc"], "output": [*"xyx"]}
+    )
     frame["choices"] = ["x or y"] * 3
     first = CeilSelector.from_dataframe(frame, encoder=Words()).examples[0]
-    assert (first.id, dict(first.fields), first.choices) == ("bank-0", {"id": "7", "choices": "x or y"}, ())
+    assert (first.id, dict(first.fields), first.choices) == (
+        "bank-0",
+        {"id": "7", "choices": "x or y"},
+        (),
+    )
     assert "data frame: column 'id' repeats ('7' 2 times; 1 such)" in caplog.text
     frame["id"] = [3, 4, 5]
     frame["choices"] = [np.array(["x", "y"])] * 3
@@ -107,9 +139,25 @@ def test_bad_rows_are_skipped_if_that_is_said(tmp_path, caplog):
 
 
 def test_what_passes_the_door_is_saved_and_read_as_it_was(tiny, tmp_path):
-    odd = ["\0", "\ufeff", "\u202e", "🙂" * 9, "a\r\nb", "a" * 70_000, "{braces}", "\ufffe", '"quoted"']
+    odd = [
+        "\0",
+        "\ufeff",
+        "\u202e",
+        "🙂" * 9,
+        "a\r\nb",
+        "a" * 70_000,
+        "{braces}",
+        "\ufffe",
+        '"quoted"',
+    ]
     rows = [
-        {"id": f"{i}{text[:9]}", "input": f"{text}x", "output": text, "choices": [text], f"f{text[:9]}": text}
+        {
+            "id": f"{i}{text[:9]}",
+            "input": f"{text}x",
+            "output": text,
+            "choices": [text],
+            f"f{text[:9]}": text,
+        }
         for i, text in enumerate(odd)
     ]
     rows.append(Example("own", "a", "b", fields=MappingProxyType({"id": "x", "input": "y"})))

@@ -32,9 +32,9 @@ def greedy_order(selection):
 def test_the_same_set_as_the_retriever():
     selector = make(trade_off=0.1, shortlist=20)
     bank = selector.examples
-    [expected] = build_retriever("dpp", bank, encoder=Words(), trade_off=0.1, shortlist=20).retrieve(
-        [Example("q", QUERY, "")], 6
-    )
+    [expected] = build_retriever(
+        "dpp", bank, encoder=Words(), trade_off=0.1, shortlist=20
+    ).retrieve([Example("q", QUERY, "")], 6)
     chosen = selector.select(QUERY, k=6)
     assert greedy_order(chosen) == [pick.id for pick in expected]
     by_id = {pick.id: pick for pick in expected}
@@ -78,9 +78,15 @@ def test_what_does_not_fit_is_passed_over():
     order = selector.select(QUERY, k=60)
     by_gain = sorted(order.picks, key=lambda pick: -pick.gain)
     first = next(i for i, pick in enumerate(by_gain) if "night" in pick.example.input)
-    budget = 4 * first + 9  # all at noon up to the first at night, which does not fit, and two after it
+    budget = (
+        4 * first + 9
+    )  # all at noon up to the first at night, which does not fit, and two after it
     chosen = selector.select(QUERY, token_budget=budget)
-    assert (len(chosen.picks), chosen.tokens, chosen.stopped) == (first + 2, 4 * first + 8, "token_budget")
+    assert (len(chosen.picks), chosen.tokens, chosen.stopped) == (
+        first + 2,
+        4 * first + 8,
+        "token_budget",
+    )
     assert all("noon" in example.input for example in chosen.examples)
     assert {pick.example.id for pick in by_gain[:first]} < set(ids(chosen))
     assert selector.select(QUERY, token_budget=budget, k=first + 1).stopped == "k"
@@ -93,7 +99,8 @@ def test_the_whole_text_keeps_the_budget_where_its_parts_would_not():
     def longer_together(texts):
         return [len(text.split()) + 2 * (text.count("\n\n") - 1) for text in texts]
 
-    # parts: 6 each; the whole of m examples: 6 m + 2 (m − 1), so 18 holds 3 parts but only 2 together
+    # parts: 6 each; the whole of m examples: 6 m + 2 (m − 1), so 18 holds 3 parts but only 2
+    # together
     chosen = make(count_tokens=longer_together).select(QUERY, token_budget=18)
     assert (len(chosen.picks), chosen.tokens, chosen.stopped) == (2, 14, "token_budget")
 
@@ -101,7 +108,12 @@ def test_the_whole_text_keeps_the_budget_where_its_parts_would_not():
 def test_a_budget_needs_a_tokenizer_that_counts():
     with refused("token_budget needs the tokenizer"):
         make().select(QUERY, token_budget=100)
-    for wrong in (len, str.split, lambda texts: [0.5 for _ in texts], lambda texts: [[1, 2] for _ in texts]):
+    for wrong in (
+        len,
+        str.split,
+        lambda texts: [0.5 for _ in texts],
+        lambda texts: [[1, 2] for _ in texts],
+    ):
         with refused("count_tokens takes a list of texts"):
             make(count_tokens=wrong).select(QUERY, token_budget=100)
 
@@ -134,7 +146,9 @@ def test_filters():
 
 def test_filters_compare_numbers_and_truth_values_as_such():
     texts = ["2020", "2020.0", "2021", "true", "False", "12345678901234567890", "007", None]
-    selector = make([{"input": f"film {i}", "output": "x", "v": text} for i, text in enumerate(texts)])
+    selector = make(
+        [{"input": f"film {i}", "output": "x", "v": text} for i, text in enumerate(texts)]
+    )
     for value, expected in (
         (2020, [0, 1]),
         (np.int64(2020), [0, 1]),
@@ -242,7 +256,10 @@ def test_labels_are_balanced_even_where_all_the_nearest_have_one():
     texts = make([{"input": f"word{i}", "output": f"answer{i}"} for i in range(9)], shortlist=5)
     with refused("9 different values, more than the shortlist of 5"):
         texts.select("word1", k=2, balance="label")
-    towns = [{"input": f"word{i}", "output": "x", "town": f"{i % 6}", "land": "ab"[i % 6 > 1]} for i in range(60)]
+    towns = [
+        {"input": f"word{i}", "output": "x", "town": f"{i % 6}", "land": "ab"[i % 6 > 1]}
+        for i in range(60)
+    ]
     places = make(towns, shortlist=9, near_duplicate=None)
     found = places.select("word1", k=8, filter={"land": "a"}, balance="town")
     assert Counter(e.fields["town"] for e in found) == {"0": 4, "1": 4}
@@ -258,7 +275,9 @@ def test_any_field_can_be_balanced():
     assert sorted(counts(k=4, balance="town").values()) == [1, 1, 1, 1]
     # examples without the field are one value more
     selector.add([{"input": f"{QUERY} {i}", "output": "light"} for i in range(5)])
-    assert counts(k=5, balance="town") == dict.fromkeys((None, "town0", "town1", "town2", "town3"), 1)
+    assert counts(k=5, balance="town") == dict.fromkeys(
+        (None, "town0", "town1", "town2", "town3"), 1
+    )
     selector.remove([row["id"] for row in ROWS])
     with refused("unknown balance 'town'"):
         selector.select(QUERY, k=2, balance="town")
@@ -332,9 +351,14 @@ def test_an_encoder_may_see_the_outputs_of_the_bank(tiny, tmp_path):
     [id] = selector.add([{"input": "river", "output": "neither"}])
     pick = selector.select("river", k=1, filter={"output": "neither"}, own_answer=True).picks[0]
     query, example = unit_rows(Words().encode(["river", "river neither"]))
-    assert (pick.example.id, pick.relevance) == (id, pytest.approx((1 + query @ example) / 2, abs=1e-5))
+    assert (pick.example.id, pick.relevance) == (
+        id,
+        pytest.approx((1 + query @ example) / 2, abs=1e-5),
+    )
     given = make(context="example", trade_off=0.1, vectors=Words().encode(texts))
-    assert ids(given.select(QUERY, k=5)) == ids(make(context="example", trade_off=0.1).select(QUERY, k=5))
+    assert ids(given.select(QUERY, k=5)) == ids(
+        make(context="example", trade_off=0.1).select(QUERY, k=5)
+    )
 
     CeilSelector.from_examples(ROWS, encoder=tiny, context="example").save_pretrained(tmp_path)
     again = CeilSelector.from_pretrained(tmp_path)
@@ -352,7 +376,9 @@ def test_other_examples_by_the_same_settings():
     assert {name: getattr(other, name) for name in settings} == settings
     assert other.encoder is selector.encoder
     assert len(other) == 10
-    np.testing.assert_allclose(other.bank.snapshot.vectors, selector.bank.snapshot.vectors[:10], atol=1e-6)
+    np.testing.assert_allclose(
+        other.bank.snapshot.vectors, selector.bank.snapshot.vectors[:10], atol=1e-6
+    )
     assert other.template.pattern == "{input}\n{output}"
 
 
@@ -395,7 +421,9 @@ def test_threads_that_select_add_and_remove():
 
     def write(name):
         for turn in range(30):
-            rows = [Example(f"{name}-{turn}-{i}", f"the market at night {i}", "dark") for i in range(10)]
+            rows = [
+                Example(f"{name}-{turn}-{i}", f"the market at night {i}", "dark") for i in range(10)
+            ]
             selector.bank.add(rows, vectors)
             selector.remove([row.id for row in rows])
 
@@ -435,8 +463,14 @@ BAD_NUMBERS = (0, np.nan, np.inf)
     [
         ({}, "select needs k=… "),
         *(({"k": k}, "k is .*; expected a whole number from 1") for k in (0, 2.5, "8", True)),
-        *(({"token_budget": n}, "token_budget is .*; expected a whole number from 0") for n in (-5, 2.5)),
-        *(({"k": 1, "trade_off": x}, "trade_off is .*; expected a number above 0") for x in BAD_NUMBERS),
+        *(
+            ({"token_budget": n}, "token_budget is .*; expected a whole number from 0")
+            for n in (-5, 2.5)
+        ),
+        *(
+            ({"k": 1, "trade_off": x}, "trade_off is .*; expected a number above 0")
+            for x in BAD_NUMBERS
+        ),
     ],
 )
 def test_wrong_options(options, said):
@@ -455,7 +489,11 @@ def test_wrong_queries_settings_and_vectors():
         selector.select("  ", k=1)
     for rows, vectors, said in (
         (ROWS, np.ones((59, 32)), r"vectors of shape \(59, 32\) for 60 texts; expected \(60, D\)"),
-        (ROWS[:2], [[1, 2], [1]], r"gave a list, which is no array of numbers .*; expected \(2, D\)"),
+        (
+            ROWS[:2],
+            [[1, 2], [1]],
+            r"gave a list, which is no array of numbers .*; expected \(2, D\)",
+        ),
         (ROWS[:1], [[np.nan]], "encoder words gives vectors that are not finite for 1 of 1 texts"),
     ):
         with refused(said):
@@ -476,23 +514,35 @@ def test_budgets_and_numbers_beyond_what_numpy_holds():
 
 def test_what_other_people_give_a_selector(tmp_path):
     frame = pd.DataFrame(
-        {"id": range(6), "text": [f"film {i}" for i in range(6)], "label": [*"ababab"], "lang": "en "}
+        {
+            "id": range(6),
+            "text": [f"film {i}" for i in range(6)],
+            "label": [*"ababab"],
+            "lang": "en ",
+        }
     )
     keys = {"encoder": Words(), "input_key": "text", "output_key": "label"}
     selector = CeilSelector.from_dataframe(frame, **keys)
-    with refused(r"expected a list of queries, found a data frame; give frame.to_dict\('records'\)"):
+    with refused(
+        r"expected a list of queries, found a data frame; give frame.to_dict\('records'\)"
+    ):
         selector.select_many(frame, k=1)
     with refused(r"balance is \['lang'\]; expected the name of a field, or None"):
         selector.select("a film", k=2, balance=["lang"])
-    for name, wrong in (("template", None), ("card", {"title": "x"}), ("own_answer", "no"), ("shortlist", True)):
+    for name, wrong in (
+        ("template", None),
+        ("card", {"title": "x"}),
+        ("own_answer", "no"),
+        ("shortlist", True),
+    ):
         with refused(f"{name} is .*; expected"):
             make(**{name: wrong})
     with refused(r"input_key is \['text'\]; expected the name of a field"):
         CeilSelector.from_dataframe(frame, **{**keys, "input_key": ["text"]})
     with refused("count_tokens takes a list of texts"):
-        CeilSelector.from_dataframe(frame, count_tokens=lambda texts: [[1] * len(t) for t in texts], **keys).select(
-            "a film of length", token_budget=9
-        )
+        CeilSelector.from_dataframe(
+            frame, count_tokens=lambda texts: [[1] * len(t) for t in texts], **keys
+        ).select("a film of length", token_budget=9)
     assert len(selector.select("a film", k=6, filter={"lang": "en"})) == 6
     selector.remove(0)
     selector.remove([1])
@@ -512,9 +562,9 @@ def test_what_other_people_give_a_selector(tmp_path):
     [content] = (tmp_path / "selector").glob("content-*")
     (content / ".DS_Store").write_text("")
     assert len(CeilSelector.from_pretrained(tmp_path / "selector")) == 6
-    [chosen] = CeilSelector.from_examples([ROWS[0]], encoder=lambda texts: Tensor([[1, 2]] * len(texts))).select(
-        "a", k=1
-    )
+    [chosen] = CeilSelector.from_examples(
+        [ROWS[0]], encoder=lambda texts: Tensor([[1, 2]] * len(texts))
+    ).select("a", k=1)
     assert chosen.input == ROWS[0]["input"]
 
 

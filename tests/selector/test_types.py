@@ -15,17 +15,30 @@ import ceil_jax
 
 ROOT = Path(ceil_jax.__file__).parents[1]
 NOT_SHOWN = (
-    *("datasets", "etils", "flax", "huggingface_hub", "openai", "optax", "orbax", "pandas", "pyarrow"),
+    *(
+        "datasets",
+        "etils",
+        "flax",
+        "huggingface_hub",
+        "openai",
+        "optax",
+        "orbax",
+        "pandas",
+        "pyarrow",
+    ),
     *("pydantic", "scipy", "tokenizers", "torch", "tqdm", "transformers"),
 )
-"""Libraries none of whose types the public functions take or return; to read them takes mypy half a minute."""
+"""Libraries none of whose types the public functions take or return; to read them takes mypy half a
+minute."""
 
 STUB = ast.parse((ROOT / "ceil_jax" / "__init__.pyi").read_text())
 
 
 def test_the_stub_has_every_public_name_and_no_other():
     functions = {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)}
-    imported = {a.asname: n.module for n in STUB.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    imported = {
+        a.asname: n.module for n in STUB.body if isinstance(n, ast.ImportFrom) for a in n.names
+    }
     imported.pop(None)  # what the stub itself needs
     assert sorted({*functions, *imported}) == ceil_jax.__all__
     for name, module in imported.items():
@@ -38,7 +51,9 @@ def test_functions_that_the_stub_writes_out_take_what_it_says():
     for node in written:
         real = inspect.signature(inspect.unwrap(getattr(ceil_jax, node.name)))
         assert [argument.arg for argument in node.args.args] == list(real.parameters), node.name
-        required = [name for name, p in real.parameters.items() if p.default is inspect.Parameter.empty]
+        required = [
+            name for name, p in real.parameters.items() if p.default is inspect.Parameter.empty
+        ]
         assert len(node.args.args) - len(node.args.defaults) == len(required), node.name
 
 
@@ -69,11 +84,21 @@ ignore_missing_imports = True
     cache = ROOT / ".pytest_cache" / "mypy"
     command = [sys.executable, "-m", "mypy", "--cache-dir", cache, "program.py"]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
     types = re.findall(r'Revealed type is "(.*)"', run.stdout)
     assert len(types) == len(shown) + 4, run.stdout + run.stderr
-    assert not [type for type in types if re.fullmatch(r"(Any|def \(.*\) -> Any|.*JitWrapped)", type)], types
+    assert not [
+        type for type in types if re.fullmatch(r"(Any|def \(.*\) -> Any|.*JitWrapped)", type)
+    ], types
     # a NamedTuple is shown with the types of its fields
-    assert types[-4].startswith("tuple[") and types[-4].endswith("fallback=ceil_jax.dpp.greedy.MapResult]")
-    assert types[-3:] == ["ceil_jax.tasks.example.Task", "ceil_jax.selector.selection.Selection", "str"]
+    assert types[-4].startswith("tuple[") and types[-4].endswith(
+        "fallback=ceil_jax.dpp.greedy.MapResult]"
+    )
+    assert types[-3:] == [
+        "ceil_jax.tasks.example.Task",
+        "ceil_jax.selector.selection.Selection",
+        "str",
+    ]
     assert re.findall(r"error: .* \[([\w-]+)\]", run.stdout) == ["call-arg", "arg-type"], run.stdout

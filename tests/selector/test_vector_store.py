@@ -63,7 +63,14 @@ def test_filters_are_the_stores_own_and_what_changes_is_seen(store):
 def test_a_document_that_is_no_example_is_named_by_its_id(store):
     live = CeilSelector.from_vector_store(store, output_key="label", shortlist=20)
     question = ROWS[45]["input"]
-    assert len(CeilSelector.from_vector_store(store, output_key="label", shortlist=4).select(question, k=4)) == 4
+    assert (
+        len(
+            CeilSelector.from_vector_store(store, output_key="label", shortlist=4).select(
+                question, k=4
+            )
+        )
+        == 4
+    )
     store.add_documents([Document(question + " too", id="odd", metadata={"town": "x"})])
     with refused("documents of the store, document odd: no field 'label'"):
         live.select(question, k=4)
@@ -78,7 +85,9 @@ def test_stores_that_filter_what_they_fetched_and_hide_ids_among_the_metadata(st
         def similarity_search(self, query, k=4, filter=None, fetch_k=20):
             found = store.similarity_search(query, k=fetch_k if filter else k)
             return [
-                Document(d.page_content, metadata={**d.metadata, "_id": d.id, "_collection_name": "c"})
+                Document(
+                    d.page_content, metadata={**d.metadata, "_id": d.id, "_collection_name": "c"}
+                )
                 for d in found
                 if not filter or d.metadata["town"] == filter["town"]
             ][:k]
@@ -86,7 +95,9 @@ def test_stores_that_filter_what_they_fetched_and_hide_ids_among_the_metadata(st
     live = CeilSelector.from_vector_store(Store(), output_key="label")
     chosen = live.select(QUERY, k=9, filter={"town": "town2"})
     assert len(chosen) == 9 and {example.fields["town"] for example in chosen} == {"town2"}
-    assert all(example.id.startswith("row-") and set(example.fields) == {"town"} for example in chosen)
+    assert all(
+        example.id.startswith("row-") and set(example.fields) == {"town"} for example in chosen
+    )
     few = CeilSelector.from_vector_store(Store(), output_key="label", search={"fetch_k": 10})
     assert len(few.select(QUERY, k=9, filter={"town": "town2"})) < 9
 
@@ -104,13 +115,17 @@ def test_documents_are_embedded_once(store):
 
 def test_an_encoder_named_is_loaded_once(store, monkeypatch):
     loaded = []
-    monkeypatch.setattr("ceil_jax.encoders.registry.load_encoder", lambda name: loaded.append(name) or Words())
+    monkeypatch.setattr(
+        "ceil_jax.encoders.registry.load_encoder", lambda name: loaded.append(name) or Words()
+    )
     live = CeilSelector.from_vector_store(store, encoder="words", output_key="label")
     assert len(live.select(QUERY, k=2)) == 2 and loaded == ["words"]
 
 
 def test_what_does_not_fit(store):
-    with refused(r"documents of the store: no column 'output'; it has 'label', 'town', .*output_key"):
+    with refused(
+        r"documents of the store: no column 'output'; it has 'label', 'town', .*output_key"
+    ):
         CeilSelector.from_vector_store(store).select(QUERY, k=1)
     with refused("expected a LangChain VectorStore"):
         CeilSelector.from_vector_store({})

@@ -45,7 +45,9 @@ def test_skill_knn_by_hand(name, cosines):
     assert {pick.id: pick.relevance for pick in found} == {
         f"train-{item}": pytest.approx((1 + cos) / 2, abs=1e-6) for item, cos in cosines.items()
     }
-    assert [pick.relevance for pick in found] == sorted((pick.relevance for pick in found), reverse=True)
+    assert [pick.relevance for pick in found] == sorted(
+        (pick.relevance for pick in found), reverse=True
+    )
     best = max(cosines.values())
     assert found[0].id in {f"train-{item}" for item, cos in cosines.items() if cos == best}
 
@@ -55,7 +57,9 @@ def test_which_of_equal_skills_is_drawn_for_each_query():
     queries = [Example(f"q{i}", "q", "") for i in range(30)]
     chosen = {}
     for seed in (0, 0, 1):
-        retriever = build_retriever("skill_base", bank, encoder=Compass(), rewrite=rewrite, seed=seed)
+        retriever = build_retriever(
+            "skill_base", bank, encoder=Compass(), rewrite=rewrite, seed=seed
+        )
         rows = [[pick.id for pick in row] for row in retriever.retrieve(queries, 4)]
         assert chosen.setdefault(seed, rows) == rows
         assert all(len(set(row)) == 4 and "train-other" not in row for row in rows)
@@ -86,7 +90,9 @@ def test_a_large_bank_is_compared_with_a_few_queries_at_a_time(monkeypatch):
 
 def test_a_draw_decides_between_equals_only():
     scores = np.array([0.5, 0.9, 0.5 + 3e-7, 0.9 - 3e-7, 0.4, 0.95], np.float32)
-    orders = {tuple(nearest_drawn(scores, 4, np.random.default_rng(seed)).tolist()) for seed in range(40)}
+    orders = {
+        tuple(nearest_drawn(scores, 4, np.random.default_rng(seed)).tolist()) for seed in range(40)
+    }
     assert orders == {(5, *high, low) for high in ((1, 3), (3, 1)) for low in (0, 2)}
 
 
@@ -119,7 +125,8 @@ def test_target_sketch_by_hand():
     orders = set()
     for seed in range(8):
         found = ask("target_sketch", bank, query, 5, sketch=PARTS["sql"], seed=seed)
-        # of SELECT, COUNT, *: three in 1, 3 and 2, of which 2 has WHERE and = beside; SELECT alone in 0 and 4
+        # of SELECT, COUNT, *: three in 1, 3 and 2, of which 2 has WHERE and = beside; SELECT alone
+        # in 0 and 4
         assert [pick.relevance for pick in found] == [3, 3, 3, 1, 1]
         assert {found[0].position, found[1].position} == {1, 3}
         assert [pick.position for pick in found[2:]] == [2, 0, 4]
@@ -142,7 +149,12 @@ def test_structural_similarity_of_cogs_by_hand():
     query = Example("q", "another", "eat(agent=*boy,theme=cake(nmod.on=table))")
     found = ask("target_sketch", bank, query, 4, sketch=PARTS["cogs"])
     # eat and cake, agent and theme; cake, agent and theme; agent; nothing
-    assert [(pick.position, pick.relevance) for pick in found] == [(0, 202), (2, 102), (1, 1), (3, 0)]
+    assert [(pick.position, pick.relevance) for pick in found] == [
+        (0, 202),
+        (2, 102),
+        (1, 1),
+        (3, 0),
+    ]
 
 
 def test_what_they_need():

@@ -48,7 +48,9 @@ def rewritten(lm, texts, shown=SHOWN, schemas=()):
 def test_the_prompt_is_instruction_demonstrations_and_input():
     lm = Writer()
     assert rewritten(lm, ["a blue hat"], SHOWN[:1]).skills == ["HAT"]
-    assert lm.prompts == [f"{INSTRUCTION}\n\nInput: a red car\nSkill: colour\n\nInput: a blue hat\nSkill:"]
+    assert lm.prompts == [
+        f"{INSTRUCTION}\n\nInput: a red car\nSkill: colour\n\nInput: a blue hat\nSkill:"
+    ]
 
 
 def test_where_demonstrations_have_a_schema_the_prompt_has_one():
@@ -58,7 +60,9 @@ def test_where_demonstrations_have_a_schema_the_prompt_has_one():
     found = rewritten(lm, ["a blue coat", "a blue coat", "w " * 400], shown, schemas)
     assert found.skills == ["COAT", "COAT", "w " * 400] and found.failures == {"too long": 1}
     opening = f"{INSTRUCTION}\n\nDatabase: hat [id, name]\nInput: which hats\nSkill: list\n\n"
-    assert lm.prompts == [f"{opening}Database: {one}\nInput: a blue coat\nSkill:" for one in schemas[:2]]
+    assert lm.prompts == [
+        f"{opening}Database: {one}\nInput: a blue coat\nSkill:" for one in schemas[:2]
+    ]
 
 
 def openings(shown, orders, seed=0):
@@ -99,7 +103,12 @@ def test_failed_rewrites_leave_the_input_and_are_counted():
 
 
 def test_copied_inputs_are_failures_and_copied_skills_stand():
-    answers = {"a hat": " a hat", "a cap": " two cars", "a coat": " colour", "a glove": "colour of a glove"}
+    answers = {
+        "a hat": " a hat",
+        "a cap": " two cars",
+        "a coat": " colour",
+        "a glove": "colour of a glove",
+    }
     found = rewritten(Writer(answers), [*answers, "a scarf"])
     assert found.skills == ["a hat", "a cap", "colour", "colour of a glove", "SCARF"]
     assert found.failures == {"the input itself": 1, "a demonstration's input": 1}
@@ -115,7 +124,9 @@ def test_packaged_demonstrations(name):
 
 
 def test_a_file_of_ones_own(tmp_path):
-    (tmp_path / "one.json").write_text('[{"input": "a red car", "skill": "colour", "db_id": "cars"}]')
+    (tmp_path / "one.json").write_text(
+        '[{"input": "a red car", "skill": "colour", "db_id": "cars"}]'
+    )
     assert load_demonstrations(tmp_path / "one.json") == [Demonstration("a red car", "colour")]
 
 
@@ -133,7 +144,10 @@ GOOD = '{"input": "a red car", "skill": "colour"}'
             '[{"input": "a", "skill": ""}]',
             r"bad\.json, row 1, field 'skill': expected a text that is not empty",
         ),
-        ('[{"input": "a", "skill": "b\\nc"}]', r"row 1, field 'skill': expected a text of one line"),
+        (
+            '[{"input": "a", "skill": "b\\nc"}]',
+            r"row 1, field 'skill': expected a text of one line",
+        ),
     ],
 )
 def test_bad_demonstration_files(tmp_path, content, message):

@@ -4,7 +4,11 @@ import pytest
 
 from ceil_jax.skills.similarity import base, consistency, distinctiveness
 
-SIMILARITIES = {"skill_base": base, "skill_consistency": consistency, "skill_distinct": distinctiveness}
+SIMILARITIES = {
+    "skill_base": base,
+    "skill_consistency": consistency,
+    "skill_distinct": distinctiveness,
+}
 
 
 def cosine(a, b):

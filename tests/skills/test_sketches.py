@@ -13,7 +13,10 @@ from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
             "SELECT a FROM t WHERE b NOT IN (SELECT c FROM u) ORDER BY d DESC LIMIT 1",
             "SELECT WHERE NOT IN ORDER DESC LIMIT",
         ),
-        ("SELECT avg(a - b) FROM t GROUP BY c HAVING min(a) + 1.5 < 2", "SELECT AVG - GROUP HAVING MIN + <"),
+        (
+            "SELECT avg(a - b) FROM t GROUP BY c HAVING min(a) + 1.5 < 2",
+            "SELECT AVG - GROUP HAVING MIN + <",
+        ),
         ("SELECT counts, order_id FROM `group`", "SELECT"),
     ],
 )
@@ -24,8 +27,14 @@ def test_sql(query, expected):
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
-        ("give(agent=Emma,theme=*cake(nmod.on=table),recipient=dog)", "agent theme theme/nmod recipient"),
-        ("hope(agent=Liam,ccomp=want(agent=*boy,xcomp=dance))", "agent ccomp ccomp/agent ccomp/xcomp"),
+        (
+            "give(agent=Emma,theme=*cake(nmod.on=table),recipient=dog)",
+            "agent theme theme/nmod recipient",
+        ),
+        (
+            "hope(agent=Liam,ccomp=want(agent=*boy,xcomp=dance))",
+            "agent ccomp ccomp/agent ccomp/xcomp",
+        ),
         ("cry(agent=a)", "agent"),
         ("box(a)", ""),
         ("Paula", ""),

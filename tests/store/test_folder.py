@@ -6,7 +6,15 @@ import shutil
 import numpy as np
 import pytest
 
-from ceil_jax.store.folder import finish, finished, load_arrays, read_json, save_arrays, write, write_json
+from ceil_jax.store.folder import (
+    finish,
+    finished,
+    load_arrays,
+    read_json,
+    save_arrays,
+    write,
+    write_json,
+)
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.locking import appearing
 from ceil_jax.tasks.example import Example
@@ -30,7 +38,10 @@ def test_a_finished_folder_has_its_summary_and_its_files(folder, tmp_path):
     assert load_arrays(folder / "a.npz")["x"].tolist() == [0, 1, 2]
     assert read_json(folder / "sub" / "rows.json") == [{"π": 1}]
     assert not (folder / "scratch").exists()
-    assert sorted(json.loads((folder / "done.json").read_bytes())["files"]) == ["a.npz", "sub/rows.json"]
+    assert sorted(json.loads((folder / "done.json").read_bytes())["files"]) == [
+        "a.npz",
+        "sub/rows.json",
+    ]
     (tmp_path / "scores-1").mkdir()
     assert finished(tmp_path / "scores-1") is None and finished(tmp_path / "none") is None
 
@@ -48,7 +59,10 @@ def flipped(file):
         ("sub/rows.json", lambda file: file.unlink()),
         ("done.json", lambda file: file.write_text(file.read_text()[:20])),
         ("done.json", lambda file: file.write_text(file.read_text().replace("1.5", "2.5"))),
-        ("done.json", lambda file: file.write_text(file.read_text().replace('"checksum"', '"checksun"'))),
+        (
+            "done.json",
+            lambda file: file.write_text(file.read_text().replace('"checksum"', '"checksun"')),
+        ),
         ("done.json", lambda file: file.write_text("[]")),
     ],
 )
@@ -79,7 +93,9 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 
 
 def test_a_digest_depends_on_content_and_not_on_the_order_of_keys():
-    assert digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1}) != digest({"a": 2, "b": [2.5]})
+    assert (
+        digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1}) != digest({"a": 2, "b": [2.5]})
+    )
     ones = np.ones(4, np.float32)
     assert len({digest(one) for one in (ones, ones.reshape(2, 2), ones.view(np.int32))}) == 3
     example = Example("train-0", "a", "b", ("b", "c"))

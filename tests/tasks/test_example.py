@@ -21,16 +21,25 @@ SQL_ROW = {
 }
 COGS_ROW = {
     "sentence": "The boy wanted to crawl .",
-    "logical_form": "* boy ( x _ 1 ) ; want . agent ( x _ 2 , x _ 1 ) AND want . xcomp ( x _ 2 , x _ 4 )"
+    "logical_form": "* boy ( x _ 1 ) ; want . agent ( x _ 2 , x _ 1 ) AND want . xcomp ( x _ 2 , "
+    "x _ 4 )"
     " AND crawl . agent ( x _ 4 , x _ 1 )",
     "distribution": "prim_to_inf_arg",
 }
 
-SQL_PROMPT = "Database: cat [id, name]\nQuestion: How many cats?\nSQL:| SELECT count(*) FROM cat WHERE name = 'a  b'"
+SQL_PROMPT = (
+    "Database: cat [id, name]\nQuestion: How many cats?\nSQL:| SELECT count(*) FROM cat "
+    "WHERE name = 'a  b'"
+)
 
 # task -> (row, retrieval text, the query's text | the rest of the example in context, its options)
 CASES = {
-    "sst5": ({"text": "fine .", "label": 2}, "fine .", "fine . It is| OK", "terrible bad OK good great"),
+    "sst5": (
+        {"text": "fine .", "label": 2},
+        "fine .",
+        "fine . It is| OK",
+        "terrible bad OK good great",
+    ),
     "movie_reviews": (
         {"text": "fine.", "rating": 0.7},
         "fine.",
@@ -56,7 +65,11 @@ CASES = {
         "Yes No",
     ),
     "cmsqa": (
-        {"question": "Where?", "choices": {"label": list("ABCDE"), "text": list("vwxyz")}, "answerKey": "B"},
+        {
+            "question": "Where?",
+            "choices": {"label": list("ABCDE"), "text": list("vwxyz")},
+            "answerKey": "B",
+        },
         "Where?",
         "Where?| w",
         "v w x y z",
@@ -81,20 +94,29 @@ CASES = {
         "flights from a\t|1#) return flights 2#) return #1 from a",
         "",
     ),
-    "mtop": ({"question": "call Al", "logical_form": "[IN:CALL ]"}, "call Al", "call Al\t|[IN:CALL ]", ""),
+    "mtop": (
+        {"question": "call Al", "logical_form": "[IN:CALL ]"},
+        "call Al",
+        "call Al\t|[IN:CALL ]",
+        "",
+    ),
     "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t|(Yield (Attendees))", ""),
 }
 CASES |= dict.fromkeys(
     ("geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length"),
     (QUESTION_FUNQL, "what is m0", "what is m0\t|answer(m0)", ""),
 )
-CASES |= {f"smcalflow_cs.{variant}": CASES["smcalflow"] for variant in ("0s", "0c", "8c", "16c", "32c")}
+CASES |= {
+    f"smcalflow_cs.{variant}": CASES["smcalflow"] for variant in ("0s", "0c", "8c", "16c", "32c")
+}
 CASES |= dict.fromkeys(
     ("spider", "dr_spider.db", "dr_spider.nlq", "dr_spider.sql", "kaggledbqa"),
     (SQL_ROW, "How many cats?", SQL_PROMPT, ""),
 )
 BOY = "The boy wanted to crawl ."
-CASES |= dict.fromkeys(("cogs.ps", "cogs.pa"), (COGS_ROW, BOY, f"{BOY}\t|want(agent=*boy,xcomp=crawl)", ""))
+CASES |= dict.fromkeys(
+    ("cogs.ps", "cogs.pa"), (COGS_ROW, BOY, f"{BOY}\t|want(agent=*boy,xcomp=crawl)", "")
+)
 
 
 def test_every_task_has_a_case():
@@ -154,7 +176,18 @@ def test_literal_braces():
 
 
 def test_names_are_any_text():
-    names = ["2023", "a.b", "Q: text", "cost [EUR]", "why?!", " padded ", "0", "size{cm}", "a!r", "名前"]
+    names = [
+        "2023",
+        "a.b",
+        "Q: text",
+        "cost [EUR]",
+        "why?!",
+        " padded ",
+        "0",
+        "size{cm}",
+        "a!r",
+        "名前",
+    ]
     row = Example("1", "in", "out", fields={name: f"<{place}>" for place, name in enumerate(names)})
     template = Template("".join(f"{{{name}}}" for name in names) + "{input}{output}")
     assert template.example(row) == "<0><1><2><3><4><5><6><7><8><9>inout"
@@ -172,13 +205,31 @@ def test_a_role_may_go_by_another_name_beside_a_field_that_is_called_like_it():
     ("pattern", "input", "output", "others", "expected"),
     [
         # no other column has our names: the roles take them
-        ("{text} {{is}} {label}", "text", "label", ["year"], ("{input} {{is}} {output}", "input", "output")),
-        ("{input} {at} {output}", "text", "label", ["at"], ("{input} {at} {output}", "input", "output")),
+        (
+            "{text} {{is}} {label}",
+            "text",
+            "label",
+            ["year"],
+            ("{input} {{is}} {output}", "input", "output"),
+        ),
+        (
+            "{input} {at} {output}",
+            "text",
+            "label",
+            ["at"],
+            ("{input} {at} {output}", "input", "output"),
+        ),
         ("{output} -> {label}", "output", "label", [], ("{input} -> {output}", "input", "output")),
         ("{output} -> {input}", "output", "input", [], ("{input} -> {output}", "input", "output")),
         # another column has one of them, and keeps it
         ("{q} {input} {output}", "q", "output", ["input"], ("{q} {input} {output}", "q", "output")),
-        ("{q} {output} {label}", "q", "label", ["output"], ("{input} {output} {label}", "input", "label")),
+        (
+            "{q} {output} {label}",
+            "q",
+            "label",
+            ["output"],
+            ("{input} {output} {label}", "input", "label"),
+        ),
     ],
 )
 def test_names_of_columns(pattern, input, output, others, expected):

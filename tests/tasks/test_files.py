@@ -48,8 +48,12 @@ def test_rows_too_long_are_refused_or_left_out(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
-        # a quote that closes many lines later swallows them; one that never closes is an error of CSV
-        ('"Great\tgood\nfine\tbad\nend"\tbad\n', [['"Great', "good"], ["fine", "bad"], ['end"', "bad"]]),
+        # a quote that closes many lines later swallows them; one that never closes is an error of
+        # CSV
+        (
+            '"Great\tgood\nfine\tbad\nend"\tbad\n',
+            [['"Great', "good"], ["fine", "bad"], ['end"', "bad"]],
+        ),
         ('"Great\tgood\nfine\tbad\n', [['"Great', "good"], ["fine", "bad"]]),
         ('"q" she said\tgood\n', [['"q" she said', "good"]]),
         ('"a ""b"""\tgood\n"x\ny"\tbad\n', [['a "b"', "good"], ["x\ny", "bad"]]),

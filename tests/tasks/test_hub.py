@@ -83,8 +83,12 @@ def test_hub_schema_loads(name, tmp_path):
 
 def test_a_renamed_column_is_named_with_the_revision(tmp_path):
     features, rows = HUB["sst5"]
-    renamed = {"sentence" if column == "text" else column: kind for column, kind in features.items()}
-    with refused(r"0123abcd, split 'train': no column 'text'; it has 'sentence', 'label', 'label_text'"):
+    renamed = {
+        "sentence" if column == "text" else column: kind for column, kind in features.items()
+    }
+    with refused(
+        r"0123abcd, split 'train': no column 'text'; it has 'sentence', 'label', 'label_text'"
+    ):
         load_task(repository(tmp_path, "sst5", renamed, rows))
 
 
@@ -92,7 +96,9 @@ def test_an_extra_column_changes_nothing(tmp_path):
     features, rows = HUB["nl2bash"]
     plain = load_task(repository(tmp_path / "plain", "nl2bash", features, rows))
     wider = {**features, "license": TEXT}
-    extra = load_task(repository(tmp_path / "extra", "nl2bash", wider, [[*row, "MIT"] for row in rows]))
+    extra = load_task(
+        repository(tmp_path / "extra", "nl2bash", wider, [[*row, "MIT"] for row in rows])
+    )
     assert list(extra.train) == list(plain.train)
 
 

@@ -16,16 +16,22 @@ ROWS = [{"nl": f"print line {i}", "bash": f"sed -n {i}p"} for i in range(20)]
 
 def write_jsonl(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
     return path
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A data_dir with NL2Bash: 20 rows and one of them again in capitals; 3 queries, two of them equal."""
+    """A data_dir with NL2Bash: 20 rows and one of them again in capitals; 3 queries, two of them
+    equal."""
     repeated = {"nl": "PRINT line 7", "bash": "head -8 | tail -1"}
     write_jsonl(tmp_path / "nl2bash" / "train.jsonl", [*ROWS[:10], repeated, *ROWS[10:]])
-    write_jsonl(tmp_path / "nl2bash" / "validation.jsonl", [ROWS[3], ROWS[3], {"nl": "exit", "bash": "exit"}])
+    write_jsonl(
+        tmp_path / "nl2bash" / "validation.jsonl",
+        [ROWS[3], ROWS[3], {"nl": "exit", "bash": "exit"}],
+    )
     return tmp_path
 
 
@@ -36,8 +42,14 @@ def test_the_bank_is_deduplicated_and_the_queries_are_not(folder):
     task = load_task("nl2bash", folder)
     assert (len(task.train), len(task.validation)) == (20, 3)
     assert task.train[7] == Example("train-7", "print line 7", "sed -n 7p")
-    assert task.train[10].id == "train-11"  # the position in the file, before the repeated row 10 went
-    assert [example.id for example in task.validation] == ["validation-0", "validation-1", "validation-2"]
+    assert (
+        task.train[10].id == "train-11"
+    )  # the position in the file, before the repeated row 10 went
+    assert [example.id for example in task.validation] == [
+        "validation-0",
+        "validation-1",
+        "validation-2",
+    ]
     assert (task.metric, task.more_metrics) == ("char_bleu", ("exact_match",))
 
 
@@ -97,24 +109,33 @@ def test_few_shot_examples_open_the_prompt_last_first(tmp_path):
 def test_queries_of_one_kind_keep_their_places(tmp_path):
     form = "cobra ( x _ 1 ) AND grow . theme ( x _ 2 , x _ 1 )"
     kinds = ["prim_to_inf_arg", "pp_recursion", "active_to_passive", "subj_to_obj_common"]
-    rows = [{"sentence": "A cobra grew .", "logical_form": form, "distribution": kind} for kind in kinds]
+    rows = [
+        {"sentence": "A cobra grew .", "logical_form": form, "distribution": kind} for kind in kinds
+    ]
     for split in ("train", "gen"):
         write_jsonl(tmp_path / "cogs" / f"{split}.jsonl", rows)
-    assert [example.id for example in load_task("cogs.ps", tmp_path).validation] == ["gen-0", "gen-3"]
+    assert [example.id for example in load_task("cogs.ps", tmp_path).validation] == [
+        "gen-0",
+        "gen-3",
+    ]
     assert [example.id for example in load_task("cogs.pa", tmp_path).validation] == ["gen-2"]
 
 
 @pytest.mark.parametrize("name", ["break.csv", "sst5.v2.csv", "my-break.csv"])
 def test_a_file_never_passes_for_a_task_of_the_papers(name, tmp_path):
     """Whose published numbers and demonstrations would stand beside the user's own rows."""
-    (tmp_path / name).write_text("input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40)))
+    (tmp_path / name).write_text(
+        "input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40))
+    )
     found = load_file(tmp_path / name).name
     assert found not in TASKS and found in (name, "my-break")
 
 
 # --- a user's own file
 
-REVIEWS = [{"text": f"review {i}", "label": ["bad", "good"][i % 2], "stars": i % 5} for i in range(40)]
+REVIEWS = [
+    {"text": f"review {i}", "label": ["bad", "good"][i % 2], "stars": i % 5} for i in range(40)
+]
 
 
 def read(path, **settings):
@@ -139,14 +160,19 @@ def test_the_template_may_name_other_columns(tmp_path):
     path = write_jsonl(tmp_path / "reviews.jsonl", REVIEWS)
     task = read(path, template="{input} ({stars}/5): {output}")
     first = task.train[0]
-    assert task.template.example(first) == f"{first.input} ({int(first.id[6:]) % 5}/5): {first.output}"
+    assert (
+        task.template.example(first) == f"{first.input} ({int(first.id[6:]) % 5}/5): {first.output}"
+    )
     assert task.metric == "exact_match"
     with refused(r"reviews\.jsonl: no column 'score'; it has 'text', 'label', 'stars'"):
         read(path, template="{text} {score} {output}")
 
 
 def test_equal_texts_stay_on_one_side(tmp_path):
-    rows = [{"text": ["Question", "question"][i % 2] + f" {i % 10}?", "label": str(i)} for i in range(40)]
+    rows = [
+        {"text": ["Question", "question"][i % 2] + f" {i % 10}?", "label": str(i)}
+        for i in range(40)
+    ]
     task = read(write_jsonl(tmp_path / "q.jsonl", rows), validation=0.3)
     words = [{example.input.lower() for example in side} for side in (task.train, task.validation)]
     assert not words[0] & words[1]
@@ -162,7 +188,10 @@ def test_formats_agree(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress((tmp_path / "a.jsonl").read_bytes()))
     (tmp_path / "a.json").write_text(json.dumps(REVIEWS))
     pq.write_table(pa.Table.from_pylist(REVIEWS), tmp_path / "a.parquet")
-    lines = ["text,label,stars", *(f'"{row["text"]}",{row["label"]},{row["stars"]}' for row in REVIEWS)]
+    lines = [
+        "text,label,stars",
+        *(f'"{row["text"]}",{row["label"]},{row["stars"]}' for row in REVIEWS),
+    ]
     (tmp_path / "a.csv").write_bytes("\ufeff".encode() + "\r\n".join(lines).encode())
     for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.csv"):
         task = read(tmp_path / name)
@@ -171,10 +200,15 @@ def test_formats_agree(tmp_path):
 
 
 def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, caplog):
-    rows = [{"text": f"premise {i // 3}", "claim": f"claim {i}", "label": "ynm"[i % 3]} for i in range(30)]
+    rows = [
+        {"text": f"premise {i // 3}", "claim": f"claim {i}", "label": "ynm"[i % 3]}
+        for i in range(30)
+    ]
     path = write_jsonl(tmp_path / "a.jsonl", [*rows, rows[0] | {"claim": "claim  0 "}])
     with caplog.at_level(logging.INFO):
-        task = read(path, template="{text}? {claim} {output}", validation=0.2, metric="accuracy", seed=1)
+        task = read(
+            path, template="{text}? {claim} {output}", validation=0.2, metric="accuracy", seed=1
+        )
     assert (len(task.train), len(task.validation)) == (3 * 8, 3 * 2)
     assert {example.choices for example in [*task.train, *task.validation]} == {("m", "n", "y")}
     assert f"{path}: 1 row with another's text left out" in caplog.messages
@@ -186,7 +220,9 @@ SKIP = "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists th
 
 def test_no_query_stands_in_its_own_prompt(tmp_path, caplog):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
-    other = write_jsonl(tmp_path / "b.jsonl", [{"text": f" review\t{i}", "label": "bad"} for i in range(3)])
+    other = write_jsonl(
+        tmp_path / "b.jsonl", [{"text": f" review\t{i}", "label": "bad"} for i in range(3)]
+    )
     task = read(path, validation=other)
     assert [example.input for example in task.train] == [f"review {i}" for i in range(3, 40)]
     assert f"{path}: 3 rows with a query's text left out" in caplog.messages
@@ -205,8 +241,10 @@ def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
     with pytest.raises(UserError) as caught:
         read(path)
     assert str(caught.value) == (
-        f"{path}, line 1, field 'label': expected text without '\\n', which ends an answer (--stop or stop=… names "
-        "another end), found 'line 0\\nline'; 10 rows cannot be used: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10" + SKIP
+        f"{path}, line 1, field 'label': expected text without '\\n', which ends an answer (--stop "
+        "or stop=… names "
+        "another end), found 'line 0\\nline'; 10 rows cannot be used: lines 1, 2, 3, 4, 5, 6, 7, "
+        "8, 9, 10" + SKIP
     )
     assert len(read(path, stop=("\n\n",)).train) == 9
     assert len(read(path, metric="accuracy").train) == 9  # chosen, not written
@@ -235,7 +273,11 @@ BROKEN = [
     ("a.csv", "text,label\n", "holds no rows"),
     ("a.jsonl", f"{GOOD}{{'text': 1}}", "line 2: not JSON"),
     ("a.jsonl", f"{GOOD}[1, 2]", "line 2: expected an object of columns, found list"),
-    ("a.jsonl", GOOD.encode() + b'{"text": "caf\xe9", "label": "x"}', "line 2: not UTF-8 .byte 0xe9"),
+    (
+        "a.jsonl",
+        GOOD.encode() + b'{"text": "caf\xe9", "label": "x"}',
+        "line 2: not UTF-8 .byte 0xe9",
+    ),
     ("a.jsonl", f'{GOOD}\n{{"text": "a"}}', "line 3: no field 'label'; it has 'text'"),
     ("a.jsonl", f'{GOOD}{{"text": "a", "label": " "}}', "line 2, field 'label': expected"),
     ("a.jsonl", f'{GOOD}{{"text": "a", "label": null}}', "field 'label': .* found None"),
@@ -246,12 +288,17 @@ BROKEN = [
     ("a.jsonl.gz", GOOD, "cannot read"),
     ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], "cannot read"),
     ("a.parquet", GOOD, "cannot read"),
-    ("a.json", '{\n"data": []}', "is one object, expected a list of rows or one a line; keys with lists: 'data'"),
+    (
+        "a.json",
+        '{\n"data": []}',
+        "is one object, expected a list of rows or one a line; keys with lists: 'data'",
+    ),
     ("a.json", '[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
     (
         "a.jsonl",
         f'{GOOD}{{"text": "a \\ud800", "label": "good"}}',
-        r"line 2, field 'text': expected text without half a character .'.ud800' at place 2., found 'a \\ud800'",
+        r"line 2, field 'text': expected text without half a character .'.ud800' at place 2., "
+        r"found 'a \\ud800'",
     ),
     ("a.jsonl", "[" * 100_000, "a.jsonl: .*JSON"),
     ("a.xlsx", GOOD, r"name one file that ends in \.jsonl, .*or \.gz after it"),
@@ -270,8 +317,12 @@ def test_what_is_wrong_with_a_file(tmp_path, name, content, message):
 
 def test_text_beyond_the_usual(tmp_path):
     rows = [{"text": "\U0001f600" * 70_000 + str(i), "label": "x"} for i in range(2)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))  # as surrogate pairs
-    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"{row['text'] * 2},x\n" for row in rows))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )  # as surrogate pairs
+    (tmp_path / "a.csv").write_text(
+        "text,label\n" + "".join(f"{row['text'] * 2},x\n" for row in rows)
+    )
     for name, times in (("a.jsonl", 1), ("a.csv", 2)):
         task = read(tmp_path / name)
         found = sorted(example.input for example in [*task.train, *task.validation])
@@ -318,7 +369,9 @@ def test_sizes_are_the_papers(data_dir, name, bank, queries):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["mnli", "qnli", "hellaswag", "break", "smcalflow_cs.0s", "smcalflow_cs.16c"])
+@pytest.mark.parametrize(
+    "name", ["mnli", "qnli", "hellaswag", "break", "smcalflow_cs.0s", "smcalflow_cs.16c"]
+)
 def test_partial_splits_load(data_dir, name, caplog):
     task = load_task(name, data_dir, limit=50, bank_limit=100)
     assert (len(task.train), len(task.validation)) == (100, 50)

@@ -12,7 +12,11 @@ BANK = examples(("Which river is longest?", "a"), ("how big is m0", "b"))
 
 
 def test_questions_and_outputs_that_stand_in_the_bank():
-    asked = (("Which river\tis longest? ", "A"), ("How big is m0", "b"), ("Which river is longest?", "c"))
+    asked = (
+        ("Which river\tis longest? ", "A"),
+        ("How big is m0", "b"),
+        ("Which river is longest?", "c"),
+    )
     found = overlap(examples(*asked), BANK)
     assert found.question.tolist() == [0, 1, 0]
     assert found.question_in_bank.tolist() == [True, False, True]

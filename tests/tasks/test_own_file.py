@@ -1,4 +1,5 @@
-"""Other people's tables: what is used is checked, what is not used comes along or is left out with one note."""
+"""Other people's tables: what is used is checked, what is not used comes along or is left out with
+one note."""
 
 import json
 from dataclasses import replace
@@ -27,7 +28,10 @@ def write(path, content):
 
 
 def test_alpacas_three_columns(tmp_path):
-    rows = [{"instruction": f"Sort {i}.", "input": "" if i else "b a", "output": f"o{i}"} for i in range(9)]
+    rows = [
+        {"instruction": f"Sort {i}.", "input": "" if i else "b a", "output": f"o{i}"}
+        for i in range(9)
+    ]
     path = write(tmp_path / "alpaca.json", json.dumps(rows))
     template = "{instruction} <{input}> {output}"
     task = load_file(path, input="instruction", output="output", template=template, separator="|")
@@ -85,7 +89,9 @@ def test_class_labels_of_parquet_have_their_names(tmp_path, caplog):
     [("A.CSV", ",", None), ("a.tsv", "\t", None), ("a.txt", "|", "|"), ("a.CSV.gz", ",", None)],
 )
 def test_separated_values(tmp_path, name, separator, delimiter):
-    content = "".join(f'"text{separator} ""{i}""",l{i}\n'.replace(",l", f"{separator}l") for i in range(9))
+    content = "".join(
+        f'"text{separator} ""{i}""",l{i}\n'.replace(",l", f"{separator}l") for i in range(9)
+    )
     path = tmp_path / name
     data = f"text{separator}label\n{content}".encode("utf-8-sig")
     if name.endswith("gz"):
@@ -108,15 +114,31 @@ def test_separated_values(tmp_path, name, separator, delimiter):
         ),
         ("a.csv", "text\tlabel\na\tb\n", {}, r"--delimiter '\\t'"),
         ("a.txt", "text|label\na|b\n", {}, "say what separates its values, as in --delimiter ';'"),
-        ("a.csv", "text,label\na,b\n", {"delimiter": ";;"}, "delimiter ';;': expected one character"),
-        ("a.csv", "text, b \na,b\n", {}, "no column 'label'; it has 'text', 'b'; --input, --output"),
+        (
+            "a.csv",
+            "text,label\na,b\n",
+            {"delimiter": ";;"},
+            "delimiter ';;': expected one character",
+        ),
+        (
+            "a.csv",
+            "text, b \na,b\n",
+            {},
+            "no column 'label'; it has 'text', 'b'; --input, --output",
+        ),
         (
             "a.csv",
             "text,label\na,b\n",
             {"metric": "sql_execution"},
-            "no column 'database'; .*the metric sql_execution needs the path of an SQLite file in 'database'",
+            "no column 'database'; .*the metric sql_execution needs the path of an SQLite file in "
+            "'database'",
         ),
-        ("a.csv", "text,label\n,b\n,c\n", {"skip_bad_rows": True}, "2 rows cannot be used: lines 2, 3"),
+        (
+            "a.csv",
+            "text,label\n,b\n,c\n",
+            {"skip_bad_rows": True},
+            "2 rows cannot be used: lines 2, 3",
+        ),
         ("a.csv", "text,label\na,b\ntext,label\nc,d\n", {}, "line 3: the header once more"),
         ("a.csv", "text,label\ra,b\rc\r", {}, "line 3: 1 cells, the header has 2"),
         (
@@ -125,18 +147,50 @@ def test_separated_values(tmp_path, name, separator, delimiter):
             {},
             "line 1: not JSON .a name stands twice among text, label",
         ),
-        ("a.csv", "text,label\na,b\nc,d\n", {"limit": -1}, "a limit of -1 rows: expected at least 1"),
-        ("a.csv", "text,label\na,b\nc,d\n", {"bank_limit": 0}, "a limit of 0 rows: expected at least 1"),
-        ("a.csv", "text,label\na,b\nc,d\n", {"output": "text"}, "'text' is the input and the output"),
-        ("a.csv", "text,label\na,b\n", {"input": ["text", "label"]}, "'label' is the input and the output"),
-        ("a.csv", "text,label\na,b\n", {"template": "It is {label}"}, "shows nothing but the answer"),
-        ("a.csv", "text,label\na,b\n", {"choices": "ab"}, "choices are 'ab'; expected a list of texts"),
+        (
+            "a.csv",
+            "text,label\na,b\nc,d\n",
+            {"limit": -1},
+            "a limit of -1 rows: expected at least 1",
+        ),
+        (
+            "a.csv",
+            "text,label\na,b\nc,d\n",
+            {"bank_limit": 0},
+            "a limit of 0 rows: expected at least 1",
+        ),
+        (
+            "a.csv",
+            "text,label\na,b\nc,d\n",
+            {"output": "text"},
+            "'text' is the input and the output",
+        ),
+        (
+            "a.csv",
+            "text,label\na,b\n",
+            {"input": ["text", "label"]},
+            "'label' is the input and the output",
+        ),
+        (
+            "a.csv",
+            "text,label\na,b\n",
+            {"template": "It is {label}"},
+            "shows nothing but the answer",
+        ),
+        (
+            "a.csv",
+            "text,label\na,b\n",
+            {"choices": "ab"},
+            "choices are 'ab'; expected a list of texts",
+        ),
         ("a.csv", "text,label\na,b\n", {"choices": ["b", "b "]}, "expected different texts"),
     ],
 )
 def test_what_is_said(tmp_path, name, content, options, message):
     with refused(message):
-        load_file(write(tmp_path / name, content), **{"input": "text", "output": "label", **options})
+        load_file(
+            write(tmp_path / name, content), **{"input": "text", "output": "label", **options}
+        )
 
 
 def test_what_excel_pandas_and_people_write(tmp_path, caplog):
@@ -144,14 +198,19 @@ def test_what_excel_pandas_and_people_write(tmp_path, caplog):
     told = "sep=;\ntext;label\n" + "".join(f"{text};{label}\n" for text, label in rows)
     spaced = "text, label\n" + "".join(f'"{text}, you", "{label}"\n' for text, label in rows)
     for content, first in ((told, ("t 0", "a")), (spaced, ("t 0, you", "a"))):
-        row = rows_of(load_file(write(tmp_path / "a.csv", content), input="text", output="label"))[0]
+        row = rows_of(load_file(write(tmp_path / "a.csv", content), input="text", output="label"))[
+            0
+        ]
         assert (row.input, row.output) == first
     frame = pd.DataFrame(rows, columns=["text", "label"])
     for choices in (frame["label"].unique(), pd.Index(["a", "b"]), pd.Series(["a", "b"])):
         task = load_file(frame, input="text", output="label", choices=choices, stop="###")
         assert task.train[0].choices == ("a", "b") and task.stop == ("###",)
     numbers = frame.assign(label=[1, 0] * 3)
-    assert load_file(numbers, input="text", output="label", choices=[0, 1]).train[0].choices == ("0", "1")
+    assert load_file(numbers, input="text", output="label", choices=[0, 1]).train[0].choices == (
+        "0",
+        "1",
+    )
     with refused("data frame holds no rows"):
         load_file(frame[:0], input="text", output="label")
     frame["label"] = ["tea", "tea\u200b"] * 3
@@ -169,7 +228,9 @@ def test_json_lines_by_any_name_and_lists_too(tmp_path):
         ("a.jsonl", f"[{','.join(lines)}]"),
         ("a.ndjson", "\n\n".join(lines)),
     ):
-        task = load_file(write(tmp_path / name, content), input="text", output="toxic", metric="accuracy")
+        task = load_file(
+            write(tmp_path / name, content), input="text", output="toxic", metric="accuracy"
+        )
         assert rows_of(task)[0].output == "True" and rows_of(task)[0].choices == ("False", "True")
 
 
@@ -181,13 +242,17 @@ def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
     task = load_file(path, input="text", output="label", skip_bad_rows=True)
     assert [row.input for row in rows_of(task)] == ["t0", "t1", "t3", "t4", "t6", "t7", "t8"]
     assert caplog.messages == [
-        f"{path}, line 3, field 'label': expected a text that is not empty, found ''; 4 rows cannot be used: "
+        f"{path}, line 3, field 'label': expected a text that is not empty, found ''; 4 rows "
+        "cannot be used: "
         "lines 3, 6, 10, 11; left out"
     ]
 
 
 def test_columns_that_nobody_asked_for(tmp_path, caplog):
-    rows = [{"text": f"t{i}", "label": "x", "meta": {"a": i}, "n": i, "": i, "none": None} for i in range(9)]
+    rows = [
+        {"text": f"t{i}", "label": "x", "meta": {"a": i}, "n": i, "": i, "none": None}
+        for i in range(9)
+    ]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     task = load_file(path, input="text", output="label")
     assert rows_of(task)[3].fields == {"n": "3"}
@@ -200,13 +265,17 @@ def test_answers_of_several_lines_have_an_end_of_their_own(tmp_path):
     path = write(tmp_path / "a.csv", content)
     one = load_file(path, input="text", output="label", stop=("###",))
     assert (one.stop, one.template.separator) == (("###",), "\n###\n")
-    assert load_file(path, input="text", output="label", stop=("\n\n",)).template.separator == "\n\n"
+    assert (
+        load_file(path, input="text", output="label", stop=("\n\n",)).template.separator == "\n\n"
+    )
 
 
 def test_a_data_frame_is_a_table(caplog):
     columns = {"text": [f"t{i}" for i in range(9)], "label": [i / 2 for i in range(9)]}
     frame = pd.DataFrame({**columns, "d": [[1]] * 9, "v": [np.ones(3)] * 9})
-    task = load_file(frame, input="text", output="label", validation=frame[:2].assign(text=["u", "v"]))
+    task = load_file(
+        frame, input="text", output="label", validation=frame[:2].assign(text=["u", "v"])
+    )
     assert [row.output for row in task.train[:2]] == ["0.0", "0.5"]
     assert (len(task.validation), task.name) == (2, "data frame")
     assert "columns 'd' (9 rows), 'v' (9 rows)" in caplog.text
@@ -218,7 +287,8 @@ def test_values_and_missing_values():
     for thing in ([1], (), {}, b"x", np.zeros(2), float("inf")):
         assert not missing(thing) and as_text(thing) is None
     assert [
-        as_text(value) for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pd.Timestamp("2026-01-02"), "")
+        as_text(value)
+        for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pd.Timestamp("2026-01-02"), "")
     ] == [*("True", "0", "2.5", "3", "False", "2026-01-02 00:00:00", "")]
 
 
@@ -226,9 +296,15 @@ def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
     def row(id, text, place):
         return Example(id, text, "x", fields={"place": place})
 
-    bank = [row("1", "how many?", "zoo"), row("2", "how many?", "park"), row("3", "how  many?", "park")]
+    bank = [
+        row("1", "how many?", "zoo"),
+        row("2", "how many?", "park"),
+        row("3", "how  many?", "park"),
+    ]
     asked = [row("1", "who?", "zoo"), row("q", " how many?", "zoo")]
-    task = separated(Task("sums", bank, asked, Template("{place}: {input} {output}"), "exact_match"))
+    task = separated(
+        Task("sums", bank, asked, Template("{place}: {input} {output}"), "exact_match")
+    )
     # the zoo's question is asked; the park's stands twice; the id 1 is of a row that left
     assert [one.id for one in task.train] == ["2"]
     assert [one.id for one in task.validation] == ["1", "q"]

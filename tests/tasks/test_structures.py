@@ -43,7 +43,8 @@ from ceil_jax.tasks.structures import bracketed, programs, sql, structure_parser
             sql,
             "SELECT a FROM b WHERE c NOT IN (SELECT d FROM e) ORDER BY f",
             "select a from b where c not in d e order f",
-            "select>a from>b where>c where>not where>in where>select where>from select>d from>e order>f",
+            "select>a from>b where>c where>not where>in where>select where>from select>d from>e "
+            "order>f",
         ),
         (bracketed, ")a(b))", "a b", "a>b"),
         (sql, "SELECT a) FROM b", "select a from b", "select>a from>b"),

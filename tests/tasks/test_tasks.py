@@ -33,14 +33,17 @@ def test_a_task_from_outside(monkeypatch):
 
 
 def test_averages_of_the_papers_columns():
-    """Table 2's last column is the mean of its twelve tasks; random's row is the check on all of them."""
+    """Table 2's last column is the mean of its twelve tasks; random's row is the check on all of
+    them."""
     averages = {"random": 30.68, "BM25": 45.84, "Contriever": 45.73}
     averages |= {"SimCSE": 45.19, "EPR": 53.37, "CEIL": 56.76}
     columns = [spec.paper for spec in TASKS.values() if spec.paper]
     assert len(columns) == 12
     assert all(tuple(column) == PAPER_METHODS for column in columns)
     for method, average in averages.items():
-        assert sum(column[method] for column in columns) / 12 == pytest.approx(average, abs=0.02), method
+        assert sum(column[method] for column in columns) / 12 == pytest.approx(average, abs=0.02), (
+            method
+        )
 
 
 # --- words
@@ -107,7 +110,8 @@ FORMS = [
     ),
     (
         "The baby on a tray in the house screamed .",
-        "* baby ( x _ 1 ) ; * house ( x _ 7 ) ; baby . nmod . on ( x _ 1 , x _ 4 ) AND tray ( x _ 4 )"
+        "* baby ( x _ 1 ) ; * house ( x _ 7 ) ; baby . nmod . on ( x _ 1 , x _ 4 ) AND tray ( x _ "
+        "4 )"
         " AND tray . nmod . in ( x _ 4 , x _ 7 ) AND scream . agent ( x _ 8 , x _ 1 )",
         "scream(agent=*baby(nmod.on=tray(nmod.in=*house)))",
     ),
@@ -157,7 +161,9 @@ def zoo(tmp_path):
     folder = tmp_path / "spider"
     (folder / "database" / "zoo").mkdir(parents=True)
     connection = sqlite3.connect(folder / "database" / "zoo" / "zoo.sqlite")
-    connection.executescript("CREATE TABLE cat (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE dog (age);")
+    connection.executescript(
+        "CREATE TABLE cat (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE dog (age);"
+    )
     connection.close()
     return folder
 
@@ -173,7 +179,9 @@ def test_schemas(zoo):
     assert declared_schemas(zoo) == {"zoo": "cat [id, name], dog [age]"}
 
 
-@pytest.mark.parametrize("content", ["3", '{"a": 1}', '[{"db_id": "zoo", "table_names_original": ["cat"]}]'])
+@pytest.mark.parametrize(
+    "content", ["3", '{"a": 1}', '[{"db_id": "zoo", "table_names_original": ["cat"]}]']
+)
 def test_declared_schemas_in_another_format(zoo, content):
     (zoo / "tables.json").write_text(content)
     with refused(r"tables\.json is not as Spider's tables\.json") as caught:
@@ -209,6 +217,11 @@ def test_databases_in_folders_and_archives(zoo, tmp_path, monkeypatch):
 
 
 def test_a_truth_value_is_one_of_two_labels():
-    assert [label({"answer": value}, "answer", 2) for value in (False, True, "1", 0)] == [0, 1, 1, 0]
+    assert [label({"answer": value}, "answer", 2) for value in (False, True, "1", 0)] == [
+        0,
+        1,
+        1,
+        0,
+    ]
     with pytest.raises(FieldError, match="expected a label from 0 to 2, found True"):
         label({"answer": True}, "answer", 3)

@@ -1,4 +1,5 @@
-"""Candidate sets: EPR's, the samplers of CEIL's, the LM's scores of them, and the λ that scores choose."""
+"""Candidate sets: EPR's, the samplers of CEIL's, the LM's scores of them, and the λ that scores
+choose."""
 
 from dataclasses import replace
 
@@ -99,7 +100,8 @@ def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
         chosen = one.shortlist[row][one.subsets[row]]
         assert chosen[0].tolist() == shortlist[row, :4].tolist()
         assert (np.diff(similar[chosen, row], axis=1) < 0).all()
-        # 199 draws of 4 of the 29 others: each is expected 27.4 times, with a standard deviation of 4.9
+        # 199 draws of 4 of the 29 others: each is expected 27.4 times, with a standard deviation of
+        # 4.9
         times = np.bincount(chosen[1:].ravel(), minlength=len(BANK))
         assert times[row] == 0 and np.abs(np.delete(times, row) - 27.4).max() < 4 * 4.9
     again = bank_sets(BANK[1:2], BANK, shortlist[1:2], vectors[1:2], vectors, 200, 4, seed=0)
@@ -115,7 +117,9 @@ def test_the_trade_off_is_that_with_the_most_probable_answers():
 
 def score(queries, bank, candidates, per_token=False):
     lm = TinyLM()
-    prompts = set_prompts(queries, bank, candidates, PromptBuilder(lm, TEMPLATE, reserve=8), "greedy")
+    prompts = set_prompts(
+        queries, bank, candidates, PromptBuilder(lm, TEMPLATE, reserve=8), "greedy"
+    )
     return lm, scored_sets(lm, queries, prompts, TEMPLATE, per_token)
 
 
@@ -127,11 +131,15 @@ def test_scores_are_the_log_likelihoods_of_the_prompts():
         for m, subset in enumerate(candidates.subsets[q]):
             # least similar first: places count from the nearest
             shown = [BANK[shortlist[q, place]] for place in subset[::-1]]
-            text = "".join(f"{e.input} It is {e.output}\n" for e in shown) + f"{BANK[q].input} It is"
+            text = (
+                "".join(f"{e.input} It is {e.output}\n" for e in shown) + f"{BANK[q].input} It is"
+            )
             options = lm.choice_log_likelihood([text], [[" bad", " good"]])[0]
             gold = options[WORDS.index(BANK[q].output)]
             assert found["lm_scores"][q, m] == pytest.approx(gold, abs=1e-5)
-            assert found["choice"][q, m] == pytest.approx(gold - np.log(np.exp(options).sum()), abs=1e-5)
+            assert found["choice"][q, m] == pytest.approx(
+                gold - np.log(np.exp(options).sum()), abs=1e-5
+            )
 
 
 def test_an_example_with_the_answer_scores_higher_than_one_without():
@@ -145,13 +153,21 @@ def test_an_example_with_the_answer_scores_higher_than_one_without():
 
 def test_choices_of_different_lengths_are_scored_per_token():
     choices = ("bad", "good in its own way")
-    bank = [replace(example, output=choices[i % 2], choices=choices) for i, example in enumerate(BANK)]
+    bank = [
+        replace(example, output=choices[i % 2], choices=choices) for i, example in enumerate(BANK)
+    ]
     candidates = epr_candidates(bank[1:2], bank, 4)
-    (_, total), (_, mean) = (score(bank[1:2], bank, candidates, per_token) for per_token in (False, True))
+    (_, total), (_, mean) = (
+        score(bank[1:2], bank, candidates, per_token) for per_token in (False, True)
+    )
     assert mean["lm_scores"] == pytest.approx(total["lm_scores"] / 5, abs=1e-5)
     # log P of the other choice, of one token, is what the sum's share leaves
-    other = np.log(np.exp(np.subtract(total["lm_scores"], total["choice"])) - np.exp(total["lm_scores"]))
-    assert mean["choice"] == pytest.approx(mean["lm_scores"] - np.logaddexp(mean["lm_scores"], other), abs=1e-3)
+    other = np.log(
+        np.exp(np.subtract(total["lm_scores"], total["choice"])) - np.exp(total["lm_scores"])
+    )
+    assert mean["choice"] == pytest.approx(
+        mean["lm_scores"] - np.logaddexp(mean["lm_scores"], other), abs=1e-3
+    )
 
 
 def test_free_answers_have_no_choice_column():

@@ -13,7 +13,8 @@ RNG = np.random.default_rng(0)
 
 
 def test_set_log_probs_are_log_dets_of_the_conditional_kernel_and_empty_places_do_not_count():
-    # the second query has three neighbours; the vector at its empty place is nearer to it than any of them
+    # the second query has three neighbours; the vector at its empty place is nearer to it than any
+    # of them
     queries = jnp.asarray(RNG.normal(size=(2, 6)), jnp.float32)
     examples = jnp.asarray(RNG.normal(size=(2, 5, 6)), jnp.float32).at[1, 3:].set(queries[1])
     valid = jnp.array([[True] * 5, [True] * 3 + [False] * 2])

@@ -1,4 +1,5 @@
-"""EPR trains on the similarity that retrieval uses: the cosine, whatever the length of the encoder's vectors."""
+"""EPR trains on the similarity that retrieval uses: the cosine, whatever the length of the
+encoder's vectors."""
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,9 @@ def test_the_length_of_vectors_does_not_matter(monkeypatch, length):
     unit, other = captured(monkeypatch, 1.0), captured(monkeypatch, length)
     assert other["loss"] == pytest.approx(unit["loss"], rel=1e-4)
     assert other["tau"] == pytest.approx(unit["tau"])
-    for ours, theirs in zip(jax.tree.leaves(other["slope"]), jax.tree.leaves(unit["slope"]), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(other["slope"]), jax.tree.leaves(unit["slope"]), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
@@ -64,7 +67,8 @@ def test_unit_vectors_are_left_as_they_are():
 
 
 def objective(params, train_context):
-    """EPR's objective of two queries, each with a positive and a negative, on a linear encoder of ids."""
+    """EPR's objective of two queries, each with a positive and a negative, on a linear encoder of
+    ids."""
     queries = Tokens(np.arange(2, dtype=np.int32)[:, None], np.ones((2, 1), np.int32))
     batch = contrastive.EPRBatch(queries, jnp.array([0, 1]), jnp.array([2, 3]))
     shown = [[2, 3], [4, 5]] if train_context == "both" else [[2, 3], [4, 5], [0, 1]]

@@ -34,7 +34,9 @@ def test_vectors_in_training_are_those_that_retrieval_compares():
 
 def test_a_bank_that_asks_itself_takes_the_cross_fitted_vectors_by_id():
     free = FreeEncoder(BASE, fit_label_head(observe(BASE, BANK)))
-    other = {one.id: vector for one, vector in zip(BANK, free.encode_queries(BANK)[::-1], strict=True)}
+    other = {
+        one.id: vector for one, vector in zip(BANK, free.encode_queries(BANK)[::-1], strict=True)
+    }
     asked = replace(free, cross_fitted=other)
     last = free.encode_queries(BANK)[:-3:-1]
     assert asked.encode_queries(BANK[:2]) == pytest.approx(last)

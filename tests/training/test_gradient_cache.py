@@ -7,12 +7,21 @@ import pytest
 
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 
-TEXTS = ["dull", "a film", "a long and quiet film at sea", "bright", "a bright film", "sea", "word " * 40]
+TEXTS = [
+    "dull",
+    "a film",
+    "a long and quiet film at sea",
+    "bright",
+    "a bright film",
+    "sea",
+    "word " * 40,
+]
 ASKED = np.array([[0, 3, 1, 2], [2, 4, 0, 5], [5, 6, 2, 1]])
 
 
 def apply(params, tokens, *, key=None):
-    """The mean of embeddings through a layer; with dropout that depends on a text's place in its chunk."""
+    """The mean of embeddings through a layer; with dropout that depends on a text's place in its
+    chunk."""
     words = params["table"][tokens.ids % 64] * tokens.mask[..., None]
     if key is not None:
         words = jnp.where(jax.random.bernoulli(key, 0.8, words.shape), words / 0.8, 0)
@@ -20,7 +29,8 @@ def apply(params, tokens, *, key=None):
 
 
 def loss(params, vectors, batch, key):
-    """A loss of the examples' vectors and of its own parameters, some of which are the examples' too."""
+    """A loss of the examples' vectors and of its own parameters, some of which are the examples'
+    too."""
     wanted = jnp.tanh(batch @ params["query"]["layer"])
     noise = 0 if key is None else 0.1 * jax.random.normal(key, wanted.shape)
     return jnp.mean(jnp.square(jnp.einsum("bnd,bd->bn", vectors, wanted + noise)))
@@ -64,7 +74,9 @@ def test_it_is_the_gradient_of_the_loss(case, table, monkeypatch, name, size, ke
     value, gradient = GradientCache(apply, name, loss)(params, texts, batch, key)
     assert float(value) == pytest.approx(float(expected), rel=1e-5)
     assert jax.tree.structure(gradient) == jax.tree.structure(params)
-    for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
     assert float(jnp.abs(gradient[name]["table"]).max()) > 1e-3
 

@@ -71,7 +71,9 @@ def test_trained_weights_are_kept_only_where_they_rank_better(average, best, sta
     weights, how = ended(average, best, start)
     assert (weights, how.kept) == (kept[0], kept)
     final = {"average": average, "best": best, "start": start}[kept]
-    assert (how.quality["start"], how.quality[kept]) == pytest.approx((np.mean(start), np.mean(final)))
+    assert (how.quality["start"], how.quality[kept]) == pytest.approx(
+        (np.mean(start), np.mean(final))
+    )
 
 
 def test_training_ends_with_what_is_best_as_it_will_be_used(tmp_path):
@@ -120,7 +122,9 @@ def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch
 def test_a_checkpoint_that_cannot_be_read_starts_training_again(tmp_path, caplog, part):
     whole = run(tmp_path)
     last = max(int(folder.name) for folder in (tmp_path / "checkpoints").glob("[0-9]*"))
-    files = (one for one in (tmp_path / "checkpoints" / str(last) / part).rglob("*") if one.is_file())
+    files = (
+        one for one in (tmp_path / "checkpoints" / str(last) / part).rglob("*") if one.is_file()
+    )
     file = max(files, key=lambda one: (not one.name.startswith("commit"), one.stat().st_size))
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     again = run(tmp_path)

@@ -22,11 +22,15 @@ def listnet(scores: SetScores, temperature: float = 1.0, normalised: bool = Fals
 
 register_loss("listnet", listnet)
 
-SCORES = SetScores(jnp.array([0.0, 2.0, 1.0]), jnp.array([-1.0, -3.0, -2.0]), jnp.array([True, True, True]))
+SCORES = SetScores(
+    jnp.array([0.0, 2.0, 1.0]), jnp.array([-1.0, -3.0, -2.0]), jnp.array([True, True, True])
+)
 
 
 def test_a_loss_from_outside_trains_ceil(tmp_path):
-    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="base", learning_rate=3e-3))
+    config = replace(
+        SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="base", learning_rate=3e-3)
+    )
     losses = {}
     for name, options in (("listnet", ()), ("listnet", ("temperature=0.1",))):
         ceil = replace(config.ceil, loss=name, loss_options=options)
@@ -60,8 +64,14 @@ def test_the_packages_own_losses_are_registered_like_any_other():
             ("pairwise", ("reduktion=x",)),
             "unknown option of loss pairwise 'reduktion'; did you mean 'reduction'",
         ),
-        (("listnet", ("temperature=warm",)), "--ceil.loss-options temperature=warm: expected float"),
-        (("listnet", ("normalised=yes",)), "--ceil.loss-options normalised=yes: expected one of true, false"),
+        (
+            ("listnet", ("temperature=warm",)),
+            "--ceil.loss-options temperature=warm: expected float",
+        ),
+        (
+            ("listnet", ("normalised=yes",)),
+            "--ceil.loss-options normalised=yes: expected one of true, false",
+        ),
         (("pairwise", ("reduction=sum",)), "reduction=sum: expected one of pairs, gap_mean"),
     ],
 )
@@ -71,7 +81,9 @@ def test_unknown_names_and_values_say_what_is_known(arguments, message):
 
 
 def test_a_misspelt_loss_costs_no_lm_tokens(tmp_path):
-    _, graph = open_run(replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, loss="pairwize")), TASK)
+    _, graph = open_run(
+        replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, loss="pairwize")), TASK
+    )
     with pytest.raises(UserError, match="did you mean 'pairwise'"):
         graph.metric("ceil")
     assert not [*tmp_path.glob("scores-*")]
@@ -79,5 +91,7 @@ def test_a_misspelt_loss_costs_no_lm_tokens(tmp_path):
 
 def test_a_loss_gives_one_number():
     register_loss("each", lambda scores: scores.log_probs)
-    with pytest.raises(UserError, match=r"loss 'each' returned .*; expected one number for the sets of a query"):
+    with pytest.raises(
+        UserError, match=r"loss 'each' returned .*; expected one number for the sets of a query"
+    ):
         ceil_loss("each")(SCORES)

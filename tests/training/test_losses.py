@@ -32,15 +32,20 @@ def both(*lists):
 
 
 def lossy(loss):
-    """The loss as a function of log-probabilities and LM scores; all sets count, or those of the mask."""
+    """The loss as a function of log-probabilities and LM scores; all sets count, or those of the
+    mask."""
 
     def of(model, lm, mask=None, **options):
-        return loss(SetScores(model, lm, jnp.ones(lm.shape, bool) if mask is None else mask), **options)
+        return loss(
+            SetScores(model, lm, jnp.ones(lm.shape, bool) if mask is None else mask), **options
+        )
 
     return of
 
 
-pairwise_margin, info_nce, logistic = map(lossy, (pairwise_margin_loss, info_nce_loss, logistic_pairwise_loss))
+pairwise_margin, info_nce, logistic = map(
+    lossy, (pairwise_margin_loss, info_nce_loss, logistic_pairwise_loss)
+)
 
 
 @reductions
@@ -48,7 +53,9 @@ pairwise_margin, info_nce, logistic = map(lossy, (pairwise_margin_loss, info_nce
 @given(log_probs, lm_scores)
 def test_pairwise_margin_loss_is_the_double_loop(reduction, model, lm):
     ours = pairwise_margin(*both(model, lm), reduction=reduction)
-    assert ours == pytest.approx(reference.pairwise_margin_loss(model, lm, reduction), rel=1e-4, abs=1e-5)
+    assert ours == pytest.approx(
+        reference.pairwise_margin_loss(model, lm, reduction), rel=1e-4, abs=1e-5
+    )
 
 
 def test_pairwise_margin_loss_by_hand():
@@ -128,15 +135,21 @@ def test_unknown_reduction():
 @given(log_probs, lm_scores)
 def test_info_nce_loss(model, lm):
     ours = info_nce(*both(model, lm))
-    assert ours == pytest.approx(reference.info_nce_loss(model, int(np.argmax(lm))), rel=1e-5, abs=1e-6)
+    assert ours == pytest.approx(
+        reference.info_nce_loss(model, int(np.argmax(lm))), rel=1e-5, abs=1e-6
+    )
 
 
 def test_info_nce_loss_of_no_sets_is_0_and_a_set_without_a_score_is_none():
     model, none = jnp.array([-1.0, -2.0, -3.0]), jnp.zeros(3, bool)
-    value, slope = jax.value_and_grad(lambda ours: info_nce_loss(SetScores(ours, model, none)))(model)
+    value, slope = jax.value_and_grad(lambda ours: info_nce_loss(SetScores(ours, model, none)))(
+        model
+    )
     assert value == 0 and (slope == 0).all()
     without = info_nce_loss(SetScores(model, jnp.array([0.3, 0.2, jnp.nan]), ~none))
-    assert without == info_nce_loss(SetScores(model, jnp.array([0.3, 0.2, 9.0]), jnp.array([True, True, False])))
+    assert without == info_nce_loss(
+        SetScores(model, jnp.array([0.3, 0.2, 9.0]), jnp.array([True, True, False]))
+    )
 
 
 def test_info_nce_loss_leaves_out_invalid_places():

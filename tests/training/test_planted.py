@@ -1,8 +1,10 @@
-"""Training learns what is planted: a score that is known, so that the direction of learning can be seen.
+"""Training learns what is planted: a score that is known, so that the direction of learning can be
+seen.
 
-Each text has one topic word among words that mean nothing, and queries have topic words of their own. The score of a
-set is the share of its examples with the query's topic, and a little noise. The encoder does not know the topics
-before training. What it has learnt is Kendall's τ with the planted score over sets of queries that it never saw.
+Each text has one topic word among words that mean nothing, and queries have topic words of their
+own. The score of a set is the share of its examples with the query's topic, and a little noise. The
+encoder does not know the topics before training. What it has learnt is Kendall's τ with the planted
+score over sets of queries that it never saw.
 """
 
 from functools import partial
@@ -69,7 +71,9 @@ def planted(size, count):
         shortlist = shortlist[:, :count]
         subsets = np.tile(np.arange(count, dtype=np.int32)[:, None], (len(QUERIES), 1, 1))
     else:
-        draws = [[np.sort(rng.permutation(SHORTLIST)[:size]) for _ in range(count)] for _ in QUERIES]
+        draws = [
+            [np.sort(rng.permutation(SHORTLIST)[:size]) for _ in range(count)] for _ in QUERIES
+        ]
         subsets = np.array(draws, np.int32)
     chosen = np.take_along_axis(shortlist[:, None], subsets, axis=2)
     shares = same_topic(chosen, np.arange(len(QUERIES))).mean(axis=2)
@@ -105,7 +109,9 @@ CEIL_KINDS = [
 def trained_epr(folder):
     singles = planted(1, 12)
     config = EPRConfig(positives=3, epochs=12, batch_size=16, learning_rate=2e-2)
-    params = contrastive.train_epr(folder, ENCODER, singles.data(np.arange(TRAINING)), config, 0).params
+    params = contrastive.train_epr(
+        folder, ENCODER, singles.data(np.arange(TRAINING)), config, 0
+    ).params
     return params["query"], params["query"]
 
 
@@ -140,7 +146,9 @@ def flipped_loss(monkeypatch):
 
     monkeypatch.setattr(ceil, "ceil_loss", wrong)
     positive = contrastive.epr_contrastive_loss
-    monkeypatch.setattr(contrastive, "epr_contrastive_loss", lambda queries, *rest: positive(-queries, *rest))
+    monkeypatch.setattr(
+        contrastive, "epr_contrastive_loss", lambda queries, *rest: positive(-queries, *rest)
+    )
 
 
 @pytest.mark.parametrize("train", [trained_epr, partial(trained_ceil, kind="frozen")])

@@ -19,8 +19,13 @@ from ceil_jax.training.loop import Ending, Trained
 
 def film(split, i):
     """The mood is one word of eight, so that a bag of words sees little of it."""
-    mood, others = ("grey", "funny")[i % 2], np.random.default_rng([i, len(split)]).integers(6, size=7)
-    return Example(f"{split}-{i}", " ".join([mood, *(f"w{n}" for n in others)]), WORDS[i % 2], WORDS)
+    mood, others = (
+        ("grey", "funny")[i % 2],
+        np.random.default_rng([i, len(split)]).integers(6, size=7),
+    )
+    return Example(
+        f"{split}-{i}", " ".join([mood, *(f"w{n}" for n in others)]), WORDS[i % 2], WORDS
+    )
 
 
 TASK = Task(
@@ -35,15 +40,23 @@ TASK = Task(
 def same_answer(run, graph, method):
     """The share of the chosen examples that have their query's answer."""
     chosen = choose(run, graph, method, TASK.validation)
-    pairs = [(query, pick) for query, picks in zip(TASK.validation, chosen, strict=True) for pick in picks]
-    return float(np.mean([TASK.train[pick.position].output == query.output for query, pick in pairs]))
+    pairs = [
+        (query, pick)
+        for query, picks in zip(TASK.validation, chosen, strict=True)
+        for pick in picks
+    ]
+    return float(
+        np.mean([TASK.train[pick.position].output == query.output for query, pick in pairs])
+    )
 
 
 def test_output_similarity_is_the_cosine_with_each_candidate():
     bank = np.array([[1, 0], [0, 1], [0.6, 0.8]])
     queries = np.array([[0, 1], [1, 0]])
     candidates = np.array([[0, 2], [2, 1]])
-    assert output_similarity(queries, bank, candidates) == pytest.approx(np.array([[0, 0.8], [0.6, 0]]))
+    assert output_similarity(queries, bank, candidates) == pytest.approx(
+        np.array([[0, 0.8], [0.6, 0]])
+    )
 
 
 def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
@@ -55,7 +68,9 @@ def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
 
     monkeypatch.setattr(epr, "fit", fit)
     shortlist = np.array([[i, 40 + i] for i in range(20)], np.int32)
-    candidates = CandidateSets(shortlist, np.tile(np.arange(2, dtype=np.int32)[:, None], (20, 1, 1)))
+    candidates = CandidateSets(
+        shortlist, np.tile(np.arange(2, dtype=np.int32)[:, None], (20, 1, 1))
+    )
     data = TrainingData(TASK.train[:20], TASK.train, candidates, np.tile([1.0, 0.0], (20, 1)))
     groups = np.arange(80) % 2
     config = replace(SMALL.tst, positives=1)
@@ -80,4 +95,7 @@ def test_ceil_starts_where_it_is_told(tmp_path, moved_for_trained):
     kinds = {stage.kind for stage in closure([graph.encoders("ceil")])}
     assert {"tst", "scores", "ceil"} <= kinds and "epr" not in kinds
     training = selector_of(run, graph, "ceil").card.training_data
-    assert "TST: 24 queries × 6 examples by their outputs; then CEIL: 24 queries × 5 sets of 3" in training
+    assert (
+        "TST: 24 queries × 6 examples by their outputs; then CEIL: 24 queries × 5 sets of 3"
+        in training
+    )

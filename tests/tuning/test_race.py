@@ -19,7 +19,8 @@ def test_the_exact_test_is_that_of_coins():
     """Better on 4 rows and worse on 1 of 5 that differ: (5 + 1) / 2⁵ of all swaps give as much."""
     ours, theirs = [1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 1, 1]
     assert chance(sample(ours), sample(theirs)) == pytest.approx(6 / 32)
-    # with differences of two sizes swaps are drawn; losing the larger one gives less than what was measured
+    # with differences of two sizes swaps are drawn; losing the larger one gives less than what was
+    # measured
     unequal = np.array(ours) * np.array([1, 1, 1, 1.1, 1, 1])
     assert chance(sample(unequal), sample(theirs)) == pytest.approx(5 / 32, abs=0.01)
 
@@ -67,7 +68,9 @@ def test_what_is_clearly_worse_answers_no_more():
 def test_a_late_candidate_catches_up_and_can_win():
     race = Race(np.ones((2, 32)), rivals=3)
     answers = {0: np.tile([1.0, 0], 16), 1: np.tile([0, 1.0], 16), 2: np.ones(32)}
-    hold(race, lambda step: {i: answers[i][step.start : step.stop] for i in step.racers}, lambda: 1e9)
+    hold(
+        race, lambda step: {i: answers[i][step.start : step.stop] for i in step.racers}, lambda: 1e9
+    )
     late = race.join(np.ones(32))
     steps = []
 
@@ -94,7 +97,10 @@ def test_a_small_budget_sets_candidates_aside_by_rank():
     assert sum(spent) <= 8 * 16 + 150
     assert "aside" in race.states
     kept = [answers[i, :16].mean() for i in range(8) if race.states[i] != "aside"]
-    assert min(kept) >= max(answers[i, :16].mean() for i in range(8) if race.states[i] == "aside") - 0.2
+    assert (
+        min(kept)
+        >= max(answers[i, :16].mean() for i in range(8) if race.states[i] == "aside") - 0.2
+    )
 
 
 def test_the_cheapest_that_is_not_certainly_worse_is_recommended():

@@ -1,4 +1,5 @@
-"""Races and their ends in worlds whose truth is known: `experiments/tune_worlds.py` prints the same figures."""
+"""Races and their ends in worlds whose truth is known: `experiments/tune_worlds.py` prints the same
+figures."""
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from ceil_jax.tuning import verdict
 
 @pytest.mark.parametrize("spread", [0.0, 0.02])
 def test_the_end_is_honest(spread):
-    """Over 500 worlds 95 % intervals hold the truth as often as they say; chance is rarely called a difference."""
+    """Over 500 worlds 95 % intervals hold the truth as often as they say; chance is rarely called a
+    difference."""
     found = tune_worlds.honesty(500, spread, resamples=500)
     assert abs(found.scores - 95) <= 2
     assert abs(found.differences - 95) <= 2
@@ -17,7 +19,8 @@ def test_the_end_is_honest(spread):
 
 
 def test_a_broken_correction_is_noticed(monkeypatch):
-    """Without the correction for many comparisons the same worlds show too many false differences."""
+    """Without the correction for many comparisons the same worlds show too many false
+    differences."""
     monkeypatch.setattr(verdict, "holm", lambda p_values: list(p_values))
     assert tune_worlds.honesty(300, 0.0, resamples=100).false > 7
 

@@ -1,4 +1,5 @@
-"""The whole search on the test LM and the test encoder: what it finds, spends, writes and refuses."""
+"""The whole search on the test LM and the test encoder: what it finds, spends, writes and
+refuses."""
 
 import io
 import json
@@ -28,13 +29,18 @@ THINGS = ["film", "plot", "cast", "score", "ending", "story"]
 
 def film(i):
     words, label = (GOOD, "good") if i % 2 else (BAD, "bad")
-    text = f"the {THINGS[i // 12 % 6]} of number{i} was {words[i // 2 % 6]} and {words[(i // 2 + 1 + i // 12) % 6]}"
+    text = (
+        f"the {THINGS[i // 12 % 6]} of number{i} was {words[i // 2 % 6]} and "
+        f"{words[(i // 2 + 1 + i // 12) % 6]}"
+    )
     return Example(f"train-{i}", text, label, ("bad", "good"))
 
 
 ROWS = [film(i) for i in range(200)]
 TASK = Task("films", ROWS[:160], ROWS[160:], Template("{input} It is {output}"), "accuracy")
-SEARCH = TuneConfig(methods=("zero", "random", "bm25", "topk", "dpp"), ks=(2, 8), lm_tokens=2_000_000)
+SEARCH = TuneConfig(
+    methods=("zero", "random", "bm25", "topk", "dpp"), ks=(2, 8), lm_tokens=2_000_000
+)
 
 
 def search(out, *, task=TASK, models=None, **settings):
@@ -78,7 +84,9 @@ def test_it_finds_what_helps_and_says_what_is_certain(finished):
 
 def test_the_classifier_stands_beside_the_prompts(finished):
     made, outcome, _ = finished
-    answers = {row["id"]: row for row in made.field.run.get(made.field.base.predictions("classifier"))}
+    answers = {
+        row["id"]: row for row in made.field.run.get(made.field.base.predictions("classifier"))
+    }
     rows = made.final[: outcome.final]
     right = [answers[row.id]["prediction"] == row.output for row in rows]
     assert outcome.alone.score.mean == pytest.approx(np.mean(right))
@@ -143,7 +151,9 @@ def test_rows_that_repeat_others_are_no_final_rows(tmp_path):
     known = [replace(row, id=f"again-{i}") for i, row in enumerate((*ROWS[:9], *ROWS[160:165]))]
     made = search(tmp_path, task=replace(TASK, validation=[*ROWS[160:], *known]))
     assert {row.id for row in made.final} == {row.id for row in ROWS[160:]}
-    assert made.notes == ["14 held-out rows were left out, for they repeat others or stand in the bank."]
+    assert made.notes == [
+        "14 held-out rows were left out, for they repeat others or stand in the bank."
+    ]
 
 
 def test_where_nothing_helps_it_says_so(tmp_path):
@@ -168,7 +178,9 @@ def test_what_another_search_has_prepared_is_paid_for_too(tmp_path, moved_for_tr
     settings = {"methods": ("zero", "topk", "epr"), "ks": (3,)}
     search(tmp_path / "a", lm_tokens=40_000, **settings).run()
     again, first = (search(tmp_path / one, lm_tokens=9_000, **settings).run() for one in "ab")
-    assert [one.candidate.method for one in again.race] == [one.candidate.method for one in first.race]
+    assert [one.candidate.method for one in again.race] == [
+        one.candidate.method for one in first.race
+    ]
     assert again.tokens == pytest.approx(first.tokens, rel=0.01)
 
 
@@ -226,7 +238,8 @@ def test_bad_input_is_named(tmp_path):
 
 
 def test_what_is_written_works(finished, tmp_path):
-    """The page holds what was found; the program prints a prompt; the selector chooses as the run does."""
+    """The page holds what was found; the program prints a prompt; the selector chooses as the run
+    does."""
     made, outcome, _ = finished
     files = write_outcome(made, outcome, tmp_path / "tune")
     assert outcome.recommended.label in files.page.read_text()
@@ -248,7 +261,9 @@ def test_what_is_written_works(finished, tmp_path):
     selector = CeilSelector.from_pretrained(tmp_path / "topk" / "selector")
     shots = next(one.candidate.shots for one in outcome.race if one.candidate.method == "topk")
     graph = made.field.graph(Candidate("topk", shots))
-    for query, picks in zip(made.final, choose(made.field.run, graph, "topk", made.final), strict=True):
+    for query, picks in zip(
+        made.final, choose(made.field.run, graph, "topk", made.final), strict=True
+    ):
         chosen = {example.id for example in selector.select(query, k=shots)}
         assert len(chosen & {pick.id for pick in picks}) >= shots - 1  # copies and ties apart
     assert "ceil-jax tune" in selector.card.notes
@@ -259,7 +274,9 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["ticket,team", *(f"{row.input},{row.output}" for row in ROWS)]
     Path("tickets.csv").write_text("\n".join(lines))
-    data = "--data tickets.csv --input ticket --output team --metric accuracy --lm tiny --encoder tiny"
+    data = (
+        "--data tickets.csv --input ticket --output team --metric accuracy --lm tiny --encoder tiny"
+    )
     arguments = ["tune", *data.split(), "--template", "{ticket} Team: {team}", "--quiet"]
     arguments += ["--methods", "zero", "topk", "bm25", "--ks", "2", "4", "--token-budget", "100"]
     assert main([*arguments, "--json"]) == 0

@@ -13,23 +13,27 @@ def is_address(spec: str) -> bool:
 
 
 def parse_address(spec: str) -> tuple[str, str | None]:
-    """Return the server of `http://host:port/v1#model`, without a slash at its end, and the model's name.
+    """Return the server of `http://host:port/v1#model`, without a slash at its end, and the model's
+    name.
 
     /v1 is added where there is no path. Without a name it is None: the only model that is served.
 
     Raises:
-        UserError: the address has no host, or a port that is no port; it holds a password or a query, where
-            people put keys. An address is shown and stored and a key must not be, so the message repeats neither.
+        UserError: the address has no host, or a port that is no port; it holds a password or a
+            query, where people put keys. An address is shown and stored and a key must not be, so
+            the message repeats neither.
     """
     try:
         parts = urlsplit(spec)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        # Python's message would repeat what stands in the port's place: http://me:password, with the @ forgotten
+        # Python's message would repeat what stands in the port's place: http://me:password, with
+        # the @ forgotten
         host = None
     if not host:
         raise UserError(
-            "the address of an endpoint has no host, a port that is no number below 65536, or [ ] without an IPv6 "
+            "the address of an endpoint has no host, a port that is no number below 65536, or [ ] "
+            "without an IPv6 "
             "address; expected http://host:port/v1#model-name"
         )
     if parts.username is not None or parts.password is not None or parts.query:

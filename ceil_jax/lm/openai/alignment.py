@@ -1,7 +1,8 @@
 """The log-probabilities in a server's answer, and which of its tokens belong to a continuation.
 
-Servers give tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's count the characters
-of a start-of-text token that is not in the text. So the tokens are aligned with the text here.
+Servers give tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's count
+the characters of a start-of-text token that is not in the text. So the tokens are aligned with the
+text here.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
-"""The spellings that servers give to a token of some bytes of a character; "" where a later token has the whole
-character."""
+"""The spellings that servers give to a token of some bytes of a character; "" where a later token
+has the whole character."""
 
 
 class ScoredText(NamedTuple):
-    """The tokens of a prompt and its continuation, in order; a server may put special tokens before them."""
+    """The tokens of a prompt and its continuation, in order; a server may put special tokens before
+    them."""
 
     tokens: list[str]
     log_probs: list[float]
-    """The log-probability of each token given its prefix, in nats; 0 for a first one that the server gives none."""
+    """The log-probability of each token given its prefix, in nats; 0 for a first one that the
+    server gives none."""
     start: int
     """The place of the continuation's first token."""
 
@@ -32,10 +35,12 @@ class ScoredText(NamedTuple):
 
 
 def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
-    """Return the scores in a choice of /completions, for which a text was sent with `echo` and `logprobs`.
+    """Return the scores in a choice of /completions, for which a text was sent with `echo` and
+    `logprobs`.
 
     Raises:
-        ValueError: the tokens do not spell the text, or one that must have a log-probability has none.
+        ValueError: the tokens do not spell the text, or one that must have a log-probability has
+            none.
     """
     found, text = choice.get("logprobs") or {}, prompt + continuation
     tokens, log_probs = found.get("tokens") or [], found.get("token_logprobs") or []
@@ -50,7 +55,9 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
         raise ValueError("log-probabilities of some of the tokens only")
     if first == [None]:
         if not places.start:
-            raise ValueError("a text's first token has none; give every prompt at least one character")
+            raise ValueError(
+                "a text's first token has none; give every prompt at least one character"
+            )
         first = [0.0]
     # rounding may lift one a little above 0
     if odd := [one for one in first + rest if not -math.inf < one <= 1e-3]:
@@ -61,13 +68,14 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
 def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
     """Return the places of the tokens that end after character `start` of the text.
 
-    Special tokens before the text (start-of-text) end at 0, and tokens that were generated after it are left out.
-    A token may lack the space before it, as with some tokenizers. Where several tokens share a character, each of
-    them ends with it, as in the offsets of Hugging Face's tokenizers.
+    Special tokens before the text (start-of-text) end at 0, and tokens that were generated after it
+    are left out. A token may lack the space before it, as with some tokenizers. Where several
+    tokens share a character, each of them ends with it, as in the offsets of Hugging Face's
+    tokenizers.
 
     Raises:
-        ValueError: the tokens spell something else; `start` lies among characters whose tokens cannot be told
-            apart.
+        ValueError: the tokens spell something else; `start` lies among characters whose tokens
+            cannot be told apart.
     """
     ends: list[int] = []
     position = 0
@@ -82,12 +90,15 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
                 break
         else:
             if position:
-                raise ValueError(f"token {len(ends)} is {rest[0][:40]!r} at {text[position:][:20]!r}")
+                raise ValueError(
+                    f"token {len(ends)} is {rest[0][:40]!r} at {text[position:][:20]!r}"
+                )
             ends.append(0)
             continue
         if position < start < end:
             raise ValueError(f"the tokens of {text[position:end]!r} have no names of their own")
-        # a character that a later token names as a whole ends after this place; none stands before a text
+        # a character that a later token names as a whole ends after this place; none stands before
+        # a text
         ends += [end + (end == position > 0)] * len(nameless) + named_ends
         position = ends[-1]
     if position < len(text):
@@ -97,7 +108,8 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
-    """Where tokens end that stand at a position, each perhaps behind a space, up to the text's end; else None."""
+    """Where tokens end that stand at a position, each perhaps behind a space, up to the text's end;
+    else None."""
     ends: list[int] = []
     for token in named:
         if position == len(text):

@@ -1,4 +1,5 @@
-"""The answer in what a chat model sends: without reasoning, special tokens, code fences and role prefixes."""
+"""The answer in what a chat model sends: without reasoning, special tokens, code fences and role
+prefixes."""
 
 from __future__ import annotations
 
@@ -19,19 +20,28 @@ _REASONED = re.compile(
     rf"\A(?:.*{_OPEN}.*{_CLOSE}|.*(?:(?<=\n){_CLOSE}|{_CLOSE}(?=\s*\n|\S|\Z))|\s*{_OPEN}.*)",
     re.DOTALL | re.IGNORECASE,
 )
-"""Everything up to the last end of a block of reasoning, whose beginning may stand in the prompt, but not up to one
-amid a sentence; or a block that the token limit has cut."""
-_SPECIAL = r"(?:<[|｜][\w ▁]+[|｜]>(?:assistant\b)?|</?s>|<(?:start|end)_of_turn>(?:model\b)?|<pad>|<eos>|\[/?INST\])"
+"""Everything up to the last end of a block of reasoning, whose beginning may stand in the prompt,
+but not up to one amid a sentence; or a block that the token limit has cut."""
+_SPECIAL = (
+    r"(?:<[|｜][\w "
+    r"▁]+[|｜]>(?:assistant\b)?|</?s>|<(?:start|end)_of_turn>(?:model\b)?|<pad>|<eos>|\[/?INST\])"
+)
 _FENCE = re.compile(
-    r"(?:(?:[^\n`]{0,200}\n+){0,2}[^\n`]{0,200}:\s*\n+)?(```+|~~~+)[^\n`]*\n(.*?)(?:\n?\1|\Z)", re.DOTALL
+    r"(?:(?:[^\n`]{0,200}\n+){0,2}[^\n`]{0,200}:\s*\n+)?(```+|~~~+)[^\n`]*\n(.*?)(?:\n?\1|\Z)",
+    re.DOTALL,
 )
 _TAG = re.compile(
     r"(?:\A|(?<=\s))(<(answer|output|response|final_answer)>)(?P<text>.*?)(?:</\2>(?=\s|\Z)|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-_BOX = re.compile(r".*(\\boxed\{)(?:\\(?:text|mathrm)\{)?(?P<text>(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}", re.DOTALL)
+_BOX = re.compile(
+    r".*(\\boxed\{)(?:\\(?:text|mathrm)\{)?(?P<text>(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}",
+    re.DOTALL,
+)
 """The last box."""
-_NAMES = r"(?:(?:the |my )?(?:final )?(?:answer|output|response)(?: is)?|assistant|model|bot|(?-i:AI|A))"
+_NAMES = (
+    r"(?:(?:the |my )?(?:final )?(?:answer|output|response)(?: is)?|assistant|model|bot|(?-i:AI|A))"
+)
 _HEADING = re.compile(rf"\s*#+ *\**{_NAMES}[:*]*[ \t]*\n\s*", re.IGNORECASE)
 _TEXTS = ("text", "output_text", None)
 """The types of the parts of a content that hold the answer."""
@@ -48,8 +58,8 @@ class ChatText(NamedTuple):
 def chat_text(choices: Any, prompt: str) -> ChatText:
     """Return the answer in the first of the choices of /chat/completions; "" where there is none.
 
-    Marks that the prompt holds itself, such as code fences around the answers of the examples, belong to the answer
-    and stay.
+    Marks that the prompt holds itself, such as code fences around the answers of the examples,
+    belong to the answer and stay.
 
     >>> chat_text([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     ChatText(text='good', found=('reasoning', 'wrapper'))
@@ -65,7 +75,11 @@ def chat_text(choices: Any, prompt: str) -> ChatText:
     text = _unwrapped(said, prompt)
     while (inside := _unwrapped(text, prompt)) != text:
         text = inside
-    found = {"reasoning": said != whole or any(apart), "wrapper": text != said.strip(), "empty": not text}
+    found = {
+        "reasoning": said != whole or any(apart),
+        "wrapper": text != said.strip(),
+        "empty": not text,
+    }
     return ChatText(text, tuple(name for name, there in found.items() if there))
 
 
@@ -77,7 +91,8 @@ def completed_text(choice: Any, *_: str) -> ChatText:
 
 
 def _unwrapped(text: str, prompt: str) -> str:
-    """The answer without the marks around it that the prompt does not hold, and without white space."""
+    """The answer without the marks around it that the prompt does not hold, and without white
+    space."""
     text = re.sub(rf"^(?:\s*{_SPECIAL})+", "", text).strip("\ufeff \t\r\n")
     ends = (mark.start() for mark in re.finditer(_SPECIAL, text) if mark[0] not in prompt)
     text = text[: next(ends, None)].strip()
@@ -88,7 +103,9 @@ def _unwrapped(text: str, prompt: str) -> str:
             text = found["text"]
     text, before = text.strip(), prompt.rstrip()
     cue = before.rpartition("\n")[2]
-    if cue.endswith((":", ">", "=")) and (again := re.match(_prefix(re.escape(cue[:-1]), cue[-1]), text)):
+    if cue.endswith((":", ">", "=")) and (
+        again := re.match(_prefix(re.escape(cue[:-1]), cue[-1]), text)
+    ):
         text = text[again.end() :]
     elif role := re.match(_prefix(_NAMES, ":"), text, re.IGNORECASE):
         said = f"{role[2]}:".lower()
@@ -110,7 +127,8 @@ def _prefix(name: str, end: str) -> str:
 
 
 def note_on(found: Counter[str], answers: int) -> str:
-    """Return one line on what stood around so many answers, by how often each was `found`; "" for nothing."""
+    """Return one line on what stood around so many answers, by how often each was `found`; "" for
+    nothing."""
     words = {
         "reasoning": "had reasoning, which was removed",
         "wrapper": "had a code fence, a role prefix or other marks around them, which were removed",

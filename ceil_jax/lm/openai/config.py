@@ -11,10 +11,12 @@ from ceil_jax.errors import Range, UserError, check_ranges
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """Settings for servers with an OpenAI-compatible interface, where `lm` or `encoder` is an address."""
+    """Settings for servers with an OpenAI-compatible interface, where `lm` or `encoder` is an
+    address."""
 
     api_key_env: str | None = None
-    """The environment variable that holds the key; it is read from nowhere else and written nowhere."""
+    """The environment variable that holds the key; it is read from nowhere else and written
+    nowhere."""
     concurrency: Annotated[int, Range(1)] = 8
     """Requests under way at a time."""
     batch: Annotated[int, Range(1)] = 8
@@ -22,15 +24,18 @@ class EndpointConfig:
     timeout: Annotated[float, Range(above=0)] = 120.0
     """Seconds until a request must be answered in full."""
     attempts: Annotated[int, Range(1)] = 6
-    """Attempts at a request that fails in passing: 408, 409, 429, 5xx, time-outs, lost connections, torn answers."""
+    """Attempts at a request that fails in passing: 408, 409, 429, 5xx, time-outs, lost connections,
+    torn answers."""
     max_requests: Annotated[int | None, Range(1)] = None
     """Stop before a server of this run is asked more often, retries counted."""
     max_tokens: Annotated[int | None, Range(1)] = None
     """Stop once a server of this run has read and written so many tokens."""
     chat: bool = False
-    """Generate through /chat/completions, each prompt a user's message; scoring needs /completions."""
+    """Generate through /chat/completions, each prompt a user's message; scoring needs
+    /completions."""
     tokenizer: str | None = None
-    """A folder or hub id with the model's tokenizer, for counting tokens where the server has no /tokenize."""
+    """A folder or hub id with the model's tokenizer, for counting tokens where the server has no
+    /tokenize."""
     context_length: Annotated[int | None, Range(1)] = None
     """Tokens that the model reads, where the server does not say."""
 
@@ -44,7 +49,9 @@ def read_key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise UserError(f"the environment variable {variable} is not set; it should hold the endpoint's key")
+        raise UserError(
+            f"the environment variable {variable} is not set; it should hold the endpoint's key"
+        )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UserError(f"the environment variable {variable} holds characters that no key has")
     return key

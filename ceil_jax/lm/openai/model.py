@@ -28,13 +28,14 @@ Out = TypeVar("Out")
 class EndpointLM(LanguageModel):
     """An LM over /completions, or over /chat/completions for generation alone.
 
-    Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM and SGLang
-    give them; the server is probed before the first score (`probe`). `tokens_read` is the number of tokens that
-    the server states. Tokens are counted by the server's /tokenize, one text at a time, or by a local tokenizer.
+    Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM
+    and SGLang give them; the server is probed before the first score (`probe`). `tokens_read` is
+    the number of tokens that the server states. Tokens are counted by the server's /tokenize, one
+    text at a time, or by a local tokenizer.
 
     Raises:
-        UserError: see `Client`; the server has no such model or does not state its context length; an answer has
-            another number of choices than there are prompts; the probe fails.
+        UserError: see `Client`; the server has no such model or does not state its context length;
+            an answer has another number of choices than there are prompts; the probe fails.
     """
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
@@ -45,7 +46,8 @@ class EndpointLM(LanguageModel):
         length = config.context_length or stated
         if length is None:
             raise UserError(
-                f"{base} does not say how many tokens {self._model} reads; give --endpoint.context-length"
+                f"{base} does not say how many tokens {self._model} reads; give "
+                "--endpoint.context-length"
             )
         # servers keep a place for the token that they would generate next
         self.context_length = length - 1
@@ -67,12 +69,18 @@ class EndpointLM(LanguageModel):
         return np.array([self._counts[text] for text in texts], dtype=np.int64)
 
     def write(
-        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
     ) -> list[str]:
         """Generate, as far as the server honours greedy decoding and seeds.
 
-        A chat is not sent the stop strings, which would end it within its reasoning or its first code fence: its
-        answer is cut here. The first answers that had something removed, or were empty, are logged.
+        A chat is not sent the stop strings, which would end it within its reasoning or its first
+        code fence: its answer is cut here. The first answers that had something removed, or were
+        empty, are logged.
         """
         written: dict[int, ChatText] = {}
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
@@ -88,7 +96,9 @@ class EndpointLM(LanguageModel):
                 pairs = [(prompts[row], "") for row in rows]
                 read = self._completions(pairs, request, "generating", completed_text)
             written |= zip(rows, read, strict=True)
-        note = note_on(Counter(name for answer in written.values() for name in answer.found), len(written))
+        note = note_on(
+            Counter(name for answer in written.values() for name in answer.found), len(written)
+        )
         if note and not self._noted:
             self._noted = True
             log.warning("%s: %s", self.name, note)
@@ -97,9 +107,12 @@ class EndpointLM(LanguageModel):
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
             raise UserError(
-                f"{self.name} is asked through its chat interface, which gives no log-probabilities: it can "
-                "generate, not score or choose. Leave out --endpoint.chat if the server has /completions; if not, "
-                "take methods that learn from the bank's own outputs, such as tst, which need no scores"
+                f"{self.name} is asked through its chat interface, which gives no "
+                "log-probabilities: it can "
+                "generate, not score or choose. Leave out --endpoint.chat if the server has "
+                "/completions; if not, "
+                "take methods that learn from the bank's own outputs, such as tst, which need no "
+                "scores"
             )
         if not self._probed:
             probe(lambda *pair: self._scored([pair], "probing")[0], self._client.base)
@@ -130,7 +143,9 @@ class EndpointLM(LanguageModel):
                 {"model": self._model, "prompt": list(map("".join, some)), **body},
                 lambda answer: [
                     read(choice, *pair)
-                    for choice, pair in zip(in_order(answer["choices"], len(some)), some, strict=True)
+                    for choice, pair in zip(
+                        in_order(answer["choices"], len(some)), some, strict=True
+                    )
                 ],
             )
 
@@ -155,6 +170,7 @@ class EndpointLM(LanguageModel):
             return self._client.post("/tokenize", body, lambda answer: int(answer["count"]))
         except Refused as refusal:
             raise UserError(
-                f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or hub id with the "
+                f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or "
+                "hub id with the "
                 "model's tokenizer"
             ) from None

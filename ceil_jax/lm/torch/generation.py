@@ -14,7 +14,8 @@ from ceil_jax.lm.torch.padded import padded_ids
 
 
 class Session:
-    """Prompts that a model has read together, padded on the left, and continues, one token a row at a time.
+    """Prompts that a model has read together, padded on the left, and continues, one token a row at
+    a time.
 
     Each has at least one token. A prompt that is there several times is read once.
     """
@@ -58,14 +59,23 @@ class Session:
 
 
 class Writer:
-    """One prompt's continuation, which takes tokens until its limit, the model's end of text or a stop string."""
+    """One prompt's continuation, which takes tokens until its limit, the model's end of text or a
+    stop string."""
 
-    def __init__(self, tokenizer: Any, prompt: list[int], limit: int, draw: np.random.Generator, stop: Sequence[str]):
+    def __init__(
+        self,
+        tokenizer: Any,
+        prompt: list[int],
+        limit: int,
+        draw: np.random.Generator,
+        stop: Sequence[str],
+    ):
         self.draw = draw
         self.done = False
         self._tokenizer, self._limit, self._stop = tokenizer, limit, stop
         self._written: list[int] = []
-        # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first space
+        # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first
+        # space
         self._before = prompt[-4:]
         self._skip = len(self._decode(self._before))
 
@@ -81,11 +91,16 @@ class Writer:
         return self._decode(self._before + self._written)[self._skip :]
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self._tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
 
 
-def write_all(session: Session, writers: Sequence[Writer], ends: Collection[int], temperature: float) -> None:
-    """Continue a session, which has a row for each writer, until each text is done and has left the session."""
+def write_all(
+    session: Session, writers: Sequence[Writer], ends: Collection[int], temperature: float
+) -> None:
+    """Continue a session, which has a row for each writer, until each text is done and has left the
+    session."""
     alive = list(writers)
     while True:
         if temperature:
@@ -105,7 +120,11 @@ def write_all(session: Session, writers: Sequence[Writer], ends: Collection[int]
 
 
 def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:
-    """int [rows]: the token at which each row's cumulative probability passes its uniform number."""
+    """int [rows]: the token at which each row's cumulative probability passes its uniform
+    number."""
     cumulative = logits.double().softmax(-1).cumsum(-1)
-    level = torch.tensor(uniform, device=logits.device, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    level = (
+        torch.tensor(uniform, device=logits.device, dtype=torch.float64)[:, None]
+        * cumulative[:, -1:]
+    )
     return torch.searchsorted(cumulative, level, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)

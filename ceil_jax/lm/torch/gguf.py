@@ -11,18 +11,21 @@ from ceil_jax.tasks import assets
 log = logging.getLogger(__name__)
 
 PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
-"""The language models that need no hub: names in `tasks.assets` whose packages hold one GGUF file."""
+"""The language models that need no hub: names in `tasks.assets` whose packages hold one GGUF
+file."""
 
 
 def converted(name: str) -> Path:
-    """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged model."""
+    """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged
+    model."""
     return assets.once(f"lm/{name}", lambda folder: _convert(name, assets.fetch(name), folder))
 
 
 def _convert(name: str, source: Path, folder: Path) -> None:
     """Write the folder. The quantised weights are expanded to float32, exactly.
 
-    transformers reads GGUF slowly and then refuses to save the model, so its weights move into a fresh one.
+    transformers reads GGUF slowly and then refuses to save the model, so its weights move into a
+    fresh one.
     """
     try:
         import accelerate  # noqa: F401  (transformers needs both, and says so less plainly)
@@ -36,8 +39,8 @@ def _convert(name: str, source: Path, folder: Path) -> None:
     log.info("converting %s, once (about a minute)", file.name)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file.name)
     if name.startswith("SmolLM2"):
-        # the file says that digits are split before anything else (`tokenizer.ggml.pre = smollm`); transformers
-        # ignores it, which changes the white space before a number
+        # the file says that digits are split before anything else (`tokenizer.ggml.pre = smollm`);
+        # transformers ignores it, which changes the white space before a number
         backend = tokenizer.backend_tokenizer
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])

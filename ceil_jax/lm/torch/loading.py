@@ -1,4 +1,5 @@
-"""Folders and hub ids to language models: dtype, device, weights and tokenizer, and how fast they are read with."""
+"""Folders and hub ids to language models: dtype, device, weights and tokenizer, and how fast they
+are read with."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from ceil_jax.lm.tokens import loading_errors, pair_tokenizer
 from ceil_jax.lm.torch.model import TorchLM, context_length
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
-"""The share of the product's speed that reading reaches: on a CPU measured with SmolLM2-135M, on a GPU a guess."""
+"""The share of the product's speed that reading reaches: on a CPU measured with SmolLM2-135M, on a
+GPU a guess."""
 
 
 def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:
@@ -37,8 +39,11 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
 
 
-def outline(source: str, name: str, dtype: str) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
-    """Return the name, context length, number of parameters and counter of tokens of an LM, without its weights."""
+def outline(
+    source: str, name: str, dtype: str
+) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
+    """Return the name, context length, number of parameters and counter of tokens of an LM, without
+    its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     precision = _precision(dtype)
@@ -59,7 +64,8 @@ def _device() -> torch.device:
 
 
 def _precision(dtype: str) -> torch.dtype:
-    """The dtype of that name; "auto" is bfloat16 where the processor computes in it (2-3 × faster), else float32."""
+    """The dtype of that name; "auto" is bfloat16 where the processor computes in it (2-3 × faster),
+    else float32."""
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype == "auto":
         return torch.bfloat16 if _device().type == "cuda" or _cpu_has_bfloat16() else torch.float32
@@ -75,7 +81,8 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def reading_speed() -> float:
-    """Return parameters × tokens a second that an LM would read here, by one product. Takes a second or two."""
+    """Return parameters × tokens a second that an LM would read here, by one product. Takes a
+    second or two."""
     device, precision = _device(), _precision("auto")
     rows, inner, columns = 1024, 576, 1536  # 1,024 tokens through a layer of SmolLM2-135M
     left = torch.ones(rows, inner, dtype=precision, device=device)

@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CACHED = {"cpu": 16, "cuda": 2}
-"""By device: texts are continued together while their tokens, those to come included, are within this many times the
-token budget. Their prompts are read at once, and their keys and values are kept in memory."""
+"""By device: texts are continued together while their tokens, those to come included, are within
+this many times the token budget. Their prompts are read at once, and their keys and values are kept
+in memory."""
 
 _LEAST = 512
 """A budget of fewer tokens is not halved again where a GPU has no room."""
@@ -33,12 +34,13 @@ _LEAST = 512
 class TorchLM(LanguageModel):
     """A causal model and a fast tokenizer of transformers.
 
-    In float32, a result does not depend on what it is read with beyond rounding (1e-4 a continuation); in
-    bfloat16, another pass rounds elsewhere, which moves a log-probability by a few hundredths. `tokens_read`
-    counts tokens that go into the model; a continuation's last token is scored but not read. A pass has at most
-    `token_budget` tokens, by default 32,768 on a GPU and 1,024 on a CPU. On a CPU, where tokens are what reading
-    costs, a prefix that scored rows share is read once (`scoring.TreeReader`); a GPU reads padded rows, of a prompt
-    and its choices of one token each one (`padded.PaddedReader`), because it waits for what is not one large product.
+    In float32, a result does not depend on what it is read with beyond rounding (1e-4 a
+    continuation); in bfloat16, another pass rounds elsewhere, which moves a log-probability by a
+    few hundredths. `tokens_read` counts tokens that go into the model; a continuation's last token
+    is scored but not read. A pass has at most `token_budget` tokens, by default 32,768 on a GPU and
+    1,024 on a CPU. On a CPU, where tokens are what reading costs, a prefix that scored rows share
+    is read once (`scoring.TreeReader`); a GPU reads padded rows, of a prompt and its choices of one
+    token each one (`padded.PaddedReader`), because it waits for what is not one large product.
 
     Raises:
         UserError: the tokenizer is not a fast one; the configuration names no context length.
@@ -58,7 +60,9 @@ class TorchLM(LanguageModel):
         if on_gpu:
             self.at_once = {"score": 4096, "write": 1024}
         self._reader: TreeReader | PaddedReader = (
-            PaddedReader(model, budget) if on_gpu or not tree_attention.use(model) else TreeReader(model, budget)
+            PaddedReader(model, budget)
+            if on_gpu or not tree_attention.use(model)
+            else TreeReader(model, budget)
         )
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -72,12 +76,17 @@ class TorchLM(LanguageModel):
         return np.array([tokens.sum() for tokens in found]), [pair.scored for pair in pairs]
 
     def write(
-        self, prompts: Sequence[str], limit: int, stop: Sequence[str], temperature: float, seeds: list[int]
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
     ) -> list[str]:
         """Generate; a text also ends at the model's end-of-text token, or with the context.
 
-        Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give equal
-        samples, so take another seed for another sample.
+        Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give
+        equal samples, so take another seed for another sample.
         """
         ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
@@ -88,7 +97,10 @@ class TorchLM(LanguageModel):
 
         def written() -> list[str]:
             generators = map(text_rng, prompts, seeds)
-            writers = [Writer(self._tokenizer, *each, stop) for each in zip(ids, limits, generators, strict=True)]
+            writers = [
+                Writer(self._tokenizer, *each, stop)
+                for each in zip(ids, limits, generators, strict=True)
+            ]
             cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
             for batch in by_token_budget(lengths, cached):
                 session = Session(self._model, [ids[place] for place in batch])
@@ -106,18 +118,26 @@ class TorchLM(LanguageModel):
             except torch.OutOfMemoryError as error:
                 if self._reader.budget < _LEAST:
                     raise UserError(
-                        f"{self.name}: the GPU has no room for a prompt ({str(error).splitlines()[0]}); end what "
-                        "else runs on it, or give a smaller LM, --dtype bfloat16 or --device-map auto"
+                        f"{self.name}: the GPU has no room for a prompt "
+                        f"({str(error).splitlines()[0]}); end what "
+                        "else runs on it, or give a smaller LM, --dtype bfloat16 or --device-map "
+                        "auto"
                     ) from None
                 self._reader.budget //= 2
-                log.warning("the GPU has no room: reading %d tokens at a time from now on", self._reader.budget)
+                log.warning(
+                    "the GPU has no room: reading %d tokens at a time from now on",
+                    self._reader.budget,
+                )
             torch.cuda.empty_cache()
 
 
 def context_length(config: Any) -> int:
-    """Return the context length that a configuration of transformers names, in tokens; none is a UserError."""
+    """Return the context length that a configuration of transformers names, in tokens; none is a
+    UserError."""
     text = config.get_text_config()
     for field in ("max_position_embeddings", "n_positions", "seq_length"):
         if isinstance(length := getattr(text, field, None), int):
             return length
-    raise UserError(f"{config.model_type}: config.json names no context length (max_position_embeddings)")
+    raise UserError(
+        f"{config.model_type}: config.json names no context length (max_position_embeddings)"
+    )

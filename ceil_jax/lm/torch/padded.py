@@ -1,6 +1,8 @@
-"""Batches of padded rows, and scoring in them, on a GPU and for a causal LM whose attention cannot be set (GPT-Neo).
+"""Batches of padded rows, and scoring in them, on a GPU and for a causal LM whose attention cannot
+be set (GPT-Neo).
 
-Texts that are equal but for their last token are read once, such as a prompt with options of one token each.
+Texts that are equal but for their last token are read once, such as a prompt with options of one
+token each.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ _LOGITS = 2**14
 
 
 class PaddedReader:
-    """Reads texts in batches of at most `budget` tokens, padding included, as `scoring.TreeReader` does in passes."""
+    """Reads texts in batches of at most `budget` tokens, padding included, as `scoring.TreeReader`
+    does in passes."""
 
     def __init__(self, model: Any, budget: int):
         self.model = model
         self.budget = budget
 
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        """Return the log-probabilities of each row's scored tokens, and the number of tokens read."""
+        """Return the log-probabilities of each row's scored tokens, and the number of tokens
+        read."""
         scores = [np.zeros(0)] * len(rows)
         texts: dict[tuple[int, ...], list[int]] = {}
         for row, tokens in enumerate(rows):
@@ -35,8 +39,15 @@ class PaddedReader:
                 texts.setdefault(tuple(tokens.ids[:-1]), []).append(row)
         lengths, owners = [len(text) for text in texts], list(texts.values())
         for batch in by_token_budget(lengths, self.budget):
-            wanted = max(lengths[text] + 1 - rows[row].start for text in batch for row in owners[text])
-            most = max(1, self.budget * _LOGITS // (wanted * self.model.get_output_embeddings().weight.shape[0]))
+            wanted = max(
+                lengths[text] + 1 - rows[row].start for text in batch for row in owners[text]
+            )
+            most = max(
+                1,
+                self.budget
+                * _LOGITS
+                // (wanted * self.model.get_output_embeddings().weight.shape[0]),
+            )
             for first in range(0, len(batch), most):
                 asked = [owners[text] for text in batch[first : first + most]]
                 found = self._read([[rows[row] for row in own] for own in asked])
@@ -54,18 +65,24 @@ class PaddedReader:
         wanted = inputs.shape[1] - first
         logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
         # of each scored token: its text, the place before it, the token
-        at = [(place, i - 1 - first, row.ids[i]) for place, row in rows for i in range(row.start, len(row.ids))]
+        at = [
+            (place, i - 1 - first, row.ids[i])
+            for place, row in rows
+            for i in range(row.start, len(row.ids))
+        ]
         place, before, token = torch.tensor(at, device=logits.device).T
         predicted = logits[place, before].float()
         log_probs = predicted.gather(1, token[:, None])[:, 0] - predicted.logsumexp(-1)
-        return [part.numpy() for part in log_probs.double().cpu().split([row.scored for _, row in rows])]
+        return [
+            part.numpy() for part in log_probs.double().cpu().split([row.scored for _, row in rows])
+        ]
 
 
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Return batches of rows of near equal lengths, by the rows' numbers.
 
-    The longest rows come first, so that a batch that does not fit in memory fails at once and not after an hour. A
-    batch has at most `budget` tokens (rows × longest row), or is one row.
+    The longest rows come first, so that a batch that does not fit in memory fails at once and not
+    after an hour. A batch has at most `budget` tokens (rows × longest row), or is one row.
     """
     batches: list[list[int]] = []
     longest = 0
@@ -77,6 +94,10 @@ def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def padded_ids(rows: Sequence[Sequence[int]], device: torch.device, side: str = "right") -> torch.Tensor:
+def padded_ids(
+    rows: Sequence[Sequence[int]], device: torch.device, side: str = "right"
+) -> torch.Tensor:
     """Return int64 [rows, longest row], with zeros on the right or left side."""
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_side=side).to(device)
+    return pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_side=side
+    ).to(device)

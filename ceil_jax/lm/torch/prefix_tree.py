@@ -9,9 +9,11 @@ import numpy as np
 
 
 class Trie:
-    """The distinct prefixes of some rows. Each prefix is one token of the trie, numbered depth first.
+    """The distinct prefixes of some rows. Each prefix is one token of the trie, numbered depth
+    first.
 
-    A token's ancestors, which it may attend to, come before it; its descendants follow directly behind it.
+    A token's ancestors, which it may attend to, come before it; its descendants follow directly
+    behind it.
     """
 
     def __init__(self, rows: Sequence[list[int]]):
@@ -25,7 +27,9 @@ class Trie:
         for row in sorted(range(len(rows)), key=rows.__getitem__):
             tokens = rows[row]
             shared = common_prefix(before, tokens)
-            path = np.concatenate([path[:shared], np.arange(len(ids), len(ids) + len(tokens) - shared)])
+            path = np.concatenate(
+                [path[:shared], np.arange(len(ids), len(ids) + len(tokens) - shared)]
+            )
             ids += tokens[shared:]
             depths += range(shared, len(tokens))
             owners += [row] * (len(tokens) - shared)
@@ -39,17 +43,22 @@ class Trie:
         return len(self.ids)
 
     def path(self, token: int) -> np.ndarray:
-        """Return the numbers of a token's ancestors, without the token itself; none for `len(self)`, the end."""
+        """Return the numbers of a token's ancestors, without the token itself; none for
+        `len(self)`, the end."""
         if token == len(self):
             return np.zeros(0, np.int64)
         return self.paths[self._owners[token]][: self.depths[token]]
 
-    def keys(self, first: int, end: int, window: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens that at least one of the tokens first … end − 1 sees, and which sees which.
+    def keys(
+        self, first: int, end: int, window: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens that at least one of the tokens first … end − 1 sees, and which sees
+        which.
 
-        The tokens, int [n], ascending, are on the path of `first` or lie between it and `end`: any other that is seen
-        lies before `first`, so it is an ancestor of `first` too. Which sees which is bool [end − first, n]. With a
-        window, a token sees that many of the last tokens of its row, itself included.
+        The tokens, int [n], ascending, are on the path of `first` or lie between it and `end`: any
+        other that is seen lies before `first`, so it is an ancestor of `first` too. Which sees
+        which is bool [end − first, n]. With a window, a token sees that many of the last tokens of
+        its row, itself included.
         """
         path, owners = self.path(first), self._owners[first:end]
         tokens = np.concatenate([path, np.arange(first, end)])

@@ -1,6 +1,7 @@
 """Log-probabilities of tokens, by passes of a causal LM over a prefix tree on a CPU.
 
-Each token of the tree is read once, nothing is padded, and logits are computed only where a token is scored.
+Each token of the tree is read once, nothing is padded, and logits are computed only where a token
+is scored.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _READ_TWICE = 32
 
 
 class TreeReader:
-    """Reads rows of tokens as one prefix tree, in passes of at most `budget` tokens, by a model that was given to
-    `tree_attention.use`. The keys and values of one pass and of the path before it are in memory."""
+    """Reads rows of tokens as one prefix tree, in passes of at most `budget` tokens, by a model
+    that was given to `tree_attention.use`. The keys and values of one pass and of the path before
+    it are in memory."""
 
     def __init__(self, model: Any, budget: int):
         self.model = model
@@ -35,15 +37,20 @@ class TreeReader:
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
 
-        Each core reads a share of the rows: cores that share a pass wait for one another at every product.
+        Each core reads a share of the rows: cores that share a pass wait for one another at every
+        product.
         """
         cores = torch.get_num_threads()
         parts = _shares(rows, 1 if _one_at_a_time(self.model) else cores, max(1, self.budget // 2))
         if len(parts) == 1:
             return self._each(rows)
         try:
-            with ThreadPoolExecutor(len(parts), "lm", torch.set_num_threads, (cores // len(parts),)) as pool:
-                done = list(pool.map(self._each, [[rows[place] for place in part] for part in parts]))
+            with ThreadPoolExecutor(
+                len(parts), "lm", torch.set_num_threads, (cores // len(parts),)
+            ) as pool:
+                done = list(
+                    pool.map(self._each, [[rows[place] for place in part] for part in parts])
+                )
         finally:
             torch.set_num_threads(cores)
         scores = [np.zeros(0)] * len(rows)
@@ -58,7 +65,9 @@ class TreeReader:
             return [np.zeros(0)] * len(rows), 0
         trie = Trie([row.ids[:-1] for row in asked])
         # the token of the trie behind which each scored token of each row stands
-        after = np.concatenate([path[row.start - 1 :] for path, row in zip(trie.paths, asked, strict=True)])
+        after = np.concatenate(
+            [path[row.start - 1 :] for path, row in zip(trie.paths, asked, strict=True)]
+        )
         token = np.concatenate([row.ids[row.start :] for row in asked])
         log_probs = np.zeros(len(token))
         places, of_place = np.unique(after, return_inverse=True)
@@ -71,8 +80,8 @@ class TreeReader:
     def _passes(self, trie: Trie, places: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Read a trie, pass by pass, and predict what stands after each of some places, ascending.
 
-        A pass yields the range of the `places` that lie in it, as first and last + 1, and the log-probabilities after
-        each of them, float32 [places, vocabulary].
+        A pass yields the range of the `places` that lie in it, as first and last + 1, and the
+        log-probabilities after each of them, float32 [places, vocabulary].
         """
         carried: Layers = {}
         start = 0
@@ -87,7 +96,10 @@ class TreeReader:
             attention = PassAttention(trie, start, stop, carried)
             with attending(attention):
                 logits = self.model(
-                    input_ids=ids[None], position_ids=depths[None], use_cache=False, logits_to_keep=wanted
+                    input_ids=ids[None],
+                    position_ids=depths[None],
+                    use_cache=False,
+                    logits_to_keep=wanted,
                 ).logits[0]
             logits = logits.float()
             yield first, last, logits.sub_(logits.logsumexp(-1, keepdim=True))
@@ -97,14 +109,17 @@ class TreeReader:
 def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
     """The places of the rows in a part of about as many tokens for each core, of at least so many.
 
-    In sorted order they are cut behind the even place, at the first at which neighbours begin differently.
+    In sorted order they are cut behind the even place, at the first at which neighbours begin
+    differently.
     """
     order = sorted(range(len(rows)), key=lambda place: rows[place].ids)
     ends = np.cumsum([len(rows[place].ids) for place in order])
     parts, start = [], 0
     for part in range(1, min(cores, int(ends[-1] if len(ends) else 0) // least)):
         stop = max(start, int(np.searchsorted(ends, ends[-1] * part / cores))) + 1
-        while stop < len(order) and (common_prefix(rows[order[stop - 1]].ids, rows[order[stop]].ids) > _READ_TWICE):
+        while stop < len(order) and (
+            common_prefix(rows[order[stop - 1]].ids, rows[order[stop]].ids) > _READ_TWICE
+        ):
             stop += 1
         parts.append(order[start:stop])
         start = stop
@@ -112,7 +127,8 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
 
 
 def _one_at_a_time(model: Any) -> bool:
-    """Whether a model reads for one thread alone, because it sets its rotary frequencies by length."""
+    """Whether a model reads for one thread alone, because it sets its rotary frequencies by
+    length."""
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
     kinds = [rope, *(one for one in rope.values() if isinstance(one, dict))]
     return any(one.get("rope_type") in ("dynamic", "longrope") for one in kinds)

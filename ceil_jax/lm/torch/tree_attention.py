@@ -1,10 +1,11 @@
-"""Attention over a pass of a prefix tree on a CPU, in any model of transformers whose attention can be set.
+"""Attention over a pass of a prefix tree on a CPU, in any model of transformers whose attention can
+be set.
 
-The tokens of a pass stand in one row, without padding, and each sees only its ancestors, in the pass and before
-it. A block of queries is multiplied only with keys that one of them sees, and the query heads that share a key
-head are stacked, so that the products are larger: for bfloat16 on a CPU, this is about three times as fast as
-torch's fused attention. Scores are rounded to the model's dtype before the softmax, as in the `eager` attention
-of transformers.
+The tokens of a pass stand in one row, without padding, and each sees only its ancestors, in the
+pass and before it. A block of queries is multiplied only with keys that one of them sees, and the
+query heads that share a key head are stacked, so that the products are larger: for bfloat16 on a
+CPU, this is about three times as fast as torch's fused attention. Scores are rounded to the model's
+dtype before the softmax, as in the `eager` attention of transformers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ceil_jax.lm.torch.prefix_tree import Trie
 
 NAME = "ceil_jax_tree"
 QUERIES = 64
-"""Queries of a block. More queries compute more scores that are masked; fewer make smaller products."""
+"""Queries of a block. More queries compute more scores that are masked; fewer make smaller
+products."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
@@ -31,8 +33,8 @@ _active: ContextVar[PassAttention | None] = ContextVar("attention", default=None
 
 
 class PassAttention:
-    """The attention of one pass: the tokens start … stop − 1 of a trie, behind the ancestors of the first one, whose
-    keys and values are `carried`, by depth."""
+    """The attention of one pass: the tokens start … stop − 1 of a trie, behind the ancestors of the
+    first one, whose keys and values are `carried`, by depth."""
 
     def __init__(self, trie: Trie, start: int, stop: int, carried: Layers):
         self._trie, self._start, self._stop, self._carried = trie, start, stop, carried
@@ -41,7 +43,8 @@ class PassAttention:
         self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def carry(self) -> Layers:
-        """Return the keys and values that the next pass needs: one path, so never more tokens than one row."""
+        """Return the keys and values that the next pass needs: one path, so never more tokens than
+        one row."""
         kept = self._columns(self._trie.path(self._stop))
         return {
             layer: (_taken(keys, kept).clone(), _taken(values, kept).clone())
@@ -59,8 +62,9 @@ class PassAttention:
     ) -> torch.Tensor:
         """Return softmax(q kᵀ) v of the pass in one layer, [tokens, heads, width].
 
-        The query, [heads, tokens, width], is scaled already; key and value are [key heads, tokens, width]. With a
-        sliding window, a token sees that many tokens; with a softcap c, scores s become c · tanh(s / c).
+        The query, [heads, tokens, width], is scaled already; key and value are [key heads, tokens,
+        width]. With a sliding window, a token sees that many tokens; with a softcap c, scores s
+        become c · tanh(s / c).
         """
         before = self._carried.get(layer)
         if before is not None:
@@ -82,8 +86,9 @@ class PassAttention:
         return mixed
 
     def _within(self, window: int | None) -> list[tuple[slice, KeyIndex, int, torch.Tensor]]:
-        """For each block of queries: its place in the pass, the columns of its keys, the first column that some query
-        does not see, and bool [queries, columns from that one on]: which query does not see which key."""
+        """For each block of queries: its place in the pass, the columns of its keys, the first
+        column that some query does not see, and bool [queries, columns from that one on]: which
+        query does not see which key."""
         if window not in self._blocks:
             self._blocks[window] = blocks = []
             for first in range(self._start, self._stop, QUERIES):
@@ -96,7 +101,8 @@ class PassAttention:
         return self._blocks[window]
 
     def _columns(self, tokens: np.ndarray) -> KeyIndex:
-        """The places of tokens among the keys: first the carried ancestors by depth, then the pass's own."""
+        """The places of tokens among the keys: first the carried ancestors by depth, then the
+        pass's own."""
         depths, start = self._trie.depths, self._start
         columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)
         if len(columns) and (np.diff(columns) == 1).all():
@@ -119,8 +125,9 @@ def attending(attention: PassAttention) -> Iterator[None]:
 
 
 def use(model: Any) -> bool:
-    """Let a model attend as `attending` says, and outside of it through torch's `sdpa` as before; return whether it
-    can, as models do that attend through `sdpa` in layers of full or sliding attention."""
+    """Let a model attend as `attending` says, and outside of it through torch's `sdpa` as before;
+    return whether it can, as models do that attend through `sdpa` in layers of full or sliding
+    attention."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     config = model.config.get_text_config()
@@ -150,7 +157,9 @@ def _attention(
     if attention is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **rest
+        )
     scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
     window, softcap = rest.get("sliding_window"), rest.get("softcap")
     return attention(module.layer_idx, scaled, key[0], value[0], window, softcap)[None], None

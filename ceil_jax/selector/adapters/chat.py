@@ -8,9 +8,14 @@ from ceil_jax.tasks.example import Example
 
 
 def chat_messages(
-    selection: Selection, *, system: str | None = None, user: str = "{input}", assistant: str = "{output}"
+    selection: Selection,
+    *,
+    system: str | None = None,
+    user: str = "{input}",
+    assistant: str = "{output}",
 ) -> list[dict[str, str]]:
-    """`[{"role": …, "content": …}]`: each example a turn of the user and the assistant's answer, the query last.
+    """`[{"role": …, "content": …}]`: each example a turn of the user and the assistant's answer,
+    the query last.
 
     Args:
         system: the first message, as it is.
@@ -34,6 +39,7 @@ def _filled(pattern: str, example: Example, answer: dict[str, str]) -> str:
         return pattern.format_map(values)
     except (KeyError, ValueError, AttributeError, TypeError, IndexError) as error:
         raise UserError(
-            f"{pattern!r}: {error!r}; {example.id or 'the query'!r} has {', '.join(values)}, and braces that are "
+            f"{pattern!r}: {error!r}; {example.id or 'the query'!r} has {', '.join(values)}, and "
+            "braces that are "
             "meant as such are written {{ and }}"
         ) from None

@@ -29,8 +29,8 @@ Chooser = Callable[[Mapping[str, Any]], list[Demo]]
 class CeilFewShot(Teleprompter):
     """Compiles a program so that each of its predictors chooses its demos for each call.
 
-    No LM is called to compile. What a predictor is given is its query, so a program of several steps gets
-    demos for each step. `program.save` keeps no bank: load, then compile again.
+    No LM is called to compile. What a predictor is given is its query, so a program of several
+    steps gets demos for each step. `program.save` keeps no bank: load, then compile again.
     """
 
     def __init__(
@@ -43,11 +43,13 @@ class CeilFewShot(Teleprompter):
     ) -> None:
         """
         Args:
-            selector: a bank with its encoders; or an encoder alone (its name will do) for a `trainset`.
-            input: the signature's field that is an example's input in the selector's own bank; by default
-                its only input field.
+            selector: a bank with its encoders; or an encoder alone (its name will do) for a
+                `trainset`.
+            input: the signature's field that is an example's input in the selector's own bank; by
+                default its only input field.
             output: likewise; by default its last output field, which comes after any reasoning.
-            options: of `CeilSelector.select`. Examples of a trainset can be filtered by their fields.
+            options: of `CeilSelector.select`. Examples of a trainset can be filtered by their
+                fields.
         """
         super().__init__()
         self.selector, self.input, self.output, self.options = selector, input, output, options
@@ -63,9 +65,9 @@ class CeilFewShot(Teleprompter):
         """A copy of the program that chooses demos per query; the student is left as it was.
 
         Args:
-            trainset: the bank, in place of the selector's own; λ and encoders are still the selector's. A
-                predictor is asked by those of its input fields that all examples have. One that shares no input
-                or no output with them keeps the student's demos.
+            trainset: the bank, in place of the selector's own; λ and encoders are still the
+                selector's. A predictor is asked by those of its input fields that all examples
+                have. One that shares no input or no output with them keeps the student's demos.
             teacher: not used, as `valset`; DSPy passes them to every teleprompter.
 
         Raises:
@@ -92,7 +94,8 @@ class CeilFewShot(Teleprompter):
         if not changed:
             fields = sorted(set().union(*(example.keys() for example in trainset or ())))
             raise UserError(
-                f"no predictor of {type(student).__name__} has an input and an output among the trainset's fields "
+                f"no predictor of {type(student).__name__} has an input and an output among the "
+                "trainset's fields "
                 f"({', '.join(fields) or 'it is empty'}); compile with examples of its signature"
             )
         program._compiled = True
@@ -100,19 +103,29 @@ class CeilFewShot(Teleprompter):
 
     def _own_bank(self, predictor: Predict) -> Chooser:
         if not isinstance(self.selector, CeilSelector):
-            raise UserError("CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector")
-        inputs, outputs = list(predictor.signature.input_fields), list(predictor.signature.output_fields)
+            raise UserError(
+                "CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector"
+            )
+        inputs, outputs = (
+            list(predictor.signature.input_fields),
+            list(predictor.signature.output_fields),
+        )
         if self.input is None and len(inputs) != 1:
             raise UserError(
-                f"the signature takes {', '.join(inputs)}; say which of them the bank's input is: input=…"
+                f"the signature takes {', '.join(inputs)}; say which of them the bank's input is: "
+                "input=…"
             )
         query, answer = self.input or inputs[0], self.output or outputs[-1]
         for name, known, what in ((query, inputs, "input"), (answer, outputs, "output")):
             if name not in known:
-                raise UserError(f"{what}={name!r} is no field of the signature; it has {', '.join(known)}")
+                raise UserError(
+                    f"{what}={name!r} is no field of the signature; it has {', '.join(known)}"
+                )
 
         def demo(example: Example) -> Demo:
-            more = {name: value for name, value in example.fields.items() if name in (*inputs, *outputs)}
+            more = {
+                name: value for name, value in example.fields.items() if name in (*inputs, *outputs)
+            }
             return Demo({**more, query: example.input, answer: example.output})
 
         return self._chooser(self.selector, (query,), demo)
@@ -120,20 +133,34 @@ class CeilFewShot(Teleprompter):
     def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> Chooser:
         rows = []
         for number, example in enumerate(trainset):
-            metadata = {n: v for n, v in example.items() if isinstance(v, (str, int, float)) and n not in OWN}
-            answer = "\n".join(str(v) for n, v in example.items() if n not in names and v is not None)
-            rows.append({**metadata, "id": str(number), "input": _text(example, names), "output": answer})
+            metadata = {
+                n: v
+                for n, v in example.items()
+                if isinstance(v, (str, int, float)) and n not in OWN
+            }
+            answer = "\n".join(
+                str(v) for n, v in example.items() if n not in names and v is not None
+            )
+            rows.append(
+                {**metadata, "id": str(number), "input": _text(example, names), "output": answer}
+            )
         bank = CeilSelector.over(rows, self.selector)
         return self._chooser(bank, names, lambda example: trainset[int(example.id)])
 
-    def _chooser(self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]) -> Chooser:
-        """What selects by the input fields `names`; deep copies of a program share it, and so the live bank."""
+    def _chooser(
+        self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]
+    ) -> Chooser:
+        """What selects by the input fields `names`; deep copies of a program share it, and so the
+        live bank."""
         options = self.options
-        return lambda inputs: [demo(one) for one in selector.select(_text(inputs, names), **options)]
+        return lambda inputs: [
+            demo(one) for one in selector.select(_text(inputs, names), **options)
+        ]
 
 
 class _Choosing:
-    """A wrapper of a Predict that takes its demos from the chooser, unless the call names its own."""
+    """A wrapper of a Predict that takes its demos from the chooser, unless the call names its
+    own."""
 
     chooser: Chooser
 
@@ -147,16 +174,20 @@ class _Choosing:
 
 
 def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
-    """The predictor's input fields that all examples have; none where no output is among their fields, because
-    DSPy shows a demo only if it has some of both."""
+    """The predictor's input fields that all examples have; none where no output is among their
+    fields, because DSPy shows a demo only if it has some of both."""
     outputs = predictor.signature.output_fields
     if not any(name in example for name in outputs for example in trainset):
         return ()
-    return tuple(n for n in predictor.signature.input_fields if all(n in example for example in trainset))
+    return tuple(
+        n for n in predictor.signature.input_fields if all(n in example for example in trainset)
+    )
 
 
 def _text(values: Any, names: tuple[str, ...]) -> str:
     missing = [name for name in names if name not in values]
     if missing:
-        raise UserError(f"no {missing[0]!r} among the inputs; demos are chosen by {', '.join(names)}")
+        raise UserError(
+            f"no {missing[0]!r} among the inputs; demos are chosen by {', '.join(names)}"
+        )
     return "\n".join(str(values[name]) for name in names)

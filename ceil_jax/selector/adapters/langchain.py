@@ -28,9 +28,10 @@ _ESCAPES: dict[str, dict[int, str]] = {
 class CeilExampleSelector(BaseExampleSelector):
     """The examples that a `CeilSelector` chooses, as the dictionaries that LangChain formats.
 
-    `FewShotPromptTemplate` formats its prompt twice: the examples one by one, then their joined text with the
-    query's variables, where what stands in braces in an example is evaluated. `braces` names its `template_format`,
-    so that examples come out as they are. The chat template formats once and needs `braces="keep"`.
+    `FewShotPromptTemplate` formats its prompt twice: the examples one by one, then their joined
+    text with the query's variables, where what stands in braces in an example is evaluated.
+    `braces` names its `template_format`, so that examples come out as they are. The chat template
+    formats once and needs `braces="keep"`.
     """
 
     def __init__(
@@ -45,11 +46,12 @@ class CeilExampleSelector(BaseExampleSelector):
         """
         Args:
             selector: stays live: what is added to it or removed is seen by the next prompt.
-            input_key: the prompt's variable that is the query, and the examples' key for their input; the selector's
-                by default.
-            output_key: the examples' key for their output, likewise. Metadata are keys of their own.
-            braces: where an example holds one: "refuse" it; escape it for the `template_format` of a
-                `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" it.
+            input_key: the prompt's variable that is the query, and the examples' key for their
+                input; the selector's by default.
+            output_key: the examples' key for their output, likewise. Metadata are keys of their
+                own.
+            braces: where an example holds one: "refuse" it; escape it for the `template_format` of
+                a `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" it.
             options: of `CeilSelector.select`.
 
         Raises:
@@ -59,14 +61,22 @@ class CeilExampleSelector(BaseExampleSelector):
         if braces not in ("refuse", *_ESCAPES):
             raise UserError(
                 f"braces is {braces!r}; expected 'refuse', 'keep', or the template_format of your "
-                "FewShotPromptTemplate: 'f-string' (its default) or 'jinja2', which read braces differently"
+                "FewShotPromptTemplate: 'f-string' (its default) or 'jinja2', which read braces "
+                "differently"
             )
         self.selector, self.braces, self.options = selector, braces, options
-        self.input_key, self.output_key = input_key or selector.input_key, output_key or selector.output_key
+        self.input_key, self.output_key = (
+            input_key or selector.input_key,
+            output_key or selector.output_key,
+        )
 
     def add_example(self, example: Mapping[str, str]) -> str:
         """Add an example to the bank; its id, which `selector.remove` takes."""
-        row = {key: value for key, value in example.items() if key not in (self.input_key, self.output_key)}
+        row = {
+            key: value
+            for key, value in example.items()
+            if key not in (self.input_key, self.output_key)
+        }
         row[self.selector.input_key] = self._value(example, self.input_key, "example")
         row[self.selector.output_key] = self._value(example, self.output_key, "example")
         return self.selector.add([row])[0]
@@ -75,7 +85,8 @@ class CeilExampleSelector(BaseExampleSelector):
         """The examples for one query, in prompt order.
 
         Raises:
-            UserError: no query among the variables; an example with a brace, where braces are refused.
+            UserError: no query among the variables; an example with a brace, where braces are
+                refused.
         """
         query = self._value(input_variables, self.input_key, "query")
         return [self._row(example) for example in self.selector.select(query, **self.options)]
@@ -92,8 +103,10 @@ class CeilExampleSelector(BaseExampleSelector):
         row = {**example.fields, self.input_key: example.input, self.output_key: example.output}
         if self.braces == "refuse" and any("{" in value or "}" in value for value in row.values()):
             raise UserError(
-                f"example {example.id!r} holds a brace, which FewShotPromptTemplate would evaluate; give the "
-                "selector braces='f-string' or 'jinja2' as its template_format is, or braces='keep' for "
+                f"example {example.id!r} holds a brace, which FewShotPromptTemplate would "
+                "evaluate; give the "
+                "selector braces='f-string' or 'jinja2' as its template_format is, or "
+                "braces='keep' for "
                 "FewShotChatMessagePromptTemplate"
             )
         return {name: value.translate(_ESCAPES.get(self.braces, {})) for name, value in row.items()}

@@ -1,7 +1,8 @@
 """Few-shot examples chosen for each question in lm-evaluation-harness.
 
-The harness tells a task's `ContextSampler` the question only if the task's `fewshot_split` and `test_split` are the
-same. `choose_few_shot` therefore changes a loaded task: it replaces the sampler and passes it every question.
+The harness tells a task's `ContextSampler` the question only if the task's `fewshot_split` and
+`test_split` are the same. `choose_few_shot` therefore changes a loaded task: it replaces the
+sampler and passes it every question.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ def choose_few_shot(
     A few-shot document that asks the question itself, word for word, is never among its examples.
 
     Args:
-        task: as `TaskManager().load(name)["tasks"][name]` gives it. Its few-shot documents are the bank; how many
-            a prompt takes is the harness's `num_fewshot`, and they stand in it as the task says.
-        selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or its name. The
-            task's own is `task.sampler.selector` from now on, whose settings may be changed.
-        text: what the encoder sees of a document; by default what the task asks of it (`doc_to_text`).
+        task: as `TaskManager().load(name)["tasks"][name]` gives it. Its few-shot documents are the
+            bank; how many a prompt takes is the harness's `num_fewshot`, and they stand in it as
+            the task says.
+        selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or
+            its name. The task's own is `task.sampler.selector` from now on, whose settings may be
+            changed.
+        text: what the encoder sees of a document; by default what the task asks of it
+            (`doc_to_text`).
         balance: as many examples of each answer as of any other, or one more.
 
     Raises:
@@ -51,14 +55,16 @@ def choose_few_shot(
     sampled = isinstance(getattr(task, "sampler", None), ContextSampler)
     if not (isinstance(task, ConfigurableTask) and sampled):
         raise UserError(
-            f"{type(task).__name__}: expected a task of the harness that has few-shot documents, as "
+            f"{type(task).__name__}: expected a task of the harness that has few-shot documents, "
+            "as "
             'TaskManager().load(name)["tasks"][name]'
         )
     sampler = CeilSampler(task, selector, text or task.doc_to_text, balance)
     asked = list(task.eval_docs)
     if inside := sum(sampler.key(doc) in sampler.keys for doc in asked):
         log.warning(
-            "%s: %d of %d questions stand among the few-shot documents; each is left out of its own prompt",
+            "%s: %d of %d questions stand among the few-shot documents; each is left out of its "
+            "own prompt",
             *(task.config.task, inside, len(asked)),
         )
     if not isinstance(task.sampler, CeilSampler):
@@ -81,7 +87,10 @@ class CeilSampler(ContextSampler):
         super().__init__(docs)
         self.text, self.balance, self._asks = text, balance, task.doc_to_text
         self.keys = [self.key(doc) for doc in docs]
-        rows = ({"id": str(i), "input": self._text(doc), "output": _answer(task, doc)} for i, doc in enumerate(docs))
+        rows = (
+            {"id": str(i), "input": self._text(doc), "output": _answer(task, doc)}
+            for i, doc in enumerate(docs)
+        )
         self.selector = CeilSelector.over(rows, selector)
         self.question: Doc | None = None
         """The question, for a harness that does not pass it on."""
@@ -89,13 +98,18 @@ class CeilSampler(ContextSampler):
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
     ) -> list[Doc]:
-        """n documents for the question, none of which asks it; a UserError if fewer than n differ."""
+        """n documents for the question, none of which asks it; a UserError if fewer than n
+        differ."""
         if df is not None:
-            raise UserError("CeilSampler has embedded its documents; give choose_few_shot a task with the others")
+            raise UserError(
+                "CeilSampler has embedded its documents; give choose_few_shot a task with the "
+                "others"
+            )
         question = self.question if eval_doc is None else eval_doc
         assert question is not None, "choose_few_shot lets the task tell it"
         own = self.key(question)
-        # by what the task asks: `text` may be a view that many documents share, such as their passage
+        # by what the task asks: `text` may be a view that many documents share, such as their
+        # passage
         chosen = self.selector.select(
             self._text(question),
             k=n,
@@ -105,7 +119,8 @@ class CeilSampler(ContextSampler):
         )
         if len(chosen) < n:
             raise UserError(
-                f"num_fewshot is {n}, and only {len(chosen)} of the {len(self.df)} few-shot documents differ "
+                f"num_fewshot is {n}, and only {len(chosen)} of the {len(self.df)} few-shot "
+                "documents differ "
                 "from one another and from the question"
             )
         return [self.df[int(example.id)] for example in chosen]
@@ -118,7 +133,9 @@ class CeilSampler(ContextSampler):
     def _text(self, doc: Doc) -> str:
         text = self.text(doc)
         if not isinstance(text, str):
-            raise UserError(f"the text of a document is {text!r}; say what an encoder shall see of it: text=…")
+            raise UserError(
+                f"the text of a document is {text!r}; say what an encoder shall see of it: text=…"
+            )
         return text
 
 
@@ -133,7 +150,9 @@ def _tell(task: Any) -> None:
     def build_all_requests(*, cache_requests: bool = False, **kwargs: Any) -> None:
         if cache_requests:
             # the harness keeps them by the task's name and num_fewshot alone
-            raise UserError("cache_requests would give these prompts to other samplers and theirs to this one")
+            raise UserError(
+                "cache_requests would give these prompts to other samplers and theirs to this one"
+            )
         requests(**kwargs)
 
     task.fewshot_context, task.build_all_requests = fewshot_context, build_all_requests

@@ -2,7 +2,8 @@
 
 - `sentiment`: a sentence to a grade of sentiment (SST-5, movie reviews)
 - `pairs`: two sentences to a short answer (MRPC, MNLI, QNLI)
-- `questions`: a question with options of its own (CommonsenseQA, SWAG, HellaSwag) or several answers (WebQuestions)
+- `questions`: a question with options of its own (CommonsenseQA, SWAG, HellaSwag) or several
+  answers (WebQuestions)
 - `parsing`: an utterance to a program (GeoQuery, NL2Bash, Break, MTOP, SMCalFlow, SMCalFlow-CS)
 - `sql`: a question over a database to SQL (Spider, Dr.Spider, KaggleDBQA)
 - `cogs`: a sentence to a logical form (COGS), written as a compact function call

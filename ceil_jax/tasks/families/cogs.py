@@ -5,9 +5,9 @@ Its logical forms are written as compact function calls.
     * cookie ( x _ 4 ) ; lend . agent ( x _ 2 , Emma ) AND lend . theme ( x _ 2 , x _ 4 )
     lend(agent=Emma,theme=*cookie)
 
-`*` marks a definite noun and `nmod.in` a modifier, as in the original. A variable's number is its word's
-position in the sentence, so the sentence gives the numbers back. The unspoken subject of an `xcomp` ("wanted
-to eat") is its governor's agent and is not repeated.
+`*` marks a definite noun and `nmod.in` a modifier, as in the original. A variable's number is its
+word's position in the sentence, so the sentence gives the numbers back. The unspoken subject of an
+`xcomp` ("wanted to eat") is its governor's agent and is not repeated.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ALTERNATION = (
     "do_dative_to_pp_dative",
     "pp_dative_to_do_dative",
 )
-"""Skill-KNN does not list its cases. Ours are COGS' own groups: primitive substitution (P.S.) is "novel
-combination of familiar primitives and grammatical roles", primitive structural alternation (P.A.) is "verb
-argument structure alternation"."""
+"""Skill-KNN does not list its cases. Ours are COGS' own groups: primitive substitution (P.S.) is
+"novel combination of familiar primitives and grammatical roles", primitive structural alternation
+(P.A.) is "verb argument structure alternation"."""
 
 _TERM = re.compile(r"(?P<head>\S+)(?: \. (?P<role>[\w .]+?))? \( (?P<args>[^()]+) \)")
 
@@ -73,7 +73,9 @@ def function_call(logical_form: str) -> str:
         call.definite |= term.startswith("* ")
         for other in others:
             inner.add(other)
-            target = calls.setdefault(other, Call(other))  # a variable's word comes with its own term
+            target = calls.setdefault(
+                other, Call(other)
+            )  # a variable's word comes with its own term
             call.arguments.append((match["role"].replace(" ", ""), target))
     roots = [(variable, call) for variable, call in calls.items() if variable not in inner]
     if len(roots) != 1:
@@ -96,7 +98,9 @@ def _drop_controlled(call: Call) -> None:
 def parse_call(compact: str) -> Call:
     """Return the compact form of a sentence as a tree."""
     open_calls = [Call("")]
-    for role, star, word, brackets in re.findall(r"(?:([\w.]+)=)?(\*?)([^\s(),=*]+)([()]*)", compact):
+    for role, star, word, brackets in re.findall(
+        r"(?:([\w.]+)=)?(\*?)([^\s(),=*]+)([()]*)", compact
+    ):
         call = Call(word, bool(star))
         open_calls[-1].arguments.append((role, call))
         if brackets == "(":

@@ -21,7 +21,9 @@ def _one_space(words: str) -> str:
 
 
 def _break(id: str, row: Row) -> Example:
-    return Example(id, _one_space(text(row, "question_text")), numbered_steps(text(row, "decomposition")))
+    return Example(
+        id, _one_space(text(row, "question_text")), numbered_steps(text(row, "decomposition"))
+    )
 
 
 def _geoquery(name: str, split: str, **others: Any) -> TaskSpec:
@@ -37,7 +39,8 @@ def _geoquery(name: str, split: str, **others: Any) -> TaskSpec:
 
 
 def _smcalflow_cs(suffix: str, queries: str, shots: int) -> TaskSpec:
-    """Return an entry of SMCalFlow-CS. 0.S: single-domain queries; 0.C: cross-domain; k.C: k open each prompt."""
+    """Return an entry of SMCalFlow-CS. 0.S: single-domain queries; 0.C: cross-domain; k.C: k open
+    each prompt."""
     return pair_task(
         name=f"smcalflow_cs.{suffix}",
         columns=("user_utterance", "lispress"),
@@ -50,7 +53,9 @@ def _smcalflow_cs(suffix: str, queries: str, shots: int) -> TaskSpec:
 
 
 ENTRIES = (
-    _geoquery("geoquery", "standard", paper=table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21)),
+    _geoquery(
+        "geoquery", "standard", paper=table2(33.93, 62.86, 68.93, 66.43, 66.79, 70.71, 68.57, 73.21)
+    ),
     # the compositional splits are in other tables of the paper
     *(_geoquery(f"geoquery.{split}", split) for split in ("template", "tmcd", "length")),
     pair_task(
@@ -61,7 +66,8 @@ ENTRIES = (
         folder="nl2bash",
         hub=Hub("jiacheng-ye/nl2bash", revision="refs/convert/parquet"),
         paper=table2(34.35, 58.98, 53.69, 54.89, 51.30, 48.99, 56.82, 59.91),
-        note="the paper says exact match, the released code computes character BLEU-4: both are reported",
+        note="the paper says exact match, the released code computes character BLEU-4: both are "
+        "reported",
     ),
     TaskSpec(
         name="break",

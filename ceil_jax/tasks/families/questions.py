@@ -1,4 +1,5 @@
-"""Questions with options of their own (CommonsenseQA, SWAG, HellaSwag) or several accepted answers (WebQuestions)."""
+"""Questions with options of their own (CommonsenseQA, SWAG, HellaSwag) or several accepted answers
+(WebQuestions)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ LETTERS = "ABCDE"
 
 
 def _commonsense_qa(id: str, row: Row) -> Example:
-    """Read a row whose options the hub has as {"label": [A … E], "text": [...]} and the answer as a letter."""
+    """Read a row whose options the hub has as {"label": [A … E], "text": [...]} and the answer as a
+    letter."""
     choices = row.get("choices")
     if not isinstance(choices, dict):
         raise FieldError("choices", '{"label": […], "text": […]}', choices)

@@ -16,21 +16,25 @@ from ceil_jax.tasks.words import bert_words
 
 MOVIE_WORDS = ("terrible", "bad", "okay", "good", "great")
 RATING_CUTS = (-2.0, -0.6, 0.6, 2.0)
-"""Cuts on the raters' scale −4 … 4. As in SST-5, a rating on a cut belongs to the class below it."""
+"""Cuts on the raters' scale −4 … 4. As in SST-5, a rating on a cut belongs to the class below
+it."""
 
 SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
-"""The paper's Table 7 shows "very positive"; the released code has these words; we do as the code."""
+"""The paper's Table 7 shows "very positive"; the released code has these words; we do as the
+code."""
 
 
 def held_out(sentence: str) -> bool:
-    """Whether a sentence is validation, as about a tenth are: by its words alone, whichever others come or go."""
+    """Whether a sentence is validation, as about a tenth are: by its words alone, whichever others
+    come or go."""
     digest = hashlib.sha256(bert_words(sentence).encode()).digest()
     return int.from_bytes(digest[:8], "big") % 10 == 0
 
 
 @functools.cache
 def movie_reviews() -> dict[str, list[Row]]:
-    """Return 10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is validation."""
+    """Return 10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is
+    validation."""
     archive = assets.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
@@ -44,7 +48,9 @@ def movie_reviews() -> dict[str, list[Row]]:
     return rows
 
 
-def _entry(name: str, words: tuple[str, ...], grade: Callable[[Row], int], **others: Any) -> TaskSpec:
+def _entry(
+    name: str, words: tuple[str, ...], grade: Callable[[Row], int], **others: Any
+) -> TaskSpec:
     """Return an entry; `grade` gives the number of a row's word."""
 
     def example(id: str, row: Row) -> Example:

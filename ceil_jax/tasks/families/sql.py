@@ -24,7 +24,8 @@ SQL_TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", 
 
 
 def one_line_sql(query: str) -> str:
-    """Return the query with runs of blanks outside quotes made one space, so that a newline can end an answer."""
+    """Return the query with runs of blanks outside quotes made one space, so that a newline can end
+    an answer."""
     return re.sub(r"""('[^']*'|"[^"]*")|\s+""", lambda found: found[1] or " ", query).strip()
 
 
@@ -34,20 +35,28 @@ def schema_text(tables: dict[str, list[str]]) -> str:
 
 
 def _sql_example(id: str, row: Row) -> Example:
-    """Retrieval sees the question alone, as Skill-KNN's raw KNN does; the schema stands in the prompt."""
+    """Retrieval sees the question alone, as Skill-KNN's raw KNN does; the schema stands in the
+    prompt."""
     fields = {"db_id": text(row, "db_id"), "schema": row["schema"], "database": row["database"]}
-    return Example(id, one_line_sql(text(row, "question")), one_line_sql(text(row, "query")), fields=fields)
+    return Example(
+        id, one_line_sql(text(row, "question")), one_line_sql(text(row, "query")), fields=fields
+    )
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
-    """Return db_id -> schema text, from a folder's tables.json(.gz); a UserError unless these are as Spider's."""
+    """Return db_id -> schema text, from a folder's tables.json(.gz); a UserError unless these are
+    as Spider's."""
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
         try:
-            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as stream:
+            with (gzip.open if path.suffix == ".gz" else open)(
+                path, "rt", encoding="utf-8"
+            ) as stream:
                 databases = json.load(stream)
             for database in databases:
-                tables: dict[str, list[str]] = {name: [] for name in database["table_names_original"]}
+                tables: dict[str, list[str]] = {
+                    name: [] for name in database["table_names_original"]
+                }
                 names = list(tables)
                 for table, column in database["column_names_original"]:
                     if table >= 0:  # −1 is the column `*`
@@ -76,10 +85,11 @@ def stored_schema(database: Path) -> str:
 
 
 def database_files(folder: Path) -> dict[str, Path]:
-    """Return `db_id` -> its .sqlite file; also `parent/db_id`, for two of one name in different parent folders.
+    """Return `db_id` -> its .sqlite file; also `parent/db_id`, for two of one name in different
+    parent folders.
 
-    They are found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked once into the
-    cache (nothing is written into the data folder).
+    They are found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked
+    once into the cache (nothing is written into the data folder).
     """
     found: dict[str, Path] = {}
     archives = [_unpacked(archive) for archive in sorted(folder.glob("database*.tar.gz"))]
@@ -103,7 +113,8 @@ def _unpacked(archive: Path) -> Path:
 
 
 def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
-    """Return what adds `schema` and `database` (a path, "" if there is none) from the first folder that has them."""
+    """Return what adds `schema` and `database` (a path, "" if there is none) from the first folder
+    that has them."""
     schemas: dict[str, str] = {}
     databases: dict[str, Path] = {}
     for folder in (data_dir / name for name in folders):
@@ -143,7 +154,8 @@ SPIDER = TaskSpec(
 
 
 def _dr_spider(group: str) -> TaskSpec:
-    """Return an entry, without the 20 rows of `DB_DBcontent_equivalence`, which have no database file to run on."""
+    """Return an entry, without the 20 rows of `DB_DBcontent_equivalence`, which have no database
+    file to run on."""
     unstored = "DB_DBcontent_equivalence"
     return replace(
         SPIDER,
@@ -153,7 +165,9 @@ def _dr_spider(group: str) -> TaskSpec:
         columns=(*SPIDER.columns, "perturbation_group", "perturbation_type"),
         bank_of="spider",
         validation=("sample340",),
-        keep=lambda row: row["perturbation_group"] == group and row["perturbation_type"] != unstored,
+        keep=lambda row: (
+            row["perturbation_group"] == group and row["perturbation_type"] != unstored
+        ),
         note="a sample: 20 rows of each perturbation; the paper has 15,269",
     )
 
@@ -168,6 +182,7 @@ ENTRIES = (
         enrich=functools.partial(_enrich, ("kaggledbqa",)),
         bank_of="spider",
         validation=("test",),
-        note="no hub copy known: rows, tables.json and databases in data_dir/kaggledbqa, Spider beside it",
+        note="no hub copy known: rows, tables.json and databases in data_dir/kaggledbqa, Spider "
+        "beside it",
     ),
 )

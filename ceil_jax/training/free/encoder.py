@@ -1,4 +1,5 @@
-"""A trained free method as an encoder: its queries' side reads texts, its bank's side reads examples."""
+"""A trained free method as an encoder: its queries' side reads texts, its bank's side reads
+examples."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ SETTINGS, ARRAYS = FREE_FILE, "free.npz"
 
 
 def are_pairs(bank: Sequence[Example]) -> bool:
-    """Return whether every input is made of two texts; inputs of more are taken as they are joined."""
+    """Return whether every input is made of two texts; inputs of more are taken as they are
+    joined."""
     return all(len(example.texts) == 2 for example in bank)
 
 
@@ -68,24 +70,27 @@ def observe(
 
 @dataclass(frozen=True)
 class FreeEncoder:
-    """An encoder and a free method trained on its vectors; works without torch, an LM or the rows it has learnt from.
+    """An encoder and a free method trained on its vectors; works without torch, an LM or the rows
+    it has learnt from.
 
-    A bank that is searched with it embeds examples by `encode_examples` and queries by `encode`; cosines rank as the
-    method's relevance does.
+    A bank that is searched with it embeds examples by `encode_examples` and queries by `encode`;
+    cosines rank as the method's relevance does.
     """
 
     base: TextEncoder
     method: FreeMethod
     network: TextEncoder | None = None
-    """An encoder that gives the cosines beside the method in place of `base`: EPR or CEIL trained from this start."""
+    """An encoder that gives the cosines beside the method in place of `base`: EPR or CEIL trained
+    from this start."""
     parser: str = ""
     """A name in PARSERS, for a method that needs structures."""
     pairs: bool = False
     learnt: np.ndarray | None = None
-    """uint64 [N]: the `marks` of the examples that the method has learnt from; None if that is not known."""
+    """uint64 [N]: the `marks` of the examples that the method has learnt from; None if that is not
+    known."""
     cross_fitted: Mapping[str, np.ndarray] | None = None
-    """The method's vectors of the bank's rows as queries, by id (`choice.cross_fitted_queries`), in the encoder that
-    is asked with the bank's rows and with nothing else."""
+    """The method's vectors of the bank's rows as queries, by id (`choice.cross_fitted_queries`), in
+    the encoder that is asked with the bank's rows and with nothing else."""
 
     @property
     def name(self) -> str:
@@ -96,7 +101,9 @@ class FreeEncoder:
     def fingerprint(self) -> str:
         """16 hex digits of what the encoders and the method are."""
         arrays, others = _fields(self.method)
-        hashes = {name: text_digest(np.ascontiguousarray(one).tobytes()) for name, one in arrays.items()}
+        hashes = {
+            name: text_digest(np.ascontiguousarray(one).tobytes()) for name, one in arrays.items()
+        }
         base: Any = self.base
         above: Any = self.network
         own = [base.fingerprint, above and above.fingerprint]
@@ -110,7 +117,8 @@ class FreeEncoder:
         return self.method.query(Observed([""], blank, parts)).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries, float32 [N, D']; a method that compares two texts refuses them."""
+        """Return the vectors of queries, float32 [N, D']; a method that compares two texts refuses
+        them."""
         return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
 
     def encode_queries(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
@@ -126,13 +134,18 @@ class FreeEncoder:
         return self._with_cosines(self._examples(examples), examples)
 
     def unseen(self, examples: Sequence[Example]) -> int:
-        """Return how many examples of a bank the method has not learnt from, such as those added since."""
+        """Return how many examples of a bank the method has not learnt from, such as those added
+        since."""
         return 0 if self.learnt is None else int((~np.isin(marks(examples), self.learnt)).sum())
 
     def fixed(self, queries: Sequence[Example], bank: Sequence[Example]) -> Fixed:
         """Return the method's part of the vectors, beside which a network's can learn."""
         width = -self.base.dim
-        return Fixed(self._queries(queries)[:, :width], self._examples(bank)[:, :width], self.method.cosine_weight)
+        return Fixed(
+            self._queries(queries)[:, :width],
+            self._examples(bank)[:, :width],
+            self.method.cosine_weight,
+        )
 
     def _queries(self, examples: Sequence[Example]) -> np.ndarray:
         if self.cross_fitted is not None:
@@ -156,7 +169,8 @@ class FreeEncoder:
         return observe(self.base, examples, pairs=self.pairs, **what)
 
     def _with_cosines(self, mapped: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
-        """The vectors with those of `network` in place of the base encoder's, which stand last in every method."""
+        """The vectors with those of `network` in place of the base encoder's, which stand last in
+        every method."""
         if self.network is None or not len(examples):
             return mapped
         own = unit_rows(self.network.encode([example.input for example in examples]))
@@ -195,9 +209,12 @@ class FreeEncoder:
         content = read_config(folder / SETTINGS)
         kind = KINDS.get(content.get("method", ""))
         if kind is None:
-            raise UserError(f"{folder / SETTINGS}: method {content.get('method')!r}; expected one of {[*KINDS]}")
+            raise UserError(
+                f"{folder / SETTINGS}: method {content.get('method')!r}; expected one of {[*KINDS]}"
+            )
         settings = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in content["settings"].items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content["settings"].items()
         }
         arrays = load_arrays(folder / ARRAYS)
         learnt = arrays.pop("learnt", None)

@@ -1,4 +1,5 @@
-"""The label head: an example suits a query as far as a classifier gives the query the example's label."""
+"""The label head: an example suits a query as far as a classifier gives the query the example's
+label."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _FOLDS = 3
 
 @dataclass(frozen=True)
 class LabelHead:
-    """Multinomial logistic regression on the bank's labels; relevance is P(example's label | query) + ½ cosine."""
+    """Multinomial logistic regression on the bank's labels; relevance is P(example's label | query)
+    + ½ cosine."""
 
     labels: tuple[str, ...]
     weights: Float[np.ndarray, "f labels"]
@@ -38,18 +40,23 @@ class LabelHead:
 
     def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
         """Return [P(· | query), 0, √½ u]."""
-        return beside(np.pad(self.probabilities(rows), ((0, 0), (0, 1))), rows.vectors, self.cosine_weight)
+        return beside(
+            np.pad(self.probabilities(rows), ((0, 0), (0, 1))), rows.vectors, self.cosine_weight
+        )
 
     def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
-        """Return [one-hot label, √½ u]. An unknown label has the last place, which no query predicts."""
+        """Return [one-hot label, √½ u]. An unknown label has the last place, which no query
+        predicts."""
         one_hot = np.eye(len(self.labels) + 1)[label_places(rows, self.labels)]
         return beside(one_hot, rows.vectors, self.cosine_weight)
 
 
 def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
-    """Fit a label head on the bank. C is the one of REGULARISATION with the smallest cross-validated log loss.
+    """Fit a label head on the bank. C is the one of REGULARISATION with the smallest
+    cross-validated log loss.
 
-    If given, the labels of the head `like` are told apart; those that the bank lacks have probability 0.
+    If given, the labels of the head `like` are told apart; those that the bank lacks have
+    probability 0.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -59,10 +66,16 @@ def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
     def fitted(places: np.ndarray, c: float) -> LabelHead:
         if len(np.unique(y[places])) == 1:
             return LabelHead(
-                (str(labels[y[places][0]]),), np.zeros((x.shape[1], 1), np.float32), np.zeros(1, np.float32)
+                (str(labels[y[places][0]]),),
+                np.zeros((x.shape[1], 1), np.float32),
+                np.zeros(1, np.float32),
             )
         model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x[places], y[places])
-        seen, weights, bias = tuple(map(str, labels[model.classes_])), model.coef_.T, model.intercept_
+        seen, weights, bias = (
+            tuple(map(str, labels[model.classes_])),
+            model.coef_.T,
+            model.intercept_,
+        )
         if len(seen) == 2:  # scikit-learn has one row of weights for two classes
             weights, bias = np.hstack([0 * weights, weights]), np.append(0, bias)
         return LabelHead(seen, weights.astype(np.float32), bias.astype(np.float32))
@@ -76,7 +89,9 @@ def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
             out = rows.take(np.flatnonzero(fold == part))
             p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
             # a label that no other fold has costs as much as one of probability 1e-6
-            total -= np.log(np.maximum(p[np.arange(len(p)), label_places(out, head.labels)], 1e-6)).sum()
+            total -= np.log(
+                np.maximum(p[np.arange(len(p)), label_places(out, head.labels)], 1e-6)
+            ).sum()
         return total
 
     chosen = REGULARISATION[0] if np.bincount(fold).min() < 2 else min(REGULARISATION, key=log_loss)

@@ -1,4 +1,5 @@
-"""The vectors and texts that free methods learn from, and the pair of maps that a free method is."""
+"""The vectors and texts that free methods learn from, and the pair of maps that a free method
+is."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ Vectors = Float[np.ndarray, "n d"]
 
 
 class Observed(NamedTuple):
-    """N queries or bank examples, as free methods see them. For queries `outputs` and `structures` are empty."""
+    """N queries or bank examples, as free methods see them. For queries `outputs` and `structures`
+    are empty."""
 
     texts: Sequence[str]
     """Their inputs."""
@@ -28,7 +30,9 @@ class Observed(NamedTuple):
         """Return those at these places."""
 
         def some(held: Sequence | np.ndarray | None) -> Sequence | np.ndarray | None:
-            return held[places] if isinstance(held, np.ndarray) else held and [held[i] for i in places]
+            return (
+                held[places] if isinstance(held, np.ndarray) else held and [held[i] for i in places]
+            )
 
         return Observed(*map(some, self))  # type: ignore[arg-type]
 
@@ -46,7 +50,8 @@ class FreeMethod(Protocol):
         """Return the vectors of queries, float32 [N, D']; outputs are not read."""
 
     def examples(self, rows: Observed) -> Vectors:
-        """Return the vectors of bank examples, float32 [N, D'], of one length: cosines rank as dot products do."""
+        """Return the vectors of bank examples, float32 [N, D'], of one length: cosines rank as dot
+        products do."""
 
 
 class Cosine:
@@ -62,9 +67,11 @@ class Cosine:
 
 
 def features(rows: Observed) -> Vectors:
-    """Return the features of inputs: the vectors, or u, v, |u − v| and u · v of an input's two texts u and v.
+    """Return the features of inputs: the vectors, or u, v, |u − v| and u · v of an input's two
+    texts u and v.
 
-    The vector of two joined texts says nothing about how they differ (InferSent, Conneau et al. 2017).
+    The vector of two joined texts says nothing about how they differ (InferSent, Conneau et al.
+    2017).
     """
     if rows.parts is None:
         return rows.vectors
@@ -73,11 +80,13 @@ def features(rows: Observed) -> Vectors:
 
 
 def beside(block: Vectors, vectors: Vectors, weight: float) -> Vectors:
-    """Return float32 [block, √weight · vectors]: the dot product adds weight · cosine to that of the blocks."""
+    """Return float32 [block, √weight · vectors]: the dot product adds weight · cosine to that of
+    the blocks."""
     return np.hstack([block, np.sqrt(weight) * vectors]).astype(np.float32)
 
 
 def label_places(rows: Observed, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """Return the place of each row's output among the labels; one that is not there has the place after the last."""
+    """Return the place of each row's output among the labels; one that is not there has the place
+    after the last."""
     place = {label: i for i, label in enumerate(labels)}
     return np.array([place.get(output, len(place)) for output in rows.outputs], int)

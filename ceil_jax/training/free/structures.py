@@ -1,4 +1,5 @@
-"""Predicted structures: an example suits a query as far as it has the structures that the query's words predict."""
+"""Predicted structures: an example suits a query as far as it has the structures that the query's
+words predict."""
 
 from __future__ import annotations
 
@@ -17,18 +18,22 @@ from ceil_jax.training.free.head import COSINE_WEIGHT, fold_numbers
 from ceil_jax.training.free.rows import Observed, beside, features
 
 PENALTIES = (0.0001, 0.001, 0.01)
-"""The grid for the L2 penalty: half of it times the squared weights is added to the mean log loss."""
+"""The grid for the L2 penalty: half of it times the squared weights is added to the mean log
+loss."""
 
 WORDS, STRUCTURES = 5_000, 1_000
-"""The most common words and pairs of words, and structures, that a head knows. On 8,600 programs of SMCalFlow a fit
-takes 27 s in place of 202 with all of them, and held-out rows' examples are no worse."""
+"""The most common words and pairs of words, and structures, that a head knows. On 8,600 programs of
+SMCalFlow a fit takes 27 s in place of 202 with all of them, and held-out rows' examples are no
+worse."""
 
 
 @dataclass(frozen=True)
 class StructureHead:
-    """One logistic regression for each structure, on TF-IDF of words and pairs of words beside the vector.
+    """One logistic regression for each structure, on TF-IDF of words and pairs of words beside the
+    vector.
 
-    Relevance is a cosine of predicted and held structures, which ranks as the expected F1 does, + ½ cosine of inputs.
+    Relevance is a cosine of predicted and held structures, which ranks as the expected F1 does, + ½
+    cosine of inputs.
     """
 
     structures: tuple[str, ...]
@@ -53,8 +58,8 @@ class StructureHead:
         return beside(np.pad(p, ((0, 0), (0, 1))), rows.vectors, self.cosine_weight)
 
     def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
-        """Return [structures / √their number, √½ u]. Structures that the head has not seen share the last place of
-        the first block, which no query predicts."""
+        """Return [structures / √their number, √½ u]. Structures that the head has not seen share
+        the last place of the first block, which no query predicts."""
         place = {structure: i for i, structure in enumerate(self.structures)}
         held = np.zeros((len(rows.texts), len(place) + 1), np.float32)
         for row, structures in zip(held, rows.structures, strict=True):
@@ -68,7 +73,11 @@ def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = No
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     found = TfidfVectorizer(
-        ngram_range=(1, 2), token_pattern=r"\w+", max_features=WORDS, sublinear_tf=True, vocabulary=vocabulary
+        ngram_range=(1, 2),
+        token_pattern=r"\w+",
+        max_features=WORDS,
+        sublinear_tf=True,
+        vocabulary=vocabulary,
     )
     if idf is not None:
         found.idf_ = np.asarray(idf, np.float64)
@@ -76,10 +85,11 @@ def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = No
 
 
 def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> StructureHead:
-    """Fit one logistic regression for each of the bank's most common structures, all of them together.
+    """Fit one logistic regression for each of the bank's most common structures, all of them
+    together.
 
-    The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is held out. If a
-    head `like` is given, its structures are predicted, with its penalty.
+    The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is
+    held out. If a head `like` is given, its structures are predicted, with its penalty.
 
     Raises:
         UserError: no example has a structure.
@@ -87,10 +97,15 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
     from sklearn.preprocessing import MultiLabelBinarizer
 
     if like is None and not any(rows.structures):
-        raise UserError("structures: no output of the bank has a structure; this method is for outputs that parse")
+        raise UserError(
+            "structures: no output of the bank has a structure; this method is for outputs that "
+            "parse"
+        )
     # equally common ones in the order of their names
     counts = Counter(sorted(chain.from_iterable(rows.structures)))
-    names = like.structures if like else tuple(sorted(one for one, _ in counts.most_common(STRUCTURES)))
+    names = (
+        like.structures if like else tuple(sorted(one for one, _ in counts.most_common(STRUCTURES)))
+    )
     held = [one.intersection(names) for one in rows.structures]
     y = MultiLabelBinarizer(classes=names).fit_transform(held).astype(np.float32)
 
@@ -137,4 +152,6 @@ def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.nda
         # scikit-learn would read a single column as one label a row
         model.fit(x, y if y.shape[1] > 1 else np.pad(y, ((0, 0), (0, 1))))
     count = y.shape[1]
-    return model.coefs_[0][:, :count].astype(np.float32), model.intercepts_[0][:count].astype(np.float32)
+    return model.coefs_[0][:, :count].astype(np.float32), model.intercepts_[0][:count].astype(
+        np.float32
+    )

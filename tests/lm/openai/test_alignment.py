@@ -11,7 +11,8 @@ LOST = "\ufffd"
     ("tokens", "prompt", "continuation", "expected"),
     [
         (["It", " is", " good"], "It is", " good", [2]),
-        # a token with the prompt's last characters and the continuation's first is the continuation's
+        # a token with the prompt's last characters and the continuation's first is the
+        # continuation's
         (["It", " is", ";\n", "good"], "It is;", "\ngood", [2, 3]),
         # what was written after the text is nobody's
         (["It", " is", " good", " film"], "It is", " good", [2]),

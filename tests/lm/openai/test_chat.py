@@ -1,4 +1,5 @@
-"""What servers and models put around an answer; each case has the answer that a reader would take."""
+"""What servers and models put around an answer; each case has the answer that a reader would
+take."""
 
 import doctest
 from dataclasses import replace
@@ -37,7 +38,10 @@ def message(content, **fields):
         ("<reasoning>It is warm.</reasoning>\ngood", "good"),
         (HARMONY, "good"),
         ("Well. <think>It is warm.</think> good", "good"),
-        ("<|START_THINKING|>It is warm.<|END_THINKING|><|START_RESPONSE|>good<|END_RESPONSE|>", "good"),
+        (
+            "<|START_THINKING|>It is warm.<|END_THINKING|><|START_RESPONSE|>good<|END_RESPONSE|>",
+            "good",
+        ),
         (HARMONY.replace("final<", "final <|constrain|>text<"), "good"),
         ("<|channel>thought\nIt is warm.\n<channel|>good", "good"),
         ("<think>\nIt is warm, and", ""),
@@ -139,7 +143,10 @@ def test_no_answer_is_an_empty_one(choices):
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
 def test_reasoning_in_a_field_of_its_own(field):
-    assert chat_text([message("good", **{field: "It is warm."})], PROMPT) == ("good", ("reasoning",))
+    assert chat_text([message("good", **{field: "It is warm."})], PROMPT) == (
+        "good",
+        ("reasoning",),
+    )
     assert chat_text([message(None, **{field: "It is"})], PROMPT) == ("", ("reasoning", "empty"))
 
 
@@ -163,7 +170,8 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
     assert lm.generate(list("01234"), 8, ["\n"]) == ["good", "", "good", "", ""]
     assert (
-        "Of 5 answers of the LM, 2 had reasoning, which was removed, 3 were empty (refused, or cut by the token "
+        "Of 5 answers of the LM, 2 had reasoning, which was removed, 3 were empty (refused, or "
+        "cut by the token "
         "limit while reasoning)." in caplog.text
     )
     lm.generate(["0"], 8)

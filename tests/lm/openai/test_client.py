@@ -1,4 +1,5 @@
-"""A server that fails in every way we know of: what is tried again, what is said, what is never said."""
+"""A server that fails in every way we know of: what is tried again, what is said, what is never
+said."""
 
 import socket
 import threading
@@ -26,7 +27,9 @@ def waits(monkeypatch):
 def post(client, **changes):
     """The texts of an answer."""
     return client.post(
-        "/completions", BODY | changes, lambda answer: [choice["text"] for choice in answer["choices"]]
+        "/completions",
+        BODY | changes,
+        lambda answer: [choice["text"] for choice in answer["choices"]],
     )
 
 
@@ -80,7 +83,8 @@ def test_waits_grow_and_retry_after_goes_first(server, address, waits):
 def test_giving_up_says_why_and_what_is_kept(server, address):
     server.faults = [BUSY] * 6
     assert message(Client(address, QUICK)) == (
-        f"{address}/completions: HTTP 503: loading. Given up; finished work is kept: run the same command again "
+        f"{address}/completions: HTTP 503: loading. Given up; finished work is kept: run the same "
+        "command again "
         "once the server answers"
     )
     assert len(server.requests) == 6
@@ -168,7 +172,9 @@ def test_budget_of_requests_counts_retries(server, address):
 def test_budget_of_tokens_stops_what_has_not_begun(server, address):
     client = Client(address, replace(QUICK, concurrency=1, max_tokens=12))
     # three tokens read and two written a request
-    with pytest.raises(UserError, match=r"the budget of tokens is spent \(3 requests, 15 of 12 tokens\)"):
+    with pytest.raises(
+        UserError, match=r"the budget of tokens is spent \(3 requests, 15 of 12 tokens\)"
+    ):
         client.map(lambda _: post(client), range(50), "x")
     assert len(server.requests) == 3
 
@@ -208,7 +214,9 @@ def test_what_the_environment_says_of_another_server_is_not_sent(monkeypatch, se
     monkeypatch.setenv("SERVER_KEY", KEY)
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "others-secret")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: others-secret\nX-Team: others-secret")
+    monkeypatch.setenv(
+        "OPENAI_CUSTOM_HEADERS", "Authorization: others-secret\nX-Team: others-secret"
+    )
     post(Client(address, QUICK))
     assert "authorization" not in server.headers[-1]
     post(Client(address, replace(QUICK, api_key_env="SERVER_KEY")))
@@ -228,7 +236,10 @@ def test_a_key_that_is_none(monkeypatch, value):
 
 def test_fields_that_a_server_refuses_are_left_out_from_then_on(server, address, caplog):
     def picky(path, request, answer):
-        for name, said in {"max_tokens": "use 'max_completion_tokens'", "stop": "Extra inputs: stop"}.items():
+        for name, said in {
+            "max_tokens": "use 'max_completion_tokens'",
+            "stop": "Extra inputs: stop",
+        }.items():
             if name in request:
                 return 400, {"error": {"message": said, "param": name if "use" in said else None}}
         return {"choices": [{"text": str(sorted(request))}]}
@@ -236,7 +247,9 @@ def test_fields_that_a_server_refuses_are_left_out_from_then_on(server, address,
     server.change = picky
     client = Client(address, QUICK)
     for _ in range(2):
-        assert post(client, stop=["x"]) == ["['max_completion_tokens', 'model', 'prompt', 'temperature']"]
+        assert post(client, stop=["x"]) == [
+            "['max_completion_tokens', 'model', 'prompt', 'temperature']"
+        ]
     assert len(server.requests) == 3 + 1
     assert "max_completion_tokens is sent" in caplog.text and "nothing is sent" in caplog.text
 

@@ -18,7 +18,12 @@ from ceil_jax.report.compare import compare
 
 KEY = "sk-sesame-0123456789"
 PROMPTS = ["a good film is good. a bad film is", "bad; bad;\n", "so it is that", "x"]
-CHOICES = [[" good", " bad"], ["good bad", "bad", ""], ["good", " good", " a good film"], [" x", " y"]]
+CHOICES = [
+    [" good", " bad"],
+    ["good bad", "bad", ""],
+    ["good", " good", " a good film"],
+    [" x", " y"],
+]
 
 
 @pytest.fixture
@@ -37,7 +42,9 @@ def agrees(lm, local):
     """Scores and choices over HTTP are the local ones."""
     continuations = [options[0] for options in CHOICES]
     np.testing.assert_allclose(
-        lm.log_likelihood(PROMPTS, continuations), local.log_likelihood(PROMPTS, continuations), atol=1e-5
+        lm.log_likelihood(PROMPTS, continuations),
+        local.log_likelihood(PROMPTS, continuations),
+        atol=1e-5,
     )
     scores = [one.choice_log_likelihood(PROMPTS, CHOICES) for one in (lm, local)]
     for found, expected in zip(*scores, strict=True):
@@ -114,7 +121,9 @@ def test_names_say_the_model_and_what_the_server_says_of_it_but_not_where(server
         assert load_lm(f"{other}#tiny", endpoint=QUICK).name == lm.name
     names = set()
     for change in ({}, {"root": "x"}, {"owned_by": "vllm"}, {"max_model_len": 7}):
-        server.change = listing({"id": "tiny", "owned_by": "me", "root": "r", "max_model_len": 9} | change)
+        server.change = listing(
+            {"id": "tiny", "owned_by": "me", "root": "r", "max_model_len": 9} | change
+        )
         names.add(load_lm(f"{address}#tiny", endpoint=QUICK).name)
     assert len(names) == 4
 
@@ -130,14 +139,17 @@ def test_models_are_found_by_name_or_alone(server, address):
 
 
 def scores_changed(change):
-    """Every echoed choice's log-probabilities, through `change(tokens, log_probs, number of the request)`."""
+    """Every echoed choice's log-probabilities, through `change(tokens, log_probs, number of the
+    request)`."""
     count = 0
 
     def changed(path, request, answer):
         nonlocal count
         for choice in answer.get("choices", ()):
             found = choice["logprobs"]
-            found["tokens"], found["token_logprobs"] = change(found["tokens"], found["token_logprobs"], count)
+            found["tokens"], found["token_logprobs"] = change(
+                found["tokens"], found["token_logprobs"], count
+            )
             count += 1
         return answer
 
@@ -149,7 +161,10 @@ def drop_logprobs(path, request, answer):
 
 
 def as_transformers_serve(path, request, answer):
-    return {**answer, "choices": [{"index": i, "text": " a"} for i in range(len(request.get("prompt", ())))]}
+    return {
+        **answer,
+        "choices": [{"index": i, "text": " a"} for i in range(len(request.get("prompt", ())))],
+    }
 
 
 def stale_from_the_third_on(tokens, log_probs, count):
@@ -176,7 +191,10 @@ def stale_once_cached(tokens, log_probs, count):
         (scores_changed(lambda t, p, _: (t, [None, *p[:-1]])), "belong to other tokens"),
         (scores_changed(stale_from_the_third_on), "--no-enable-prefix-caching"),
         (scores_changed(stale_once_cached), "--disable-radix-cache"),
-        (scores_changed(lambda t, p, n: (t, [x - n for x in p])), "depend on what was asked before"),
+        (
+            scores_changed(lambda t, p, n: (t, [x - n for x in p])),
+            "depend on what was asked before",
+        ),
         (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "2.0 is no log-probability"),
         (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "nan is no log-probability"),
         (scores_changed(lambda t, p, _: (t[1:], p)), "log-probabilities"),
@@ -251,7 +269,9 @@ def locked(key):
 
 def over_http(address, out, **changes):
     endpoint = replace(QUICK, api_key_env="SERVER_KEY", **changes)
-    return replace(SMALL, lm=f"{address}#tiny", encoder=f"{address}#tiny-encoder", out=out, endpoint=endpoint)
+    return replace(
+        SMALL, lm=f"{address}#tiny", encoder=f"{address}#tiny-encoder", out=out, endpoint=endpoint
+    )
 
 
 def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
@@ -278,7 +298,9 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     stages = [path for path in files if "report" not in path.parts]
     assert not [path for path in stages if host.encode() in path.read_bytes()]
     printed = capfd.readouterr()
-    assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(remote.graph.config)
+    assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(
+        remote.graph.config
+    )
 
 
 @pytest.mark.parametrize("method", ["epr", "ceil"])
@@ -292,8 +314,11 @@ def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, 
 
 def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     _, address = locked
-    # 5 requests of the probe, 32 for the first 64 queries' two options each, 4 at a time, and 8 more
-    config = replace(over_http(address, tmp_path, max_requests=45, batch=4, concurrency=1), encoder="tiny")
+    # 5 requests of the probe, 32 for the first 64 queries' two options each, 4 at a time, and 8
+    # more
+    config = replace(
+        over_http(address, tmp_path, max_requests=45, batch=4, concurrency=1), encoder="tiny"
+    )
     said = refused(evaluate, *open_run(config, BIG), "random")
     assert "the budget of requests is spent (45 of 45 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)

@@ -13,7 +13,9 @@ def test_the_packaged_model_reads_options_as_full_passes_and_knows_paris():
     choices = [[" Rome", " Paris", " the city of light"], [" good", " great fun", " bad"]]
     found = lm.choice_log_likelihood(prompts, choices)
     for prompt, options, scores in zip(prompts, choices, found, strict=True):
-        np.testing.assert_allclose(scores, lm.log_likelihood([prompt] * len(options), options), atol=1e-4)
+        np.testing.assert_allclose(
+            scores, lm.log_likelihood([prompt] * len(options), options), atol=1e-4
+        )
     assert lm.name == "SmolLM2-135M-Instruct@float32"
     assert lm.choose(prompts[:1], choices[:1]).tolist() == [1]
     assert lm.generate(prompts[:1], 8, ["."]) == [" Paris"]

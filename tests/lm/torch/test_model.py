@@ -31,7 +31,9 @@ CHOICES = [
     [" good", " bad"],
     ["é", "è is"],
 ]
-PAIRS = [(prompt, option) for prompt, options in zip(PROMPTS, CHOICES, strict=True) for option in options]
+PAIRS = [
+    (prompt, option) for prompt, options in zip(PROMPTS, CHOICES, strict=True) for option in options
+]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: f"{kind[0]}{'-bos' * kind[1]}")
@@ -100,7 +102,9 @@ def test_results_do_not_depend_on_the_batch(lm, network, kind, budget):
     reference = np.concatenate(lm.choice_log_likelihood(PROMPTS, CHOICES))
     found = other.choice_log_likelihood(PROMPTS[::-1], CHOICES[::-1])[::-1]
     np.testing.assert_allclose(np.concatenate(found), reference, atol=1e-4)
-    alone = [other.choice_log_likelihood([p], [c])[0] for p, c in zip(PROMPTS, CHOICES, strict=True)]
+    alone = [
+        other.choice_log_likelihood([p], [c])[0] for p, c in zip(PROMPTS, CHOICES, strict=True)
+    ]
     np.testing.assert_allclose(np.concatenate(alone), reference, atol=1e-4)
 
 
@@ -110,7 +114,9 @@ def test_each_core_reads_rows_of_its_own(lm, network, kind, cores):
     hook = network.register_forward_pre_hook(lambda *_: working.add(torch.get_num_threads()))
     try:
         torch.set_num_threads(cores)
-        found = language_model(network, kind, token_budget=16).log_likelihood(*zip(*PAIRS, strict=True))
+        found = language_model(network, kind, token_budget=16).log_likelihood(
+            *zip(*PAIRS, strict=True)
+        )
         assert torch.get_num_threads() == cores
     finally:
         hook.remove()
@@ -135,7 +141,10 @@ def test_a_gpu_without_room_reads_fewer_tokens_at_a_time(lm, network, kind, capl
         assert poor._reader.budget == 512 and "reading 1024 tokens at a time" in caplog.text
         texts = poor.generate(prompts, 3, ())
         room = 0
-        with pytest.raises(UserError, match=r"no room for a prompt \(CUDA out of memory. Tried to allocate 2 GiB.\)"):
+        with pytest.raises(
+            UserError,
+            match=r"no room for a prompt \(CUDA out of memory. Tried to allocate 2 GiB.\)",
+        ):
             poor.log_likelihood(prompts, [" bad film"] * 9)
     finally:
         hook.remove()
@@ -154,7 +163,9 @@ def test_logits_count_in_a_padded_pass(lm, network, monkeypatch):
         parts = reader.each(rows)
     finally:
         hook.remove()
-    assert counted < len(passes) - counted == len({tuple(row.ids[:-1]) for row in rows if row.scored})
+    assert (
+        counted < len(passes) - counted == len({tuple(row.ids[:-1]) for row in rows if row.scored})
+    )
     assert parts[1] == whole[1]
     for one, other in zip(parts[0], whole[0], strict=True):
         assert one == pytest.approx(other, abs=1e-4)
@@ -186,7 +197,9 @@ def test_greedy_generation_is_the_argmax_loop(lm, network, kind):
 def test_prompts_generated_together_change_no_text(network, kind, budget):
     fast = tokenizer(bos=kind[1])
     opening = "It is good; a film is so so bad;"
-    prompts = [opening + rest for rest in ["", " It is", " a film is so great; It", " bad", " It is"]]
+    prompts = [
+        opening + rest for rest in ["", " It is", " a film is so great; It", " bad", " It is"]
+    ]
     ids = [fast(prompt)["input_ids"] for prompt in prompts]
     expected = [fast.decode(greedy(network, row, 7), skip_special_tokens=True) for row in ids]
     lm = language_model(network, kind, token_budget=budget)
@@ -243,7 +256,9 @@ def test_a_prompt_too_long_names_itself(network, kind):
     lm = language_model(network, kind)
     room = 96 - int(kind[1])
     lm.log_likelihood(["x" * (room - 1)], ["x"])
-    with pytest.raises(UserError, match=r"prompt 1 is 97 tokens .* more than the 96 that random reads"):
+    with pytest.raises(
+        UserError, match=r"prompt 1 is 97 tokens .* more than the 96 that random reads"
+    ):
         lm.log_likelihood(["x", "x" * room], ["x", "x"])
     with pytest.raises(UserError, match="prompt 1 is 97 tokens"):
         lm.choose(["x", "x" * (room - 1)], [["x"], ["x", "xx"]])
@@ -264,7 +279,9 @@ def test_nothing_asked_is_nothing_answered(lm):
 @pytest.mark.packages
 def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     lm = load_lm("gemma-3-270m", dtype="float32")
-    reviews = [f"Review {n}: film number {n} was {w}.\n" for n in range(20) for w in ("dull", "a joy")]
+    reviews = [
+        f"Review {n}: film number {n} was {w}.\n" for n in range(20) for w in ("dull", "a joy")
+    ]
     prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
     assert 512 < lm.count_tokens(["".join(reviews)])[0] < 600
     written = lm.generate(prompts, 3)
@@ -273,7 +290,9 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     for prompt, answer, score in zip(prompts, written, found, strict=True):
         ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
         with torch.no_grad():
-            logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[0, :-1]
+            logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[
+                0, :-1
+            ]
         asked = torch.tensor(ids[start:])
         assert logits.argmax(-1).tolist() == asked.tolist()
         expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())

@@ -1,4 +1,5 @@
-"""The DSPy teleprompter on real programs; the LM is DSPy's own stand-in, which records what it was asked."""
+"""The DSPy teleprompter on real programs; the LM is DSPy's own stand-in, which records what it was
+asked."""
 
 import asyncio
 import copy
@@ -71,7 +72,9 @@ def test_every_step_gets_demos_for_its_own_inputs():
     lm = DummyLM([{"light": "dark"}, {"light": "dark", "summary": "s"}])
     with dspy.context(lm=lm):
         assert program(place=QUERY).summary == "s"
-    first, second = ([m["content"] for m in call["messages"] if m["role"] == "user"] for call in lm.history)
+    first, second = (
+        [m["content"] for m in call["messages"] if m["role"] == "user"] for call in lm.history
+    )
     assert len(first) == len(second) == 3
     # a demo of the query's own words would hold its answer
     assert "town1" in second[2] and not any("town1" in turn for turn in second[:2])
@@ -125,7 +128,9 @@ def test_what_cannot_be_compiled():
         CeilFewShot(bank(), k=2).compile(dspy.Predict("place, town -> light"))
     with refused("input='plaice' is no field of the signature; it has place, town"):
         CeilFewShot(bank(), input="plaice", k=2).compile(dspy.Predict("place, town -> light"))
-    with refused(r"no predictor of Predict has an input and an output among .*\(light, place, town\)"):
+    with refused(
+        r"no predictor of Predict has an input and an output among .*\(light, place, town\)"
+    ):
         CeilFewShot(bank(), k=2).compile(dspy.Predict("question -> answer"), trainset=TRAINSET)
     program = CeilFewShot(bank(), input="place", k=2).compile(dspy.Predict("place, town -> light"))
     with refused("no 'place' among the inputs; demos are chosen by place"):

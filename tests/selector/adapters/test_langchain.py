@@ -15,7 +15,10 @@ from selector_words import QUERY, ROWS, Words, words
 from ceil_jax import CeilSelector
 from ceil_jax.selector.adapters.langchain import CeilExampleSelector
 
-BRACES = [{"input": "print a set", "output": "{1, 2}"}, {"input": "print {name}", "output": "f'{name}'"}]
+BRACES = [
+    {"input": "print a set", "output": "{1, 2}"},
+    {"input": "print {name}", "output": "f'{name}'"},
+]
 
 
 def selector(rows=ROWS, **settings):
@@ -38,7 +41,9 @@ def chat_prompt(chooser):
     few_shot = FewShotChatMessagePromptTemplate(
         example_selector=chooser, example_prompt=example, input_variables=["input"]
     )
-    return ChatPromptTemplate.from_messages([("system", "Dark or light?"), few_shot, ("human", "{input}")])
+    return ChatPromptTemplate.from_messages(
+        [("system", "Dark or light?"), few_shot, ("human", "{input}")]
+    )
 
 
 def test_the_string_template_holds_the_chosen_set_in_prompt_order():
@@ -66,7 +71,12 @@ def test_the_chat_template_has_a_turn_for_each_example():
 
 def test_other_keys_metadata_and_options():
     bank = selector(count_tokens=words)
-    options = {"token_budget": 12, "trade_off": 0.5, "filter": {"town": "town1"}, "balance": "label"}
+    options = {
+        "token_budget": 12,
+        "trade_off": 0.5,
+        "filter": {"town": "town1"},
+        "balance": "label",
+    }
     chooser = CeilExampleSelector(bank, input_key="text", output_key="label", **options)
     rows = chooser.select_examples({"text": QUERY, "other": 1})
     expected = bank.select(QUERY, **options).examples
@@ -84,7 +94,9 @@ def test_an_added_example_is_seen_by_the_next_prompt():
     chooser = CeilExampleSelector(selector(own_answer=True), input_key="text", k=1)
     new = "a lighthouse"
     id = chooser.add_example({"text": new, "output": "neither", "town": "town9"})
-    assert chooser.select_examples({"text": new}) == [{"text": new, "output": "neither", "town": "town9"}]
+    assert chooser.select_examples({"text": new}) == [
+        {"text": new, "output": "neither", "town": "town9"}
+    ]
     chooser.selector.remove(id)
     assert chooser.select_examples({"text": new})[0]["output"] != "neither"
     added = asyncio.run(chooser.aadd_example({"text": new, "output": "both"}))
@@ -95,7 +107,9 @@ def test_an_added_example_is_seen_by_the_next_prompt():
 
 
 def test_braces_are_refused_with_the_remedy():
-    with refused(r"example 'bank-\d' holds a brace, which FewShotPromptTemplate .* braces='f-string'"):
+    with refused(
+        r"example 'bank-\d' holds a brace, which FewShotPromptTemplate .* braces='f-string'"
+    ):
         string_prompt(CeilExampleSelector(selector(BRACES), k=2)).format(input="print")
     with refused("braces is 'double'; expected 'refuse', 'keep', or the template_format"):
         CeilExampleSelector(selector(BRACES), k=1, braces="double")
@@ -105,7 +119,13 @@ def test_braces_are_refused_with_the_remedy():
 
 @pytest.mark.parametrize("inner", ["f-string", "jinja2"])
 def test_braces_come_out_as_they_are_in_a_jinja2_template(inner):
-    texts = ["set {x}", "{{ 7 * 7 }}", "{% for i in [1, 2] %}no{% endfor %}", "{# gone #}", "}} {{'{'}} {"]
+    texts = [
+        "set {x}",
+        "{{ 7 * 7 }}",
+        "{% for i in [1, 2] %}no{% endfor %}",
+        "{# gone #}",
+        "}} {{'{'}} {",
+    ]
     pattern = {"f-string": "{input} -> {output}", "jinja2": "{{ input }} -> {{ output }}"}[inner]
     prompt = FewShotPromptTemplate(
         example_selector=CeilExampleSelector(

@@ -107,9 +107,13 @@ def test_a_question_of_the_bank_is_not_its_own_example():
 
 @pytest.mark.parametrize("copies", [False, True])
 def test_no_prompt_holds_the_answer_to_its_question(caplog, copies):
-    """A test split alone is its own few-shot split; a question may stand in it twice, under other indices."""
+    """A test split alone is its own few-shot split; a question may stand in it twice, under other
+    indices."""
     words = ["one", "two", "three", "four", "five", "six"]
-    docs = [{"idx": i, "q": f"question {w}?", "a": f"answer-{w}", "topic": "t"} for i, w in enumerate(words)]
+    docs = [
+        {"idx": i, "q": f"question {w}?", "a": f"answer-{w}", "topic": "t"}
+        for i, w in enumerate(words)
+    ]
     again = [{**doc, "idx": doc["idx"] + 100} for doc in docs * copies]
     splits = {"test": Dataset.from_list([*docs, *again])}
     for split in ({}, {"fewshot_split": "test"}):
@@ -123,13 +127,17 @@ def test_no_prompt_holds_the_answer_to_its_question(caplog, copies):
                 "doc_to_text": "{{q}}",
                 "doc_to_target": "a",
                 "generation_kwargs": {"until": ["\n"]},
-                "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+                "metric_list": [
+                    {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
+                ],
             }
         )
         caplog.clear()
         # what an encoder sees may be the same for all: the question is what the task asks
         choose_few_shot(few_shot, Words(), text=lambda doc: doc["topic"] + doc["q"])
-        [said] = [record.getMessage() for record in caplog.records if "alone" in record.getMessage()]
+        [said] = [
+            record.getMessage() for record in caplog.records if "alone" in record.getMessage()
+        ]
         n = 12 if copies else 6
         assert said.startswith(f"alone: {n} of {n} questions stand among the few-shot documents")
         for doc in splits["test"]:
@@ -146,7 +154,9 @@ def test_answers_are_read_as_the_task_has_them():
     assert outputs() == ["light", "dark", "dark"]
     text = {"doc_to_choice": None, "output_type": "generate_until", "metric_list": None}
     kwargs = {"generation_kwargs": {"until": ["\n"]}}
-    assert outputs(doc_to_target="{{text}}!", **text, **kwargs) == [f"{doc['text']}!" for doc in DOCS[:3]]
+    assert outputs(doc_to_target="{{text}}!", **text, **kwargs) == [
+        f"{doc['text']}!" for doc in DOCS[:3]
+    ]
     assert outputs(doc_to_target=lambda doc: ["a", "b"], **text, **kwargs) == ["a"] * 3
 
 

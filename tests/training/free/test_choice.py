@@ -1,4 +1,5 @@
-"""The rule that picks a free method, and queries of the bank that have not taught their own output."""
+"""The rule that picks a free method, and queries of the bank that have not taught their own
+output."""
 
 import numpy as np
 import pytest
@@ -38,7 +39,10 @@ def test_a_training_that_lacks_a_label_or_a_structure_maps_queries_into_the_spac
     rows = planted(30, 0)
     rows = rows._replace(
         outputs=[*rows.outputs[:-1], "odd"],
-        structures=[*[frozenset({output, "f"}) for output in rows.outputs[:-1]], frozenset({"odd"})],
+        structures=[
+            *[frozenset({output, "f"}) for output in rows.outputs[:-1]],
+            frozenset({"odd"}),
+        ],
     )
     without = rows.take(np.arange(29))
     for fit in (fit_label_head, fit_structure_head):
@@ -52,7 +56,9 @@ def test_a_training_that_lacks_a_label_or_a_structure_maps_queries_into_the_spac
 
 def test_a_bank_with_a_label_that_one_row_has_is_cross_fitted():
     rows = planted(12, 0)
-    rows = rows._replace(outputs=["good"] * 11 + ["bad"], structures=[frozenset()] * 11 + [frozenset("f")])
+    rows = rows._replace(
+        outputs=["good"] * 11 + ["bad"], structures=[frozenset()] * 11 + [frozenset("f")]
+    )
     for fit in (fit_label_head, fit_structure_head):
         found = cross_fitted_queries(fit, fit(rows), rows)
         assert np.isfinite(found).all() and found.shape == fit(rows).query(rows).shape

@@ -16,7 +16,9 @@ from ceil_jax.training.free.structures import fit_structure_head
 WORDS = ("bright", "dull", "long", "short", "old", "new")
 RATED = ("good", "bad")
 BANK = [
-    Example(str(i), f"a {WORDS[i % 6]} film {WORDS[i % 5]}", f"rate({RATED[i % 2]}({WORDS[i % 6]}))")
+    Example(
+        str(i), f"a {WORDS[i % 6]} film {WORDS[i % 5]}", f"rate({RATED[i % 2]}({WORDS[i % 6]}))"
+    )
     for i in range(24)
 ]
 BASE = load_encoder("tiny")
@@ -24,7 +26,9 @@ BASE = load_encoder("tiny")
 
 def fitted(bank, fit, **given):
     rows = observe(BASE, bank, pairs=are_pairs(bank), **given)
-    return FreeEncoder(BASE, fit(rows), parser=given.get("parser", ""), pairs=rows.parts is not None)
+    return FreeEncoder(
+        BASE, fit(rows), parser=given.get("parser", ""), pairs=rows.parts is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,9 @@ def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
     loaded = FreeEncoder.from_pretrained(tmp_path / "free")
     texts = ["a bright film", "a dull play"]
     assert loaded.encode(texts) == pytest.approx(encoder.encode(texts), abs=1e-6)
-    assert loaded.encode_examples(BANK[:2]) == pytest.approx(encoder.encode_examples(BANK[:2]), abs=1e-6)
+    assert loaded.encode_examples(BANK[:2]) == pytest.approx(
+        encoder.encode_examples(BANK[:2]), abs=1e-6
+    )
     assert loaded.encode(texts).shape == (2, encoder.dim)
     assert loaded.fingerprint == encoder.fingerprint
     assert loaded.name == encoder.name.replace("tiny", loaded.base.name)
@@ -79,7 +85,9 @@ def test_pairs_need_both_texts():
     ]
     encoder = fitted(bank, fit_label_head)
     assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
-    with pytest.raises(UserError, match=r"give a query as Example\(id, text, '', parts=\(first, second\)\)"):
+    with pytest.raises(
+        UserError, match=r"give a query as Example\(id, text, '', parts=\(first, second\)\)"
+    ):
         encoder.encode(["bright dull"])
     # a selector passes the two texts of a query on
     selector = CeilSelector.from_examples(bank, encoder=encoder)

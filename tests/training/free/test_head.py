@@ -11,10 +11,14 @@ from ceil_jax.training.free.rows import Cosine, Observed, features
 
 def test_dot_product_is_probability_and_half_a_cosine():
     # logits log 3 and 0: P(bad) = 3/4, P(good) = 1/4
-    head = LabelHead(("bad", "good"), np.zeros((2, 2), np.float32), np.log([3, 1]).astype(np.float32))
+    head = LabelHead(
+        ("bad", "good"), np.zeros((2, 2), np.float32), np.log([3, 1]).astype(np.float32)
+    )
     query = head.query(Observed(["q"], np.array([[1.0, 0.0]])))
     vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [1.0, 0.0]])
-    examples = head.examples(Observed([*"abcd"], vectors, outputs=["bad", "bad", "good", "never seen"]))
+    examples = head.examples(
+        Observed([*"abcd"], vectors, outputs=["bad", "bad", "good", "never seen"])
+    )
     assert (query @ examples.T)[0] == pytest.approx([0.75 + 0.5, 0.75, 0.25 + 0.3, 0.5])
     # all of one length, an unseen label included, so that cosines rank alike
     assert (examples**2).sum(axis=1) == pytest.approx(4 * [1.5])
@@ -31,7 +35,9 @@ def test_head_finds_labels_that_cosines_do_not_see():
 
     assert right(Cosine()) < 0.65
     assert right(head) > 0.9
-    answered = np.mean([a == b for a, b in zip(head.classify(queries), queries.outputs, strict=True)])
+    answered = np.mean(
+        [a == b for a, b in zip(head.classify(queries), queries.outputs, strict=True)]
+    )
     assert answered > 0.9
 
 

@@ -17,7 +17,9 @@ def questions(pairs, noise=0):
     # vectors say nothing
     vectors = np.random.default_rng(noise).normal(size=(len(pairs), 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return Observed(texts, vectors, outputs=outputs, structures=[bracketed(output) for output in outputs])
+    return Observed(
+        texts, vectors, outputs=outputs, structures=[bracketed(output) for output in outputs]
+    )
 
 
 EVERY = [(ask, place) for ask in ASKS for place in PLACES]
@@ -35,7 +37,8 @@ def test_relevance_is_the_cosine_of_structures_and_half_that_of_inputs():
     held = [frozenset("a"), frozenset("ab"), frozenset({"a", "new"}), frozenset()]
     examples = by_hand().examples(Observed([*"1234"], np.tile([0.0, 1.0], (4, 1)), structures=held))
     query = by_hand().query(Observed(["q"], np.array([[0.6, 0.8]])))
-    # |P| = √(0.64 + 0.36) = 1; a structure that the head has not seen counts as one that is not expected
+    # |P| = √(0.64 + 0.36) = 1; a structure that the head has not seen counts as one that is not
+    # expected
     expected = np.array([0.8, 1.4 / np.sqrt(2), 0.8 / np.sqrt(2), 0]) + 0.5 * 0.8
     assert (query @ examples.T)[0] == pytest.approx(expected)
     assert (examples**2).sum(axis=1) == pytest.approx(4 * [1.5])
