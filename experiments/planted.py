@@ -198,9 +198,8 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     if asked > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
         raise UserError(
             f"the bank of {options.task} has {len(bank)} examples: --queries and --independent "
-            f"take {asked} of them, "
-            f"--shortlist {options.shortlist} has to be smaller, and --size {size} no larger than "
-            "the shortlist"
+            f"take {asked} of them, --shortlist {options.shortlist} has to be smaller, and --size "
+            f"{size} no larger than the shortlist"
         )
     positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:asked]
     queries = [bank[i] for i in positions]
@@ -313,13 +312,12 @@ def main(argv: list[str] | None = None) -> None:
         for name, value in run(options, task).items()
     }
     print(
-        f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, "
-        f"independent {found['tau_before']:.3f} → {found['tau_after']:.3f} "
-        f"(without noise {found['tau_without_noise_before']:.3f} → "
-        f"{found['tau_without_noise_after']:.3f}, "
-        f"near MAP {found['tau_near_map_before']:.3f} → {found['tau_near_map_after']:.3f}), "
-        f"MAP sets {found['map_score_before']:.3f} → {found['map_score_after']:.3f}, "
-        f"{found['seconds']:.0f} s"
+        f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, independent "
+        f"{found['tau_before']:.3f} → {found['tau_after']:.3f} (without noise "
+        f"{found['tau_without_noise_before']:.3f} → {found['tau_without_noise_after']:.3f}, near "
+        f"MAP {found['tau_near_map_before']:.3f} → {found['tau_near_map_after']:.3f}), MAP sets "
+        f"{found['map_score_before']:.3f} → {found['map_score_after']:.3f}, {found['seconds']:.0f} "
+        "s"
     )
     settings = {
         name: value for name, value in asdict(options).items() if name not in ("out", "data_dir")

@@ -28,11 +28,9 @@ _TUNE = TuneConfig()
 
 ROWS = (
     "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without "
-    "LM tokens to "
-    "prepare: free free_map head head_map structures tst tst_map; from the LM's scores: epr "
-    "epr_map "
-    "ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn target_sketch, "
-    "or a retriever that --plugin registers."
+    "LM tokens to prepare: free free_map head head_map structures tst tst_map; from the LM's "
+    "scores: epr epr_map ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn "
+    "target_sketch, or a retriever that --plugin registers."
 )
 """Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
 

@@ -161,10 +161,8 @@ class Encoder:
         if cut:
             log.warning(
                 "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it "
-                "reads; what stands "
-                "behind them is ignored: shorten the texts, put what tells them apart first, or "
-                "take an encoder "
-                "that reads more",
+                "reads; what stands behind them is ignored: shorten the texts, put what tells "
+                "them apart first, or take an encoder that reads more",
                 *(self.name, cut, len(texts), self.max_length),
             )
 
@@ -225,8 +223,7 @@ class Encoder:
         if self.checkpoint is None and self.factory is None:
             raise UserError(
                 f"encoder {self.name!r} cannot be saved: nothing says how to build its network "
-                "again; "
-                "load it by a name given to register_encoder, or as 'module:function'"
+                "again; load it by a name given to register_encoder, or as 'module:function'"
             )
         folder = Path(folder)
         with disk_errors(folder):
@@ -265,8 +262,8 @@ def require_network(encoder: TextEncoder) -> Encoder:
     if not isinstance(encoder, Encoder):
         raise UserError(
             f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be "
-            "compared, but it "
-            "cannot be trained or saved; EPR and CEIL take a local one, such as all-MiniLM-L6-v2"
+            "compared, but it cannot be trained or saved; EPR and CEIL take a local one, such as "
+            "all-MiniLM-L6-v2"
         )
     return encoder
 

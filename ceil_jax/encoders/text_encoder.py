@@ -45,6 +45,6 @@ def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: 
         first = int(np.argmin(finite))
         raise UserError(
             f"encoder {name} gives vectors that are not finite for {int((~finite).sum())} of "
-            f"{len(texts)} texts, "
-            f"first for {texts[first][:60]!r}; its weights may be damaged: load another checkpoint"
+            f"{len(texts)} texts, first for {texts[first][:60]!r}; its weights may be damaged: "
+            "load another checkpoint"
         )

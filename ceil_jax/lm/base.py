@@ -106,8 +106,8 @@ class LanguageModel:
         if not len(flat) == len(lengths) == len(asked.texts) or np.isnan(flat).any():
             raise UserError(
                 f"{self.name} gave {len(flat)} scores and {len(lengths)} lengths of "
-                f"{len(asked.texts)} texts, "
-                f"{np.isnan(flat).sum()} of them no numbers; expected a number for each"
+                f"{len(asked.texts)} texts, {np.isnan(flat).sum()} of them no numbers; expected a "
+                "number for each"
             )
         if per_token:
             flat = flat / np.maximum(lengths, 1)
@@ -192,6 +192,6 @@ def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[i
         if length > lm.context_length:
             raise UserError(
                 f"prompt {row} is {length} tokens with its continuation, more than the "
-                f"{lm.context_length} that "
-                f"{lm.name} reads; shorten its input or take an LM with a longer context"
+                f"{lm.context_length} that {lm.name} reads; shorten its input or take an LM with a "
+                "longer context"
             )

@@ -111,8 +111,7 @@ class PromptBuilder:
         if budget < 0:
             raise UserError(
                 f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have "
-                f"{reserve}; "
-                "choose another LM"
+                f"{reserve}; choose another LM"
             )
         self._source, self._remedy = f"{lm.name} takes", "choose another LM"
         if token_budget is not None and token_budget < budget:
@@ -122,8 +121,7 @@ class PromptBuilder:
         if opening > budget:
             raise UserError(
                 f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and "
-                f"{self._source} "
-                f"{budget} beside the answer; {self._remedy}"
+                f"{self._source} {budget} beside the answer; {self._remedy}"
             )
         self.budget = budget - opening
         """Tokens for the retrieved examples and the query."""
@@ -135,9 +133,8 @@ class PromptBuilder:
         if length > self.budget:
             raise UserError(
                 f"example {query.id!r}: its prompt has {length} tokens without any in-context "
-                "example, and "
-                f"{self._source} {self.budget}; shorten the input, leave out a file's long rows "
-                f"(CEIL_JAX_MAX_CELL=CHARACTERS and --skip-bad-rows), or {self._remedy}"
+                f"example, and {self._source} {self.budget}; shorten the input, leave out a file's "
+                f"long rows (CEIL_JAX_MAX_CELL=CHARACTERS and --skip-bad-rows), or {self._remedy}"
             )
         return self.budget - length
 
@@ -210,8 +207,7 @@ class PromptBuilder:
         if sorted(places) != list(range(len(fitting))):
             raise UserError(
                 f"order {self._order_name!r} returned {places} for {len(fitting)} examples; "
-                "expected each of 0 to "
-                f"{len(fitting) - 1} once"
+                f"expected each of 0 to {len(fitting) - 1} once"
             )
         return tuple(fitting[place] for place in places)
 

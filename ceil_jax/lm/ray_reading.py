@@ -21,8 +21,7 @@ class Actor:
         if self.lm.name != name:
             raise UserError(
                 f"the LM is {self.lm.name} on {platform.node()} and {name} where the run was "
-                "started; "
-                "give --dtype, and the same weights on all machines"
+                "started; give --dtype, and the same weights on all machines"
             )
 
     def read(self, number: int, requests: Sequence[LMRequest]) -> tuple[int, list[Reading]]:

@@ -37,8 +37,7 @@ _KEYS_A_QUERY = 500
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens "
-    "INTEGER NOT NULL,"
-    " seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
+    "INTEGER NOT NULL, seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
 )
 
 
@@ -167,8 +166,7 @@ class Readings:
                 log_file.unlink()
             raise UserError(
                 f"{file} is damaged ({error}); it lies in {aside.name} now: run the same command "
-                "again, which "
-                "reads its prompts anew"
+                "again, which reads its prompts anew"
             ) from None
 
     @property

@@ -47,9 +47,8 @@ class PairTokenizer:
         if not tokenizer.is_fast:
             raise UserError(
                 f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json), which the "
-                "boundary of "
-                "prompt and continuation needs; save one with AutoTokenizer.from_pretrained(…, "
-                "use_fast=True)"
+                "boundary of prompt and continuation needs; save one with "
+                "AutoTokenizer.from_pretrained(…, use_fast=True)"
             )
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()
@@ -95,8 +94,7 @@ class PairTokenizer:
             else:
                 raise UserError(
                     "an empty prompt needs a BOS or EOS token before it and this LM's tokenizer "
-                    "has neither; "
-                    "give every prompt at least one character"
+                    "has neither; give every prompt at least one character"
                 )
         return tokens
 
@@ -120,6 +118,5 @@ def loading_errors(what: str) -> Iterator[None]:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise UserError(
             f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a "
-            "packaged one, such "
-            "as SmolLM2-135M-Instruct"
+            "packaged one, such as SmolLM2-135M-Instruct"
         ) from None

@@ -122,10 +122,9 @@ class SqlExecution(Metric):
             if not Path(path).is_file():
                 raise UserError(
                     f"example {example.id!r}: no database {example.fields.get('db_id', path)!r}, "
-                    f"no file {path!r}; "
-                    "execution accuracy needs the path of an SQLite file in the column "
-                    "'database', relative to the "
-                    "data file; the papers' tasks have them under data_dir/<task>/database/"
+                    f"no file {path!r}; execution accuracy needs the path of an SQLite file in the "
+                    "column 'database', relative to the data file; the papers' tasks have them "
+                    "under data_dir/<task>/database/"
                 )
             _check_whole(path)
 

@@ -308,8 +308,7 @@ class Weights(Stage[Encoders]):
         if (found.get("ending") or {}).get("kept") == "start":
             log.warning(
                 "training %s: it ranked held-out sets no better than the start, which is kept "
-                "(more training queries "
-                "may help)",
+                "(more training queries may help)",
                 self.training.title,
             )
         return found

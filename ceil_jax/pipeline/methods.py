@@ -192,8 +192,7 @@ def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
     gone = [METHODS[name].label for name in names if name not in left]
     said = (
         f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and "
-        "free_map learn "
-        "from the bank's outputs instead"
+        "free_map learn from the bank's outputs instead"
     )
     if gone and not left:
         raise UserError(said)

@@ -91,8 +91,7 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
     if settings.size > available:
         raise UserError(
             f"--ceil.size {settings.size}: subsets are drawn from {available} examples; lower it "
-            "or raise "
-            "--ceil.shortlist"
+            "or raise --ceil.shortlist"
         )
     start, queries = settings.initial, graph.training_queries(settings.instances)
     nearest, vectors = graph.nearest(start, queries, available), graph.encoded(start, queries)
@@ -119,8 +118,7 @@ def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
     if two and settings.train_context in ("frozen", "shared"):
         raise UserError(
             f"--{start}.train-context both: --ceil.train-context {settings.train_context} has one "
-            "encoder "
-            "for queries and examples; give both or released, or --ceil.initial base"
+            "encoder for queries and examples; give both or released, or --ceil.initial base"
         )
 
 

@@ -98,8 +98,7 @@ def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
     table = run_table(records)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals "
-        "are over "
-        "questions; what another seed or another processor would give is not in them."
+        "are over questions; what another seed or another processor would give is not in them."
     )
     trained = any(graph.method(name).trains for name in methods)
     remarks = (

@@ -85,16 +85,15 @@ def _section(table: RunTable) -> str:
         others = ", ".join(f"{name} {value:.1f}" for name, value in table.paper.items())
         parts.append(
             "<p>The column “paper” and the hollow diamonds are from CEIL (Ye et al., 2023), Table "
-            "2, with GPT-Neo "
-            "2.7B, BERT-base encoders and up to 50 examples."
+            "2, with GPT-Neo 2.7B, BERT-base encoders and up to 50 examples."
             + (f" Its other rows are {html.escape(others)}.</p>" if others else "</p>")
         )
     if table.differences:
         listed = "".join(f"<li>{html.escape(typeset(str(one)))}</li>" for one in table.differences)
         parts.append(
             f"<p>{html.escape(typeset(table.certainty))}</p><details open><summary>Paired "
-            "differences on the same "
-            f"queries, with 95 % bootstrap intervals</summary><ul>{listed}</ul></details>"
+            "differences on the same queries, with 95 % bootstrap "
+            f"intervals</summary><ul>{listed}</ul></details>"
         )
     return "".join(parts) + "</section>"
 

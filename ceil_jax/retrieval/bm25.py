@@ -40,8 +40,7 @@ class LexicalIndex:
         if strangers:
             log.warning(
                 "BM25: %d of %d queries share no word with the bank, and get its first examples "
-                "(%r …); an encoder "
-                "compares meanings",
+                "(%r …); an encoder compares meanings",
                 *(len(strangers), len(queries), strangers[0][:60]),
             )
 

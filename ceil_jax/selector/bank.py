@@ -80,8 +80,7 @@ class Snapshot:
             if len(values) > call.size:
                 raise UserError(
                     f"balance={call.balance!r}: there are {len(values)} different values, more "
-                    "than the "
-                    f"shortlist of {call.size}; balance is for fields with few values"
+                    f"than the shortlist of {call.size}; balance is for fields with few values"
                 )
             most = -(-call.size // max(len(values), 1))
         for start in range(0, len(queries), QUERIES_AT_ONCE):

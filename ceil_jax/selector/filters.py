@@ -51,8 +51,7 @@ def _values(name: str, value: Any) -> Collection[Any]:
     if isinstance(value, Mapping):
         raise UserError(
             f"filter on {name!r} is {value!r:.60}, which holds an operator; expected a value or a "
-            "list of values; "
-            "for anything else give a function: filter=lambda example: "
+            "list of values; for anything else give a function: filter=lambda example: "
             f"float(example.fields[{name!r}]) >= 2020"
         )
     return (

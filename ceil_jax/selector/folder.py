@@ -60,8 +60,7 @@ def save_selector(
         if not (hasattr(encoder, "save_pretrained") and hasattr(encoder, "name")):
             raise UserError(
                 f"{name} is a {type(encoder).__name__}, which does not say how to save it; give "
-                "one that "
-                "load_encoder loads from a folder, a name or the hub"
+                "one that load_encoder loads from a folder, a name or the hub"
             )
     check_target(folder)
     with held(folder, LOCK), disk_errors(folder):

@@ -152,9 +152,9 @@ class CallSettings(Settings):
         if self.token_budget is not None and self.count_tokens is None:
             raise UserError(
                 "token_budget needs the tokenizer of your language model: give the selector "
-                "count_tokens=…, a "
-                "function from texts to token counts, such as load_lm(…).count_tokens or "
-                "lambda texts: [len(tokenizer.encode(text)) for text in texts]"
+                "count_tokens=…, a function from texts to token counts, such as "
+                "load_lm(…).count_tokens or lambda texts: [len(tokenizer.encode(text)) for text "
+                "in texts]"
             )
 
     @property

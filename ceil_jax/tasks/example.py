@@ -58,8 +58,8 @@ def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
         if piece["stray"]:
             raise UserError(
                 f"template {pattern!r}: expected braces around one name each, as in {{input}}, and "
-                "literal braces "
-                f"written {{{{ and }}}}; found a single {piece[0]!r} at place {piece.start()}"
+                f"literal braces written {{{{ and }}}}; found a single {piece[0]!r} at place "
+                f"{piece.start()}"
             )
         literal = piece[0][:1] if piece[0] in ("{{", "}}") else piece[0]
         found.append(("", piece["name"]) if piece["name"] else (literal, ""))

@@ -123,8 +123,7 @@ def _lines(path: Path) -> list[str]:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(
             f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}); convert the "
-            "file, for example "
-            "with iconv"
+            "file, for example with iconv"
         ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {error}") from None
@@ -238,8 +237,7 @@ def _check_header(where: str, header: list[str]) -> None:
         if len(header) == 1 and other in header[0]:
             raise UserError(
                 f"{where}: the header is one column, {header[0]!r:.80}; if {other!r} separates "
-                "values, say so: "
-                f"--delimiter {other!r} (delimiter={other!r} in Python)"
+                f"values, say so: --delimiter {other!r} (delimiter={other!r} in Python)"
             )
 
 

@@ -140,7 +140,7 @@ def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"cannot load split {name!r} of {source}: {reason[0]}; without the hub, give a "
-            "data_dir that "
-            f"holds {spec.folder}/{name}.jsonl with the columns {', '.join(spec.columns)}"
+            f"data_dir that holds {spec.folder}/{name}.jsonl with the columns "
+            f"{', '.join(spec.columns)}"
         ) from None
     return numbered_rows(f"{source}, split {name!r}", data.to_list())

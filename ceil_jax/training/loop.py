@@ -216,8 +216,7 @@ def ending(
         chosen = "best"
     log.info(
         "%s: held-out τ of the start %.3f, of the best checkpoint %.3f, of the averaged weights "
-        "%.3f (%d queries); "
-        "kept: %s",
+        "%.3f (%d queries); kept: %s",
         what,
         *(quality[name] for name in ("start", "best", "average")),
         len(found["start"]),

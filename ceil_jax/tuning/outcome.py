@@ -81,8 +81,8 @@ class Outcome:
         """Return a sentence for each pair of finalists."""
         return [
             f"{self.finals[one.better].label} − {self.finals[one.worse].label}: "
-            f"{signed(one.interval.percent())} "
-            "points, " + ("certain" if one.certain else f"not certain (p = {one.p:.2f})")
+            f"{signed(one.interval.percent())} points, "
+            + ("certain" if one.certain else f"not certain (p = {one.p:.2f})")
             for one in self.verdict.differences
         ]
 
@@ -92,8 +92,7 @@ class Outcome:
         score = best.score.percent()
         said = [
             f"Recommended: {best.label}, {score.mean:.1f} ({score.low:.1f} to {score.high:.1f}) "
-            "with "
-            f"{best.tokens:,.0f} tokens a prompt."
+            f"with {best.tokens:,.0f} tokens a prompt."
         ]
         zero = next(i for i, one in enumerate(self.finals) if one.candidate == ZERO)
         if not any(verdict.certainly_better(i, zero) for i in range(len(self.finals))):
@@ -108,9 +107,8 @@ class Outcome:
             loss = winner.score.percent().mean - score.mean
             said.append(
                 f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} "
-                "tokens more and "
-                f"was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is "
-                "not certain."
+                f"tokens more and was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} "
+                "here, which is not certain."
             )
         if self.alone is not None:
             sure = (
@@ -120,8 +118,7 @@ class Outcome:
             )
             said.append(
                 "A classifier of the bank's labels alone, without an LM, against the recommended "
-                "prompt: "
-                f"{signed(self.alone.minus.percent())} points, {sure}."
+                f"prompt: {signed(self.alone.minus.percent())} points, {sure}."
             )
         return said
 

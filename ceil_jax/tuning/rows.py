@@ -41,8 +41,7 @@ def split_rows(
     if task.validation[0].choices and len({example.output for example in task.train}) < 2:
         raise UserError(
             f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give "
-            "rows of at least "
-            "two labels, or --metric exact_match to generate answers"
+            "rows of at least two labels, or --metric exact_match to generate answers"
         )
     rows = len(task.train)
     tuning = tuning or min(max(round(HELD_OUT * rows), FEWEST_ROWS), MOST_TUNING)
@@ -50,12 +49,9 @@ def split_rows(
     if min(rows - tuning, tuning, final) < FEWEST_ROWS:
         raise UserError(
             f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the "
-            f"bank, {tuning:,} to "
-            f"tune on and {final:,} for the end; at least {FEWEST_ROWS} of each are needed: give "
-            f"{5 * FEWEST_ROWS} "
-            "different rows or more (some hundreds for certain answers), or another number of "
-            "--tuning-rows, "
-            "--final-rows or --limit"
+            f"bank, {tuning:,} to tune on and {final:,} for the end; at least {FEWEST_ROWS} of "
+            f"each are needed: give {5 * FEWEST_ROWS} different rows or more (some hundreds for "
+            "certain answers), or another number of --tuning-rows, --final-rows or --limit"
         )
     drawn = list(draw(task.train, tuning, seed + 1))
     # a round's rows are then rows like any other

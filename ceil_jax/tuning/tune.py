@@ -122,10 +122,8 @@ class Search:
         if (needed := tokens + self._reserve()) > left:
             raise UserError(
                 f"the first round, {len(self.entrants)} candidates on {self.race.stops[0]} rows, "
-                "and "
-                f"{len(self.final)} final rows take {self.field.budget.needed(needed)}; give that "
-                "or more, or search "
-                "fewer --methods or --ks"
+                f"and {len(self.final)} final rows take {self.field.budget.needed(needed)}; give "
+                "that or more, or search fewer --methods or --ks"
             )
 
     def _ask(self, asked: Round) -> Mapping[int, np.ndarray]:
@@ -156,9 +154,8 @@ class Search:
             query, answer = self.tuning[0], found[-1].predictions[0]
             raise UserError(
                 f"{self.field.base.lm.key} scores 0 on {stop} rows with each of {len(racers)} "
-                "candidates; "
-                f"where {query.output!r} was right it answered {answer!r}: try another --lm, "
-                "--template or --metric"
+                f"candidates; where {query.output!r} was right it answered {answer!r}: try another "
+                "--lm, --template or --metric"
             )
         return {i: one.scores for i, one in zip(racers, found, strict=True)}
 
@@ -176,8 +173,7 @@ class Search:
             if needed > self._left():
                 self.notes.append(
                     f"{one.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "
-                    "left pays for "
-                    f"{max(0.0, self._left()):,.0f}."
+                    f"left pays for {max(0.0, self._left()):,.0f}."
                 )
                 continue
             yield self.field.enter(one, self.tuning)
@@ -202,8 +198,8 @@ class Search:
         if paid < FEWEST_ROWS:
             raise UserError(
                 f"what is left of the budget pays for {paid} final rows, and {FEWEST_ROWS} are "
-                "needed: give "
-                f"{field.budget.needed(float(each[:FEWEST_ROWS].sum()))} or more (answers are kept)"
+                f"needed: give {field.budget.needed(float(each[:FEWEST_ROWS].sum()))} or more "
+                "(answers are kept)"
             )
         rows = self.final[:paid]
         answered = field.answer(entered, self.final, slice(0, paid), "the final rows")

@@ -66,8 +66,8 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
     )
     notes = (
         f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval "
-        f"{score.low:.1f} to "
-        f"{score.high:.1f}. Use it with `k={chosen.candidate.shots}`. {' '.join(outcome.advice())}"
+        f"{score.low:.1f} to {score.high:.1f}. Use it with `k={chosen.candidate.shots}`. "
+        f"{' '.join(outcome.advice())}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
     selector.save_pretrained(folder)
@@ -77,8 +77,7 @@ def _page(outcome: Outcome, program: str, note: str) -> str:
     lead = (
         f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
         f"{len(outcome.race)} candidates raced on {outcome.tuning:,} other rows, with "
-        f"{outcome.bank:,} examples "
-        f"to choose from. Spent: {outcome.spent}."
+        f"{outcome.bank:,} examples to choose from. Spent: {outcome.spent}."
     )
     notes = [note for note in (*outcome.notes, note) if note]
     template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")

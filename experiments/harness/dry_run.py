@@ -64,8 +64,7 @@ class DryRun:
                 Table(HEADER, rows).text(),
                 "",
                 f"{len(self.stages) - len(self.missing)} stages on disk, {len(self.missing)} would "
-                "run: about "
-                f"{read:,.0f} LM tokens to read and {written:,.0f} to write",
+                f"run: about {read:,.0f} LM tokens to read and {written:,.0f} to write",
                 *(f"{one.name}: about {duration(self.missing.seconds(one))}" for one in machines),
                 *(f"{task} cannot run: {message}" for task, message in self.failed.items()),
             ]

@@ -81,8 +81,7 @@ def recall_table(opened: Opened, methods: Sequence[str], count: int, temperature
         rows.append([METHODS[method].label, greedy, *(found[n] for n in ranks)])
     title = (
         f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples "
-        "at temperature "
-        f"{temperature:g}, {opened.graph.lm.key}"
+        f"at temperature {temperature:g}, {opened.graph.lm.key}"
     )
     table = Table(["method", "greedy", *(f"recall@{n}" for n in ranks)], rows)
     return f"{title}\n\n{table.markdown()}"

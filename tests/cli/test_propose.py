@@ -43,8 +43,7 @@ def test_a_file_whose_columns_were_not_named(tmp_path, monkeypatch, capsys):
         assert main([command, "--data", "reviews.csv", "--lm", "tiny", "--encoder", "tiny"]) == 2
         assert capsys.readouterr().err == (
             "ceil-jax: reviews.csv: 40 rows with no (numbers, 40 distinct), review (5 words, 40 "
-            "distinct), verdict "
-            "(1 word, 2 distinct): name the columns, such as --input review --output verdict "
-            "--metric accuracy\n"
+            "distinct), verdict (1 word, 2 distinct): name the columns, such as --input review "
+            "--output verdict --metric accuracy\n"
         )
     assert not Path("runs").exists()

@@ -17,8 +17,7 @@ from ceil_jax.tasks.example import Example
         (
             "select a from t where b = 'x < y or z' and c > 3",
             "return one column of rows where a column is less or greater than a value and that "
-            "meet an equality "
-            "condition",
+            "meet an equality condition",
         ),
         (
             "SELECT a FROM t WHERE b != 1",
@@ -55,8 +54,7 @@ from ceil_jax.tasks.example import Example
         (
             "SELECT a FROM t WHERE b = 1 EXCEPT SELECT a FROM t WHERE b = 2",
             "take one selection except the rows of another, return one column of rows that meet "
-            "an equality "
-            "condition",
+            "an equality condition",
         ),
     ],
 )
@@ -80,8 +78,7 @@ def test_names_and_values_do_not_matter():
         (
             "dust(agent=Emma,theme=*cake(nmod.in=box(nmod.on=table)))",
             "A verb with one who acts, a thing acted upon; the thing acted upon has a place "
-            "phrase that holds "
-            "another place phrase.",
+            "phrase that holds another place phrase.",
         ),
         (
             "want(agent=James,xcomp=walk)",
@@ -90,8 +87,7 @@ def test_names_and_values_do_not_matter():
         (
             "like(agent=Liam,ccomp=sell(theme=box(nmod.in=car)))",
             "A verb with one who acts; it governs a clause after 'that', a verb with a thing "
-            "acted upon; the thing "
-            "acted upon has a place phrase.",
+            "acted upon; the thing acted upon has a place phrase.",
         ),
     ],
 )

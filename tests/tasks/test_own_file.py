@@ -243,8 +243,7 @@ def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
     assert [row.input for row in rows_of(task)] == ["t0", "t1", "t3", "t4", "t6", "t7", "t8"]
     assert caplog.messages == [
         f"{path}, line 3, field 'label': expected a text that is not empty, found ''; 4 rows "
-        "cannot be used: "
-        "lines 3, 6, 10, 11; left out"
+        "cannot be used: lines 3, 6, 10, 11; left out"
     ]
 
 

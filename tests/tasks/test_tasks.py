@@ -111,8 +111,7 @@ FORMS = [
     (
         "The baby on a tray in the house screamed .",
         "* baby ( x _ 1 ) ; * house ( x _ 7 ) ; baby . nmod . on ( x _ 1 , x _ 4 ) AND tray ( x _ "
-        "4 )"
-        " AND tray . nmod . in ( x _ 4 , x _ 7 ) AND scream . agent ( x _ 8 , x _ 1 )",
+        "4 ) AND tray . nmod . in ( x _ 4 , x _ 7 ) AND scream . agent ( x _ 8 , x _ 1 )",
         "scream(agent=*baby(nmod.on=tray(nmod.in=*house)))",
     ),
     (

@@ -33,8 +33,7 @@ def parse_address(spec: str) -> tuple[str, str | None]:
     if not host:
         raise UserError(
             "the address of an endpoint has no host, a port that is no number below 65536, or [ ] "
-            "without an IPv6 "
-            "address; expected http://host:port/v1#model-name"
+            "without an IPv6 address; expected http://host:port/v1#model-name"
         )
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(

@@ -81,8 +81,7 @@ class RequestBudget:
                 if most is not None and getattr(self, name) >= most:
                     raise UserError(
                         f"{self._where}: the budget of {name} is spent ({self}); finished work is "
-                        "kept: "
-                        f"raise --endpoint.max-{name} and run the same command again"
+                        f"kept: raise --endpoint.max-{name} and run the same command again"
                     )
             self.requests += 1
 
@@ -152,8 +151,7 @@ class Http(httpx2.Client):
                 if whole.content.lstrip().startswith(b"<"):
                     raise UserError(
                         f"{request.url} answers with a web page, not JSON; give the address of the "
-                        "interface, "
-                        "which often ends in /v1"
+                        "interface, which often ends in /v1"
                     ) from None
                 said = f"an answer of {len(whole.content)} bytes that is not whole JSON"
                 raise httpx2.RemoteProtocolError(said, request=request) from None

@@ -108,11 +108,9 @@ class EndpointLM(LanguageModel):
         if not self.can_score:
             raise UserError(
                 f"{self.name} is asked through its chat interface, which gives no "
-                "log-probabilities: it can "
-                "generate, not score or choose. Leave out --endpoint.chat if the server has "
-                "/completions; if not, "
-                "take methods that learn from the bank's own outputs, such as tst, which need no "
-                "scores"
+                "log-probabilities: it can generate, not score or choose. Leave out "
+                "--endpoint.chat if the server has /completions; if not, take methods that learn "
+                "from the bank's own outputs, such as tst, which need no scores"
             )
         if not self._probed:
             probe(lambda *pair: self._scored([pair], "probing")[0], self._client.base)
@@ -171,6 +169,5 @@ class EndpointLM(LanguageModel):
         except Refused as refusal:
             raise UserError(
                 f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or "
-                "hub id with the "
-                "model's tokenizer"
+                "hub id with the model's tokenizer"
             ) from None

@@ -41,14 +41,12 @@ def probe(score: Callable[[str, str], ScoredText], where: str) -> None:
     except Refused as refusal:
         raise UserError(
             f"{refusal}. Scoring needs log-probabilities of the prompt's own tokens (echo, "
-            "logprobs), as vLLM and "
-            "SGLang give them; without them a server can only generate"
+            "logprobs), as vLLM and SGLang give them; without them a server can only generate"
         ) from None
     if sum(first.of_continuation) - sum(other.of_continuation) < SURPRISE:
         raise UserError(
             f"{where}: the next word of a repeated pattern is no more likely than any other, so "
-            "its "
-            "log-probabilities belong to other tokens than it says; update the server"
+            "its log-probabilities belong to other tokens than it says; update the server"
         )
     # the second time the other way round
     alone, again_odd, again = score(prompt, ""), score(prompt, " stone"), score(prompt, " blue")
@@ -69,8 +67,6 @@ def probe(score: Callable[[str, str], ScoredText], where: str) -> None:
         if furthest > DRIFT:
             raise UserError(
                 f"{where}: scores depend on what was asked before (a token differs by "
-                f"{furthest:.2f} nats when "
-                f"the server then reads {what}); switch prefix caching off: vLLM "
-                "--no-enable-prefix-caching, "
-                "SGLang --disable-radix-cache"
+                f"{furthest:.2f} nats when the server then reads {what}); switch prefix caching "
+                "off: vLLM --no-enable-prefix-caching, SGLang --disable-radix-cache"
             )

@@ -119,9 +119,8 @@ class TorchLM(LanguageModel):
                 if self._reader.budget < _LEAST:
                     raise UserError(
                         f"{self.name}: the GPU has no room for a prompt "
-                        f"({str(error).splitlines()[0]}); end what "
-                        "else runs on it, or give a smaller LM, --dtype bfloat16 or --device-map "
-                        "auto"
+                        f"({str(error).splitlines()[0]}); end what else runs on it, or give a "
+                        "smaller LM, --dtype bfloat16 or --device-map auto"
                     ) from None
                 self._reader.budget //= 2
                 log.warning(

@@ -40,6 +40,5 @@ def _filled(pattern: str, example: Example, answer: dict[str, str]) -> str:
     except (KeyError, ValueError, AttributeError, TypeError, IndexError) as error:
         raise UserError(
             f"{pattern!r}: {error!r}; {example.id or 'the query'!r} has {', '.join(values)}, and "
-            "braces that are "
-            "meant as such are written {{ and }}"
+            "braces that are meant as such are written {{ and }}"
         ) from None

@@ -95,8 +95,8 @@ class CeilFewShot(Teleprompter):
             fields = sorted(set().union(*(example.keys() for example in trainset or ())))
             raise UserError(
                 f"no predictor of {type(student).__name__} has an input and an output among the "
-                "trainset's fields "
-                f"({', '.join(fields) or 'it is empty'}); compile with examples of its signature"
+                f"trainset's fields ({', '.join(fields) or 'it is empty'}); compile with examples "
+                "of its signature"
             )
         program._compiled = True
         return program

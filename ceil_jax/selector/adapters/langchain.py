@@ -104,9 +104,7 @@ class CeilExampleSelector(BaseExampleSelector):
         if self.braces == "refuse" and any("{" in value or "}" in value for value in row.values()):
             raise UserError(
                 f"example {example.id!r} holds a brace, which FewShotPromptTemplate would "
-                "evaluate; give the "
-                "selector braces='f-string' or 'jinja2' as its template_format is, or "
-                "braces='keep' for "
-                "FewShotChatMessagePromptTemplate"
+                "evaluate; give the selector braces='f-string' or 'jinja2' as its template_format "
+                "is, or braces='keep' for FewShotChatMessagePromptTemplate"
             )
         return {name: value.translate(_ESCAPES.get(self.braces, {})) for name, value in row.items()}

@@ -120,8 +120,7 @@ class CeilSampler(ContextSampler):
         if len(chosen) < n:
             raise UserError(
                 f"num_fewshot is {n}, and only {len(chosen)} of the {len(self.df)} few-shot "
-                "documents differ "
-                "from one another and from the question"
+                "documents differ from one another and from the question"
             )
         return [self.df[int(example.id)] for example in chosen]
 

@@ -171,8 +171,7 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
     assert lm.generate(list("01234"), 8, ["\n"]) == ["good", "", "good", "", ""]
     assert (
         "Of 5 answers of the LM, 2 had reasoning, which was removed, 3 were empty (refused, or "
-        "cut by the token "
-        "limit while reasoning)." in caplog.text
+        "cut by the token limit while reasoning)." in caplog.text
     )
     lm.generate(["0"], 8)
     assert caplog.text.count("had reasoning") == 1

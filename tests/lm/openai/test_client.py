@@ -84,8 +84,7 @@ def test_giving_up_says_why_and_what_is_kept(server, address):
     server.faults = [BUSY] * 6
     assert message(Client(address, QUICK)) == (
         f"{address}/completions: HTTP 503: loading. Given up; finished work is kept: run the same "
-        "command again "
-        "once the server answers"
+        "command again once the server answers"
     )
     assert len(server.requests) == 6
 
