@@ -216,14 +216,6 @@ def test_the_readme_prints_what_it_says():
     assert sum("gripping" in text for text in nearest) == 2
 
 
-def test_pages_are_short():
-    """The rest is in the notes: who reads a page, and what does he do next?"""
-    assert (ROOT / "README.md").stat().st_size <= 8000
-    words = {page.name: len(page.read_text("utf-8").split()) for page in DOCS.glob("*.md")}
-    assert words["results.md"] <= 1500 and words["recipe.md"] <= 800
-    assert sum(words.values()) <= 20_000
-
-
 def test_what_is_not_run_says_why():
     skipped = [
         note for page in PAGES for _, note, _ in programs(page) if note.startswith("not run: ")
