@@ -4,8 +4,7 @@ Stages are named by what they depend on, so that runs share them, and a stage ca
 it belongs to. A record, the last stage of an evaluation, can:
 
 ```
-run-5b0c…/     key.json     task, method, settings; the names of the stages of predictions and
-metrics
+run-5b0c…/     key.json     task, method, settings; names of the stages of predictions and metrics
                done.json    the cost
 texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 ```
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.pipeline.answering import Answers, Measurement, read_measured
 from ceil_jax.pipeline.config import RunConfig
@@ -28,7 +28,7 @@ from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import KEY, finished, load_arrays, read_json, write_json
+from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
 from ceil_jax.store.hashing import canonical
 from ceil_jax.tasks.words import Overlap
 
@@ -145,10 +145,18 @@ class Recorded(Stage[Record]):
         remarks = {"kept": self.kept, "trade_off": self.trade_off, "device": self.device}
         return costs | {name: value for name, value in remarks.items() if value}
 
+    @property
+    def reads(self) -> tuple[Stage[Any], ...]:
+        return (self.predictions, self.metrics, self.texts)
+
     def load(self, run: Run, folder: Path) -> Record:
-        found = _read(run.root, folder)
-        assert found is not None, f"{folder.name} has just been written"
-        return found
+        record = _read(run.root, folder)
+        if record is None:
+            raise UserError(
+                f"{folder}, or a folder that it names, was changed while this command ran; run it "
+                "again"
+            )
+        return record
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
@@ -183,15 +191,14 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
 
 
 def _read(root: Path, folder: Path) -> Record | None:
-    """The record in a folder; None if it is unfinished or one of its stages is."""
-    key, cost = read_json(folder / KEY), finished(folder)
+    """The record in a folder; None if it, or one of the stages that it names, is unfinished or
+    damaged."""
+    key = read_key(folder)
+    cost = finished(folder)
+    if key is None or cost is None:
+        return None
     measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
-    if (
-        cost is None
-        or measured is None
-        or texts is None
-        or finished(root / key["predictions"]) is None
-    ):
+    if measured is None or texts is None or finished(root / key["predictions"]) is None:
         return None
     found = read_measured(root / key["metrics"], measured)
     method = METHODS.get(key["method"])

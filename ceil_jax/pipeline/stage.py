@@ -10,6 +10,7 @@ texts' vectors, which stages get while they are computed, are known later.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,10 +22,12 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from ceil_jax.lm.readings import Reader, Readings, ReadLM
 from ceil_jax.pipeline.models import LM, Models
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import KEY, finish, finished, write
-from ceil_jax.store.hashing import canonical, digest
+from ceil_jax.store.folder import DONE, finish, finished, set_aside, write_key
+from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.progress import running_bar
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -100,6 +103,11 @@ class Stage(Generic[T_co]):
     def needs(self) -> tuple[Stage[Any], ...]:
         """The stages among its fields, in order."""
         return tuple(_stages([value for _, value in _fields(self)]))
+
+    @property
+    def reads(self) -> tuple[Stage[Any], ...]:
+        """The stages whose files `load` reads beside its own, and which it does not `get`."""
+        return ()
 
     @property
     def lms(self) -> list[LM]:
@@ -216,10 +224,7 @@ class Run:
         if stage.key in self._values:
             self._values.move_to_end(stage.key)
         else:
-            if not stage.in_memory and not self.summary(stage):
-                for need in stage.needs:
-                    self.get(need)
-                self._compute(stage)
+            self._ensure(stage)
             self._values[stage.key] = stage.load(self, self.folder(stage))
         value = self._values[stage.key]
         while len(self._values) > _IN_MEMORY:
@@ -233,14 +238,26 @@ class Run:
         """Return a setting: a stage's value, or the setting itself where it is no stage."""
         return self.get(given) if isinstance(given, Stage) else given
 
+    def _ensure(self, stage: Stage[Any]) -> None:
+        """Compute a stage that is not whole on disk, needs first, and those that its `load`
+        reads."""
+        if not stage.in_memory and not self.summary(stage):
+            for need in stage.needs:
+                self.get(need)
+            self._compute(stage)
+        for other in stage.reads:
+            self._ensure(other)
+
     def _compute(self, stage: Stage[Any]) -> None:
         folder = self.folder(stage)
         with held(folder):
             if self.summary(stage):
                 return
+            if (folder / DONE).exists():
+                log.warning("what is left of it lies in %s now", set_aside(folder))
             if not stage.shared and (shown := running_bar.get()):
                 shown.enter(stage.key, stage.what)
-            write(folder / KEY, (canonical(stage.content) + "\n").encode())
+            write_key(folder, stage.content)
             lms = [self.lm(lm) for lm in stage.lms]
             outside, self._shared = self._shared, {}
             began = time.perf_counter()
@@ -285,8 +302,11 @@ class Run:
     def missing(self, targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
         """Return the stages that getting these would compute, needs first. Nothing on disk
         changes."""
-        found = closure(targets, lambda stage: bool(self.summary(stage)))
+        found = closure(targets, self._is_whole)
         return [stage for stage in found if not stage.in_memory]
+
+    def _is_whole(self, stage: Stage[Any]) -> bool:
+        return bool(self.summary(stage)) and all(map(self._is_whole, stage.reads))
 
 
 def closure(

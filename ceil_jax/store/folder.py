@@ -1,10 +1,12 @@
 """A folder that is finished or not: its last file says which files it has, with their checksums.
 
 ```
-runs/scores-3f9a0c…/   key.json     what the folder depends on; the digest of it is in the folder's
-name
-                       …            files scratch/     checkpoints of unfinished work done.json
-                       written last: a summary, the folder's name, the sha256 of each file
+runs/scores-3f9a0c…/   key.json     what the folder depends on; its digest is in the folder's name
+                       …            files
+                       scratch/     checkpoints of unfinished work
+                       done.json    written last: a summary, the folder's name, the sha256 of
+                                    each file
+runs/damaged/…         finished folders in which damage was found, as they were
 ```
 """
 
@@ -14,17 +16,21 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ceil_jax.store.hashing import digest, file_sha256
-from ceil_jax.store.locking import appearing, held
+from ceil_jax.store.hashing import canonical, digest, file_sha256, text_digest
+from ceil_jax.store.locking import PART, appearing, disk_errors, held
 
 log = logging.getLogger(__name__)
 
 KEY, DONE, SCRATCH = "key.json", "done.json", "scratch"
+
+DAMAGED = "damaged"
+"""Folder beside finished ones, for those in which damage was found."""
 
 _checked: dict[Path, int] = {}
 """Folders whose files this process has compared with their checksums, by the time of done.json's
@@ -35,7 +41,8 @@ def finished(folder: Path) -> dict[str, Any] | None:
     """Return the summary that `finish` was given; None while the folder is unfinished or if a file
     in it is damaged.
 
-    Files are compared with their checksums when a process first asks. The folder need not exist.
+    Files are compared with their checksums, and the key with the folder's name, when a process
+    first asks. The folder need not exist.
     """
     done = folder / DONE
     try:
@@ -58,6 +65,8 @@ def _damaged(folder: Path, record: Any) -> Path | None:
         content = [record["name"], record["summary"], record["files"]]
         if record["name"] != folder.name or record["checksum"] != digest(content):
             return folder / DONE
+        if read_key(folder) is None:
+            return folder / KEY
         for name, sha256 in record["files"].items():
             if not (folder / name).is_file() or file_sha256(folder / name) != sha256:
                 return folder / name
@@ -66,16 +75,50 @@ def _damaged(folder: Path, record: Any) -> Path | None:
     return None
 
 
+def write_key(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write what a folder depends on; the digest of `content` ends the folder's name."""
+    write(folder / KEY, (canonical(content) + "\n").encode())
+
+
+def read_key(folder: Path) -> dict[str, Any] | None:
+    """Return what `write_key` wrote; None if the file is missing, damaged, or of another folder."""
+    try:
+        content = (folder / KEY).read_bytes()
+    except OSError:
+        return None
+    if text_digest(content.removesuffix(b"\n")) != folder.name.rpartition("-")[2]:
+        return None
+    return json.loads(content)
+
+
+def set_aside(folder: Path) -> Path:
+    """Move a damaged folder's files into one of the folder `damaged` beside it, and return that.
+
+    The folder itself and its lock stay. The caller holds the folder.
+    """
+    copies = (folder.parent / DAMAGED / f"{folder.name}.{number}" for number in count(1))
+    aside = next(copy for copy in copies if not copy.exists())
+    with disk_errors(folder.parent):
+        aside.mkdir(parents=True)
+        for entry in list(folder.iterdir()):
+            if not entry.name.endswith(".lock"):
+                entry.rename(aside / entry.name)
+    return aside
+
+
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Mark a folder of whole files as finished, with a summary of JSON values, and remove its
-    scratch folder."""
+    """Mark a folder of whole files as finished, with a summary of JSON values.
+
+    Its scratch folder, and what killed processes left half written, are removed. The caller holds
+    the folder.
+    """
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+    for half_written in folder.rglob(f"*{PART}"):
+        half_written.unlink(missing_ok=True)
     names = sorted(
         file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
     )
-    kept = [
-        name for name in names if name not in (KEY, DONE) and not name.endswith((".lock", ".part"))
-    ]
+    kept = [name for name in names if name not in (KEY, DONE) and not name.endswith(".lock")]
     # as they will be read back: keys are strings by then
     plain = json.loads(json.dumps(dict(summary)))
     record = {"name": folder.name, "summary": plain}

@@ -18,7 +18,15 @@ from filelock import FileLock, Timeout
 
 from ceil_jax.errors import UserError
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
 log = logging.getLogger(__name__)
+
+PART = ".part"
+"""The end of the name of a file that is being written: NAME.PID.part."""
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
@@ -31,8 +39,8 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Make a folder if need be and hold it for this process until the block ends. Others wait, and
     say so.
 
-    Different names of the lock's file lock parts of the folder separately. A full disk, or a folder
-    that cannot be made or written, is a UserError.
+    Different names of the lock's file lock parts of the folder separately. A full disk, a folder
+    that cannot be made or written, or a file system without locks is a UserError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,6 +48,7 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
         (folder / name).touch()
     except (OSError, ValueError) as error:
         raise _cannot_write(folder, error) from error
+    _check_locks(folder / name)
     # an error inside the block is the caller's, not the disk's
     lock = FileLock(folder / name)
     try:
@@ -49,6 +58,26 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
         taken = lock.acquire()
     with taken:
         yield
+
+
+def _check_locks(file: Path) -> None:
+    """Raise a UserError if the file's file system refuses locks.
+
+    Where it does, filelock takes the existence of the file for the lock and waits for ever, or lets
+    the system's error through.
+    """
+    if fcntl is None:  # Windows, where all file systems lock
+        return
+    with file.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # another process holds it
+        except OSError as error:
+            raise UserError(
+                f"{file.parent}: its file system does not lock files ({error.strerror or error}), "
+                "and several processes may not work there; name a folder on another one"
+            ) from error
 
 
 @contextmanager
@@ -94,13 +123,40 @@ def appearing(target: Path) -> Iterator[IO[bytes]]:
     """Yield a file beside its place; flush it to the disk and rename it into place when the block
     ends.
 
-    The folder is made if need be. A full or unwritable disk is a UserError.
+    The folder is made if need be. If the block raises, or the disk is full or unwritable (a
+    UserError), the unfinished file is removed; so is what killed processes left of this target.
     """
-    beside = target.with_name(f"{target.name}.{os.getpid()}.part")
+    beside = target.with_name(f"{target.name}.{os.getpid()}{PART}")
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(target)
+        _clear_half_written(target)
+        try:
+            with beside.open("wb") as out:
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _clear_half_written(target: Path) -> None:
+    """Remove the unfinished files of a target whose processes are no more."""
+    form = re.compile(re.escape(target.name) + r"\.(\d+)" + re.escape(PART))
+    for file in target.parent.iterdir():
+        name = form.fullmatch(file.name)
+        if name and not _runs(int(name[1])):
+            file.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Return whether a process of that number runs on this machine, or may run."""
+    if fcntl is None:  # Windows, where a signal of 0 ends the process
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # of another user
+    return True

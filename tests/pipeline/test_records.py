@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from films import SMALL, TASK
 
 from ceil_jax.pipeline.answering import Majority, Measurement
@@ -65,6 +66,32 @@ def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
         == f"{tmp_path / names[0]}: damaged, unfinished or of another version; run its command "
         "again"
     )
+
+
+@pytest.mark.parametrize("damaged", ["texts", "metrics", "predictions", "name"])
+@pytest.mark.parametrize("file", ["key.json", "done.json"])
+def test_an_evaluation_mends_each_folder_that_its_record_reads(
+    tmp_path, monkeypatch, damaged, file
+):
+    config = replace(SMALL, out=tmp_path)
+    record = evaluate(*open_run(config, FEW), "random")
+    folder = tmp_path / getattr(record, damaged)
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
+    monkeypatch.setattr("ceil_jax.store.folder._checked", {})
+    assert read_records(tmp_path)[0] == []
+    assert evaluate(*open_run(config, FEW), "random") == record
+    assert read_records(tmp_path)[1] == []
+    aside = [folder.name for folder in (tmp_path / "damaged").iterdir()]
+    assert aside == [f"{folder.name}.1"]
+
+
+def test_a_bit_of_a_records_key_is_told_in_a_process_that_has_read_it(tmp_path):
+    record = evaluate(*open_run(replace(SMALL, out=tmp_path), FEW), "random")
+    key = tmp_path / record.name / "key.json"
+    key.write_bytes(key.read_bytes().replace(b'"films"', b'"filmr"'))
+    records, [line] = read_records(tmp_path)
+    assert records == [] and "damaged" in line
 
 
 def test_queries_of_one_program_are_resampled_together(tmp_path):

@@ -166,6 +166,36 @@ def test_a_damaged_file_is_computed_again_and_nothing_else(run, monkeypatch, har
 
 
 @dataclass(frozen=True)
+class Summed(Number):
+    """A number that is read from the folders of others, as a record is."""
+
+    @property
+    def reads(self):
+        return self.needs_too
+
+    def load(self, run, folder):
+        return sum(read_json(run.folder(one) / "value.json") for one in self.reads)
+
+
+@pytest.mark.parametrize("name", ["value.json", "done.json", "key.json"])
+def test_a_damaged_file_that_another_stage_reads_is_set_aside_and_computed_again(
+    run, monkeypatch, caplog, name
+):
+    total = Summed(0, (FIRST, LEFT), label="sum")
+    assert run.get(total) == 1 + 3
+    file = run.folder(FIRST) / name
+    damaged = file.read_bytes()[:-3]
+    file.write_bytes(damaged)
+    monkeypatch.setattr("ceil_jax.store.folder._checked", {})
+    COMPUTED.clear()
+    again = Run(run.root, run.models)
+    assert again.get(total) == 1 + 3 and COMPUTED == ["first"]
+    assert f"{file} is damaged" in caplog.text
+    assert (run.root / "damaged" / f"{FIRST.key}.1" / name).read_bytes() == damaged
+    assert again.missing([total]) == []
+
+
+@dataclass(frozen=True)
 class Killed(Number):
     """Its process is killed after it has written a file, but for the second time."""
 

@@ -1,6 +1,8 @@
 """Folders that are finished or not, files that appear whole, and the hashes that name both."""
 
 import json
+import multiprocessing
+import os
 import shutil
 
 import numpy as np
@@ -11,20 +13,27 @@ from ceil_jax.store.folder import (
     finished,
     load_arrays,
     read_json,
+    read_key,
     save_arrays,
+    set_aside,
     write,
     write_json,
+    write_key,
 )
 from ceil_jax.store.hashing import canonical, digest
 from ceil_jax.store.locking import appearing
 from ceil_jax.tasks.example import Example
+
+CONTENT = {"k": 3, "task": "films"}
+NAME = f"scores-{digest(CONTENT)}"
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A finished folder, which no process has compared yet."""
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
-    made = tmp_path / "scores-0"
+    made = tmp_path / NAME
+    write_key(made, CONTENT)
     save_arrays(made / "a.npz", x=np.arange(3.0))
     write_json(made / "sub" / "rows.json", [{"π": 1}])
     (made / "scratch").mkdir()
@@ -37,7 +46,8 @@ def test_a_finished_folder_has_its_summary_and_its_files(folder, tmp_path):
     assert finished(folder) == {"value": 1.5, "by": {"2": 3}}
     assert load_arrays(folder / "a.npz")["x"].tolist() == [0, 1, 2]
     assert read_json(folder / "sub" / "rows.json") == [{"π": 1}]
-    assert not (folder / "scratch").exists()
+    assert not (folder / "scratch").exists() and list(folder.rglob("*.part")) == []
+    assert read_key(folder) == CONTENT
     assert sorted(json.loads((folder / "done.json").read_bytes())["files"]) == [
         "a.npz",
         "sub/rows.json",
@@ -64,12 +74,15 @@ def flipped(file):
             lambda file: file.write_text(file.read_text().replace('"checksum"', '"checksun"')),
         ),
         ("done.json", lambda file: file.write_text("[]")),
+        ("key.json", flipped),
+        ("key.json", lambda file: file.unlink()),
+        ("key.json", lambda file: file.write_text('{"k":3,"task":"foods"}\n')),
     ],
 )
 def test_a_damaged_folder_is_unfinished_and_said(folder, caplog, name, harm):
     harm(folder / name)
     assert finished(folder) is None
-    assert f"{folder / name} is damaged; computing scores-0 again" in caplog.text
+    assert f"{folder / name} is damaged; computing {NAME} again" in caplog.text
 
 
 def test_a_folder_under_another_name_is_unfinished(folder, tmp_path):
@@ -89,7 +102,41 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(KeyboardInterrupt), appearing(tmp_path / "new" / "file") as out:
         out.write(b"half of the n")
         raise KeyboardInterrupt
-    assert (tmp_path / "new" / "file").read_bytes() == b"old"
+    assert [file.read_bytes() for file in (tmp_path / "new").iterdir()] == [b"old"]
+
+
+def test_every_bit_of_a_key_is_compared_with_the_folders_name(folder):
+    file = folder / "key.json"
+    whole = file.read_bytes()
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(changed)
+        assert read_key(folder) is None, bytes(changed)
+
+
+def test_what_killed_processes_left_of_a_file_goes_with_the_next_write(tmp_path):
+    dead = multiprocessing.get_context("spawn").Process()
+    dead.start()
+    dead.join()
+    left = [f"a.npz.{dead.pid}.part", "a.npz.99999999999999999999.part"]
+    others = [f"a.npz.{os.getppid()}.part", "a.npz.part", f"b.npz.{dead.pid}.part", "notes.part"]
+    for name in left + others:
+        (tmp_path / name).write_text("half")
+    save_arrays(tmp_path / "a.npz", x=np.zeros(1))
+    assert {file.name for file in tmp_path.iterdir()} == {"a.npz", *others}
+
+
+def test_a_damaged_folder_is_kept_aside_under_a_new_name_each_time(folder, tmp_path):
+    (folder / ".lock").touch()
+    whole = {file.name for file in folder.iterdir()} - {".lock"}
+    first = set_aside(folder)
+    assert [file.name for file in folder.iterdir()] == [".lock"]
+    write_key(folder, CONTENT)
+    second = set_aside(folder)
+    assert {file.name for file in first.iterdir()} == whole
+    assert [file.name for file in second.iterdir()] == ["key.json"]
+    assert {folder.parent for folder in (first, second)} == {tmp_path / "damaged"}
 
 
 def test_a_digest_depends_on_content_and_not_on_the_order_of_keys():

@@ -1,7 +1,9 @@
 """One process at a time in a folder, and a disk that is full or refuses as one line."""
 
 import errno
+import fcntl
 import logging
+import os
 import threading
 import time
 
@@ -58,6 +60,16 @@ def test_a_folder_that_takes_no_files_is_one_line(tmp_path, out, why):
     ) as said:
         held(tmp_path / out).__enter__()
     assert len(str(said.value)) < 400
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch, code):
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match=r"does not lock files \(.*; name a folder on another one$"):
+        held(tmp_path / "s").__enter__()
 
 
 @pytest.mark.parametrize(
