@@ -100,6 +100,12 @@ CASES = {
         "call Al\t|[IN:CALL ]",
         "",
     ),
+    "assistant": (
+        {"command": "call Anna on Friday", "call": "call(anna,on(friday))"},
+        "call Anna on Friday",
+        "call Anna on Friday\t|call(anna,on(friday))",
+        "",
+    ),
     "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t|(Yield (Attendees))", ""),
 }
 CASES |= dict.fromkeys(
