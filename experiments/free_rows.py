@@ -45,7 +45,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     labels = {name: label_of(name, settings_of(config)) for name in wanted}
     return [
         Entry(labels[name] + more * METHODS[name].learns_from_lm, config.task, Cell(config, name))
-        for name in applicable(task, wanted)
+        for name in applicable(task, wanted).names
     ]
 
 

@@ -86,15 +86,19 @@ def compare_command(
     if not method:
         raise UserError("--method: name at least one")
     opened = _opened(config, own, method, "matplotlib")
+    remarks = []
     if method in (COMPARED, DEMO_METHODS):
-        method = applicable(opened.graph.task, method)
-    method = scorable(opened.graph.lm.get(), method)
+        method, left_out = applicable(opened.graph.task, method)
+        remarks.append(left_out)
+    method, left_out = scorable(opened.graph.lm.get(), method)
+    remarks.append(left_out)
     if minutes is not None:
         from ceil_jax.pipeline.minutes import fitted
 
         opened, method, said = fitted(opened, method, minutes)
         print(said, file=sys.stderr if json else sys.stdout)
-    table = compare(*opened, method)
+        remarks.append(f"With --minutes {minutes:g}: {said}.")
+    table = compare(*opened, method, remarks=remarks)
     if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), own, list(method)]

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.labels import are_labels
 from ceil_jax.tasks.spec import RowError
-
-_LABELS = 100
-"""Distinct values of a column of labels, at most; and each stands in five rows on average."""
 
 
 class Column(NamedTuple):
@@ -27,7 +25,7 @@ class Column(NamedTuple):
     @property
     def labels(self) -> bool:
         """Whether its values are few enough to choose among."""
-        return 2 <= self.distinct <= min(_LABELS, self.rows / 5)
+        return are_labels(self.distinct, self.rows)
 
     def __str__(self) -> str:
         kind = f"{self.words:.0f} word{'s' * (round(self.words) != 1)}" if self.words else "numbers"

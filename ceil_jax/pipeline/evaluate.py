@@ -50,7 +50,10 @@ def remark(run: Run, graph: Graph, name: str) -> str:
     """Return a remark on a method that does not use what training gave its encoders; else ""."""
     source = graph.method(name).encoder or "base"
     if source in TRAININGS:
-        ending = run.summary(graph.encoders(source)).get("ending")
+        outcome = run.summary(graph.encoders(source))
+        ending = outcome.get("ending")
+        if outcome.get("taken") == "cosine":
+            return "the untrained encoder"
         if ending and ending["kept"] == "start":
             start = graph.start(source)
             whose = "the untrained" if start == "base" else f"{TRAININGS[start].title}'s"

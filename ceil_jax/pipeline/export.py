@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
     chosen, source = graph.chosen(name), method.encoder or "base"
     used = graph.encoders(source)
     encoders = run.get(used)
+    lasting = _lasting(run, graph, source)
     return CeilSelector.from_examples(
         task.train,
         encoder=encoders.context,
@@ -77,8 +79,8 @@ def selector_of(run: Run, graph: Graph, name: str = "ceil") -> CeilSelector:
         count_tokens=lambda texts: run.lm(graph.lm).count_tokens(texts),
         card=Card(
             title=f"{method.label} on {task.name}",
-            training_data=_training_data(graph, source),
-            language_model=config.lm if method.learns_from_lm else "",
+            training_data=_training_data(run, graph, lasting),
+            language_model=config.lm if any(TRAININGS[n].lm_tokens for n in lasting) else "",
             metrics=_measured(run, graph, name),
         ),
     )
@@ -110,18 +112,35 @@ def _measured(run: Run, graph: Graph, name: str) -> dict[str, float]:
     return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
 
-def _training_data(graph: Graph, source: str) -> str:
-    """A line for the model card."""
-    steps: list[str] = []
+def _lasting(run: Run, graph: Graph, source: str) -> list[str]:
+    """The trainings whose outcome is in the encoders of `source`, first ones first: not one that
+    kept the encoder it started from, nor a free method that took the untrained one."""
+    names: list[str] = []
     while source != "base":
-        settings, training = graph.settings(source), TRAININGS[source]
+        outcome = run.summary(graph.encoders(source)) or {}
+        kept_start = (outcome.get("ending") or {}).get("kept") == "start"
+        if not kept_start and outcome.get("taken") != "cosine":
+            names.insert(0, source)
+        source = graph.start(source)
+    return names
+
+
+def _training_data(run: Run, graph: Graph, names: Sequence[str]) -> str:
+    """A line for the model card on some trainings."""
+    steps = []
+    for name in names:
+        settings, training = graph.settings(name), TRAININGS[name]
+        outcome = run.summary(graph.encoders(name)) or {}
+        if "taken" in outcome:
+            title = TRAININGS[outcome["taken"]].title
+            steps.append(f"{title}: the outputs of {outcome['bank']:,} examples")
+            continue
         count = min(getattr(settings, "instances", len(graph.bank)), len(graph.bank))
         learnt = f"{getattr(settings, 'candidates', 'all')} examples"
         if training.sets:
             learnt = f"{settings.subsets} sets of {settings.size}"
         by = "" if training.lm_tokens else " by their outputs"
-        steps.insert(0, f"{training.title}: {count} queries × {learnt}{by}")
-        source = graph.start(source)
+        steps.append(f"{training.title}: {count} queries × {learnt}{by}")
     if not steps:
         return "none: the untrained encoder"
     return f"from {graph.config.encoder} on {graph.task.name}; {'; then '.join(steps)}"

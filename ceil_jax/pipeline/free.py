@@ -1,7 +1,7 @@
 """Trained methods that learn from the outputs of the bank, without an LM, on any encoder's vectors
 (`training.free`).
 
-`head` (tasks with choices) and `structures` (outputs that parse) are one method each; `free` is the
+`head` (outputs that are labels) and `structures` (outputs that parse) are one method each; `free` is the
 one that applies, or the untrained encoder where its nearest examples have outputs as much like
 those of held-out rows.
 """
@@ -22,6 +22,7 @@ from ceil_jax.pipeline.methods import register_method
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.training.free.choice import Fit, agreement, best_free, cross_fitted_queries
 from ceil_jax.training.free.encoder import PARSERS, SETTINGS, FreeEncoder, are_pairs, marks, observe
@@ -40,20 +41,16 @@ class FreeSettings:
     """The kind of a task's outputs."""
 
     labels: tuple[str, ...] = ()
-    """The choices, where all examples have the same ones."""
+    """The labels that the outputs are (`tasks.labels.labels_of`)."""
     parser: str = ""
     """The name of the outputs' parser, where they are programs."""
 
 
 def free_settings(task: Task) -> FreeSettings:
     """Return what a task says of its outputs."""
-    choices = {example.choices for example in task.train}
     parser = structure_parser_of(task.train)
     name = next((name for name, one in PARSERS.items() if one is parser), "")
-    [only] = choices if len(choices) == 1 else [()]
-    return FreeSettings(
-        tuple(sorted({example.output for example in task.train})) if only else (), name
-    )
+    return FreeSettings(labels_of(task.train), name)
 
 
 def no_labels(task: Task) -> str:
@@ -61,7 +58,7 @@ def no_labels(task: Task) -> str:
     labels = free_settings(task).labels
     if len(labels) == 1:
         return f"all outputs of {task.name} are {labels[0]!r}; expected two labels or more"
-    return "" if labels else f"{task.name} has no labels that all of its examples choose among"
+    return "" if labels else f"the outputs of {task.name} are no labels that many examples share"
 
 
 def _no_programs(task: Task) -> str:

@@ -175,27 +175,43 @@ def label_of(name: str, config: Mapping[str, Any]) -> str:
     return f"{method.label} from {TRAININGS[start].title}" if built else method.label
 
 
-def applicable(task: Task, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the rows that can be trained on a task, in order."""
-    trainings = {name: METHODS[name].training for name in names}
-    return tuple(name for name, one in trainings.items() if one is None or not one.refusal(task))
+class Usable(NamedTuple):
+    """The rows that can be evaluated, in order, and one line on those that are left out."""
+
+    names: tuple[str, ...]
+    left_out: str = ""
+    """Which rows and why; "" where none is."""
 
 
-def scorable(lm: LanguageModel, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the rows that an LM can teach, and say which are left out: an LM that gives no
-    log-probabilities, such as a chat server, teaches none.
+def applicable(task: Task, names: Sequence[str]) -> Usable:
+    """Return the rows that can be trained on a task."""
+    refusals: dict[str, list[str]] = {}
+    kept = []
+    for name in names:
+        training = METHODS[name].training
+        if training is not None and (why := training.refusal(task)):
+            refusals.setdefault(why, []).append(METHODS[name].label)
+        else:
+            kept.append(name)
+    reasons = (f"{', '.join(labels)}: {why}" for why, labels in refusals.items())
+    return Usable(tuple(kept), f"Left out: {'; '.join(reasons)}." if refusals else "")
+
+
+def scorable(lm: LanguageModel, names: Sequence[str]) -> Usable:
+    """Return the rows that an LM can teach: one that gives no log-probabilities, such as a chat
+    server, teaches none. What is left out is logged as well.
 
     Raises:
         UserError: none is left.
     """
-    left = tuple(name for name in names if lm.can_score or not METHODS[name].learns_from_lm)
-    gone = [METHODS[name].label for name in names if name not in left]
-    said = (
-        f"{lm.name} gives no log-probabilities, which {', '.join(gone)} would learn from; free and "
-        "free_map learn from the bank's outputs instead"
+    kept = tuple(name for name in names if lm.can_score or not METHODS[name].learns_from_lm)
+    labels = [METHODS[name].label for name in names if name not in kept]
+    why = (
+        f"{lm.name} gives no log-probabilities, which {', '.join(labels)} would learn from; free "
+        "and free_map learn from the bank's outputs instead"
     )
-    if gone and not left:
-        raise UserError(said)
-    if gone:
-        log.warning("%s; left out", said)
-    return left
+    if labels and not kept:
+        raise UserError(why)
+    if labels:
+        log.warning("%s; left out", why)
+    return Usable(kept, f"Left out: {why}." if labels else "")

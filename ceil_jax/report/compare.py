@@ -85,9 +85,18 @@ class Comparison(RunTable):
         }
 
 
-def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
+def compare(
+    run: Run, graph: Graph, methods: Sequence[str], *, remarks: Sequence[str] = ()
+) -> Comparison:
     """Evaluate rows of METHODS on the graph's task, in order, under one progress bar; what is on
-    disk is reused."""
+    disk is reused.
+
+    Args:
+        run: computes the stages.
+        graph: the stages of one task.
+        methods: names of rows.
+        remarks: lines to print below the table and on the page, such as which rows are left out.
+    """
     targets = check(graph, methods)
     machine = this_machine()
     expected = {
@@ -101,12 +110,13 @@ def compare(run: Run, graph: Graph, methods: Sequence[str]) -> Comparison:
         "are over questions; what another seed or another processor would give is not in them."
     )
     trained = any(graph.method(name).trains for name in methods)
-    remarks = (
+    notes = (
+        *remarks,
         one_seed if trained else "",
         failures(run, targets),
         getattr(graph.lm.get(), "note", ""),
     )
-    note = "\n".join(filter(None, remarks))
+    note = "\n".join(filter(None, notes))
     return Comparison(
         **vars(table), asked=graph.task.asked, costs=_stage_costs(run, targets), note=note
     )

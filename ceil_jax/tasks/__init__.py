@@ -13,6 +13,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
   example
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `words`: when two texts are one question (`question_key`); which queries stand in a bank
+- `labels`: whether outputs are labels, whatever the metric
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
 - `draws`: what is drawn by a seed, and the random generator of a text
 """

@@ -65,7 +65,9 @@ class Search:
         A budget that does not pay for the first round, and an LM that answers nothing rightly, are
         UserErrors.
         """
-        methods = scorable(self.field.base.lm.get(), searched(self.search, self.config, self.task))
+        wanted = searched(self.search, self.config, self.task)
+        methods, left_out = scorable(self.field.base.lm.get(), wanted)
+        self.notes += [left_out] if left_out else []
         if len(self.task.train) < _LEAST_BANK and any(
             METHODS[name].learns_from_lm for name in methods
         ):

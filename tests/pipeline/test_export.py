@@ -13,6 +13,7 @@ from ceil_jax.pipeline.graph import open_run
 from ceil_jax.selector.folder import check_target
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
+from ceil_jax.training.loop import Ending, Trained
 
 PLAYS = (("a film", "a film"), ("a play", "a stage play"))
 FEW = replace(TASK, validation=TASK.validation[:6])
@@ -67,7 +68,22 @@ def test_the_card_has_the_runs_metrics(opened, tmp_path):
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
     assert card.training_data == "from tiny on films; CEIL: 24 queries × 5 sets of 3"
     head = selector_of(run, graph, "head").card
-    assert head.language_model == "" and "by their outputs" in head.training_data
+    assert head.language_model == ""
+    assert head.training_data == "from tiny on films; label head: the outputs of 60 examples"
+
+
+def test_a_card_claims_no_training_that_left_nothing(tmp_path, monkeypatch):
+    def fit(folder, params, *_, **__):
+        return Trained(params, [], Ending("start", {"start": 0.5}))
+
+    monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
+    config = replace(SMALL, out=tmp_path)
+    train = [replace(row, choices=(), output=f"Something {row.input}") for row in FEW.train]
+    run, graph = open_run(config, replace(FEW, train=train, metric="exact_match"))
+    for name in ("free_map", "epr"):
+        card = selector_of(run, graph, name).card
+        assert (card.training_data, card.language_model) == ("none: the untrained encoder", "")
+    assert evaluate(run, graph, "free").kept == "the untrained encoder"
 
 
 def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path, moved_for_trained):

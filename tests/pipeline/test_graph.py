@@ -11,7 +11,7 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.encoders import AskedByBank
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
-from ceil_jax.pipeline.methods import label_of
+from ceil_jax.pipeline.methods import applicable, label_of
 from ceil_jax.pipeline.records import settings_of
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.stage import closure
@@ -100,6 +100,20 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     assert run.get(graph.encoders("free")).query is run.get(graph.encoders("base")).query
     assert run.summary(graph.encoders("free"))["taken"] == "cosine"
     assert len(run.get(graph.nearest("free", graph.training_queries(4), 3))) == 4
+
+
+def test_labels_are_seen_whatever_the_metric(tmp_path):
+    plain = [replace(row, choices=()) for row in TASK.train]
+    task = replace(FEW, train=plain, metric="exact_match")
+    run, graph = open_run(replace(SMALL, out=tmp_path), task)
+    run.get(graph.encoders("free"))
+    assert run.summary(graph.encoders("free"))["head"] > 0.5  # tried, and compared with cosines
+    assert evaluate(run, graph, "classifier").value > 50
+    kept, left_out = applicable(task, ("classifier", "structures", "topk"))
+    assert kept == ("classifier", "topk")
+    assert (
+        left_out == "Left out: structures: the outputs of films are no programs that can be parsed."
+    )
 
 
 def test_a_row_says_which_free_method_its_training_began_with():
