@@ -172,9 +172,17 @@ class Graph:
         # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five
         # tasks
         shape, label = (len(TRADE_OFFS), shots), f"λ of {source}"
-        return TradeOff(
-            Scores(self.prompting, asked, self.bank, sets, shape, label, differing=0.47), source
+        scores = Scores(
+            self.prompting,
+            asked,
+            self.bank,
+            sets,
+            shape,
+            label,
+            differing=0.47,
+            all_choices=True,
         )
+        return TradeOff(scores, source)
 
     # trained encoders: their weights, the scored candidates that they learn from, the nearest
     # examples among which these are drawn by the encoders that training starts from

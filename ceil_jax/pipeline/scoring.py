@@ -23,7 +23,7 @@ from ceil_jax.store.shards import Shard
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
-from ceil_jax.training.scoring import scored_sets, set_prompts
+from ceil_jax.training.scoring import read_outputs, scored_sets, set_prompts
 from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,9 @@ class Scores(Stage[dict[str, np.ndarray]]):
     label: str = unkeyed("candidate sets")
     differing: float = unkeyed(1.0)
     """The share of the sets that is expected to differ: equal ones are read once."""
+    all_choices: bool = False
+    """Whether all choices of a query are read, not only the gold one: what compares probabilities
+    of answers needs them, as `TradeOff` does; training compares the gold one's alone."""
 
     @property
     def what(self) -> str:
@@ -106,7 +109,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def _score(self, run: Run, lm: ReadLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
         prompts = self._prompts(run, queries, run.get(self.sets))
-        return scored_sets(lm, queries, prompts, self.prompting.template, self.prompting.per_token)
+        template, per_token = self.prompting.template, self.prompting.per_token
+        return scored_sets(lm, queries, prompts, template, per_token, self.all_choices)
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         save_arrays(folder / "scores.npz", **self._score(run, run.lm(self.prompting.lm)))
@@ -137,8 +141,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
         requests = [
             LMRequest(
                 next(prompts),
-                tuple(template.continuation(q, c) for c in q.choices or (q.output,)),
-                per_token,
+                tuple(template.continuation(q, c) for c in read_outputs(q, self.all_choices)),
+                per_token and bool(q.choices),
             )
             for q in asked
             for _ in range(sets.subsets.shape[1])

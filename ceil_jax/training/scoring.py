@@ -33,38 +33,51 @@ def set_prompts(
     return prompts
 
 
+def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
+    """Return the outputs that an LM reads behind a query's prompt: the gold output alone, or all
+    choices of a query that has some."""
+    return query.choices if all_choices and query.choices else (query.output,)
+
+
 def scored_sets(
     lm: LanguageModel,
     queries: Sequence[Example],
     prompts: Sequence[str],
     template: Template,
     per_token: bool,
+    all_choices: bool = False,
 ) -> dict[str, Float[np.ndarray, "q m"]]:
     """Return the LM's scores of each query's candidate sets (`set_prompts`), float64 [Q, M] by
     name.
 
-    `lm_scores` is Σ log P of the gold output's tokens given the set and the query, in nats. On
-    tasks with choices there is also `choice`: log P of the gold choice less the log of all choices'
-    summed probability. If `per_token`, every log P of a choice is divided by its number of tokens,
-    as when it is chosen.
+    `lm_scores` is Σ log P of the gold output's tokens given the set and the query, in nats.
+
+    Args:
+        lm: reads the prompts.
+        queries: Q queries, all with choices or all without.
+        prompts: Q × M prompts, those of a query one after another.
+        template: says how an output continues a prompt.
+        per_token: on tasks with choices, divide every log P by its number of tokens, as when a
+            choice is taken.
+        all_choices: on tasks with choices, read all of them and return `choice` too: log P of the
+            gold choice less the log of all choices' summed probability. Without it only the gold
+            choice is read.
     """
     sets = len(prompts) // max(1, len(queries))
     asked = [query for query in queries for _ in range(sets)]
-    if queries[0].choices:
-        options = [
-            [template.continuation(query, choice) for choice in query.choices] for query in asked
-        ]
-        rows = lm.choice_log_likelihood(prompts, options, per_token=per_token)
-        gold = np.array(
-            [row[q.choices.index(q.output)] for row, q in zip(rows, asked, strict=True)]
-        )
-        columns = {
-            "lm_scores": gold,
-            "choice": gold - np.array([np.logaddexp.reduce(row) for row in rows]),
-        }
-    else:
-        outputs = [template.continuation(query, query.output) for query in asked]
-        columns = {"lm_scores": lm.log_likelihood(prompts, outputs)}
+    outputs = [read_outputs(query, all_choices) for query in asked]
+    texts = [
+        [template.continuation(query, output) for output in own]
+        for query, own in zip(asked, outputs, strict=True)
+    ]
+    per_token = per_token and bool(queries[0].choices)
+    rows = lm.choice_log_likelihood(prompts, texts, per_token=per_token)
+    gold = np.array(
+        [row[own.index(query.output)] for row, own, query in zip(rows, outputs, asked, strict=True)]
+    )
+    columns = {"lm_scores": gold}
+    if all_choices and queries[0].choices:
+        columns["choice"] = gold - np.array([np.logaddexp.reduce(row) for row in rows])
     return {
         name: np.round(values, 6).reshape(len(queries), sets) for name, values in columns.items()
     }

@@ -171,6 +171,25 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
         assert all(0 < len(prompt.order) < 8 for prompt in prompts)
 
 
+def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, moved_for_trained):
+    config = replace(
+        SMALL, out=tmp_path, ceil=replace(SMALL.ceil, trade_off="tuned"), trade_off="tuned"
+    )
+    run, graph = open_run(config, FEW)
+    read, score = [], TinyLM.choice_log_likelihood
+
+    def scored(self, prompts, choices, **how):
+        read.extend(map(tuple, choices))
+        return score(self, prompts, choices, **how)
+
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", scored)
+    for scores in of(Scores, graph, "ceil"):
+        read.clear()
+        run.get(scores)
+        tunes = scores.label.startswith("λ")
+        assert read and {len(own) for own in read} == {len(TASK.train[0].choices) if tunes else 1}
+
+
 @pytest.mark.parametrize("names", [("epr_map", "ceil"), ("ceil", "epr_map")])
 def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_trained, names):
     config = replace(

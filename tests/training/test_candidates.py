@@ -115,12 +115,12 @@ def test_the_trade_off_is_that_with_the_most_probable_answers():
     assert best_trade_off(scores[:, [0, 0, 0, 0, 0]]) == 0.001
 
 
-def score(queries, bank, candidates, per_token=False):
+def score(queries, bank, candidates, per_token=False, all_choices=True):
     lm = TinyLM()
     prompts = set_prompts(
         queries, bank, candidates, PromptBuilder(lm, TEMPLATE, reserve=8), "greedy"
     )
-    return lm, scored_sets(lm, queries, prompts, TEMPLATE, per_token)
+    return lm, scored_sets(lm, queries, prompts, TEMPLATE, per_token, all_choices)
 
 
 def test_scores_are_the_log_likelihoods_of_the_prompts():
@@ -174,3 +174,18 @@ def test_free_answers_have_no_choice_column():
     candidates = epr_candidates(COMMANDS[:2], COMMANDS, 4)
     _, found = score(COMMANDS[:2], COMMANDS, candidates)
     assert set(found) == {"lm_scores"} and found["lm_scores"].shape == (2, 4)
+
+
+def test_the_gold_choice_has_one_score_whether_the_others_are_read_or_not():
+    choices = ("bad", "good in its own way")
+    bank = [
+        replace(example, output=choices[i % 2], choices=choices) for i, example in enumerate(BANK)
+    ]
+    candidates = epr_candidates(bank[:3], bank, 4)
+    for per_token in (False, True):
+        (_, alone), (_, beside) = (
+            score(bank[:3], bank, candidates, per_token, all_choices)
+            for all_choices in (False, True)
+        )
+        assert set(alone) == {"lm_scores"} and set(beside) == {"lm_scores", "choice"}
+        assert alone["lm_scores"] == pytest.approx(beside["lm_scores"], abs=1e-5)
