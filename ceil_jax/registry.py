@@ -52,7 +52,7 @@ class Registry(dict[str, T]):
 
 def is_function(name: str) -> bool:
     """Return whether a name has the form `module:function`."""
-    return re.fullmatch(r"\w+(\.\w+)*:\w+", name) is not None
+    return re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", name) is not None
 
 
 def imported_module(name: str) -> ModuleType:

@@ -43,6 +43,8 @@ class Server:
         }
         if path not in made:
             return 404, {"error": {"message": "no such path"}}
+        if body.get("model", "tiny") not in ("tiny", "tiny-encoder"):
+            return 404, {"error": {"message": f"no model {body['model']}"}}
         answer = self.change(path, body, made[path](body))
         return answer if isinstance(answer, tuple) else (200, answer)
 
@@ -53,13 +55,13 @@ class Server:
         return {"object": "list", "data": [{**entry, "owned_by": "ceil_jax"} for entry in entries]}
 
     def completions(self, body):
-        prompts = body["prompt"]
+        prompts = [body["prompt"]] if isinstance(body["prompt"], str) else body["prompt"]
         written = self.written(prompts, body)
         choices = [
             {
                 "index": i,
                 "text": text,
-                "logprobs": self.scores(prompts[i]) if body.get("echo") else None,
+                "logprobs": self.scores(prompts[i], body["logprobs"]) if body.get("echo") else None,
             }
             for i, text in enumerate(written)
         ]
@@ -85,10 +87,22 @@ class Server:
         limit = body.get("max_tokens", body.get("max_completion_tokens"))
         return self.lm.generate(prompts, limit, body.get("stop", []), **asked)
 
-    def scores(self, text):
+    def scores(self, text, alternatives):
         tokens = TOKEN.findall(text)
         before = ["".join(tokens[:place]) for place in range(len(tokens))]
-        return {"tokens": tokens, "token_logprobs": self.lm.log_likelihood(before, tokens).tolist()}
+        log_probs = self.lm.log_likelihood(before, tokens).tolist()
+        return {
+            "tokens": tokens,
+            "token_logprobs": log_probs,
+            "top_logprobs": [self.top(prefix, alternatives) for prefix in before],
+        }
+
+    def top(self, prefix, alternatives):
+        """The likeliest tokens behind a prefix, of those that it holds."""
+        tokens = list(dict.fromkeys(TOKEN.findall(prefix)))
+        log_probs = self.lm.log_likelihood([prefix] * len(tokens), tokens).tolist()
+        best = sorted(zip(log_probs, tokens, strict=True), reverse=True)[:alternatives]
+        return {token: log_prob for log_prob, token in best}
 
     def usage(self, prompts, written):
         read, wrote = (int(self.lm.count_tokens(texts).sum()) for texts in (prompts, written))

@@ -14,6 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.client import Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.openai.http import Refused
 from ceil_jax.store.hashing import text_digest
 
 
@@ -22,10 +23,12 @@ class EndpointEncoder:
     network, it cannot be trained or saved."""
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
-        base, model = parse_address(spec)
-        self._client = Client(base, config)
+        address = parse_address(spec)
+        self._client = Client(address, config)
         self._batch = 8 * config.batch
-        self._model, self.name, _ = self._client.served(model)
+        listed = self._client.listed(address.model)
+        self._model = listed.model
+        self.name = listed.name()
         # the name holds what the server says of the model
         self.fingerprint = text_digest(f"endpoint {self.name}".encode())
 
@@ -43,14 +46,30 @@ class EndpointEncoder:
                 vectors than texts, vectors of several lengths, or numbers that are not finite.
         """
         check_texts(texts)
-        batches = [
-            texts[start : start + self._batch] for start in range(0, len(texts), self._batch)
-        ]
-        vectors = self._client.map(self._embedded, batches, f"encode ({self.name})")
+        size = self._batch
+        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
+        vectors = self._client.map(self._in_parts, batches, f"encode ({self.name})")
         lengths = {batch.shape[1] for batch in vectors}
         if len(lengths) > 1:
             raise UserError(f"{self._client.base}/embeddings: vectors of {sorted(lengths)} numbers")
         return np.concatenate(vectors) if vectors else np.zeros((0, self.dim), np.float32)
+
+    def _in_parts(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of some texts, in requests of half as many where the server refuses so many
+        at a time; later requests have no more than it took."""
+        if len(texts) > self._batch:
+            return self._halves(texts)
+        try:
+            return self._embedded(texts)
+        except Refused as refusal:
+            if len(texts) == 1 or refusal.status not in (400, 413, 422):
+                raise
+            self._batch = min(self._batch, len(texts) // 2)
+            return self._halves(texts)
+
+    def _halves(self, texts: Sequence[str]) -> np.ndarray:
+        middle = (len(texts) + 1) // 2
+        return np.concatenate([self._in_parts(texts[:middle]), self._in_parts(texts[middle:])])
 
     def _embedded(self, texts: Sequence[str]) -> np.ndarray:
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}

@@ -3,12 +3,15 @@ own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ceil_jax.errors import UserError
+
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 
 class Continuations(NamedTuple):
@@ -41,9 +44,23 @@ class LanguageModel:
     """Prompts that it is given together, to score and to continue: the most that a kill loses."""
 
     @property
+    def key(self) -> str:
+        """Stands for the LM and for what shapes its prompts; stages are kept under it."""
+        return self.name
+
+    in_flight = 1
+    """Groups of prompts that are read at a time (`each`)."""
+
+    def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
+        """Yield the number and `work` of each group of prompts as they end: one after the other
+        here, several at a time where a server is asked."""
+        return enumerate(map(work, groups))
+
+    @property
     def tokens_read(self) -> int:
         """Tokens that the model has read since it was loaded; a prefix that several texts share
-        counts once. Behind an endpoint: the tokens that the server states."""
+        counts once. Behind an endpoint: the tokens that the server states; within `each`, those of
+        the current thread's work alone."""
         raise NotImplementedError
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:

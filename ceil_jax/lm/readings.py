@@ -2,9 +2,9 @@
 
 One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request:
 (LM, prompt, choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens
-and seconds that it took. Each chunk of prompts is one transaction, so that a kill loses at most a
-chunk. Shards fill files of their own beside it (`readings-3-of-16.sqlite`), which are copied into
-it when it is next opened.
+and seconds that it took. Each chunk of prompts is one transaction, so that a kill loses at most the
+chunks that are being read: one of a local LM, one request each of a server's. Shards fill files of
+their own beside it (`readings-3-of-16.sqlite`), which are copied into it when it is next opened.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,11 +67,12 @@ class Reading(NamedTuple):
     cost: Cost
 
 
-def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading]:
+def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 1) -> list[Reading]:
     """Return the readings of some requests, with their cost shared out by their lengths in
     characters.
 
-    All of them score, or all of them generate with the same settings but for the seed.
+    All of them score, or all of them generate with the same settings but for the seed. So many
+    chunks are read at a time, `sharing` the seconds.
     """
     prompts, first = [one.prompt for one in requests], requests[0]
     began, before = time.perf_counter(), lm.tokens_read
@@ -86,7 +88,7 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest]) -> list[Reading
         )
     lengths = [1 + len(one.prompt) + sum(map(len, one.choices)) for one in requests]
     upto = np.cumsum([0, *lengths]) / sum(lengths)
-    seconds = np.diff(upto * (time.perf_counter() - began)).tolist()
+    seconds = np.diff(upto * (time.perf_counter() - began) / sharing).tolist()
     # whole numbers that add up to the tokens read
     tokens = np.diff((upto * (lm.tokens_read - before)).round().astype(int)).tolist()
     return [
@@ -320,7 +322,8 @@ class ReadLM(LanguageModel):
                 log.warning(said, self._what, len(missing), len(order))
             with bar(len(order), self._what, initial=len(order) - len(missing)) as shown:
                 asked = [[distinct[key] for key in chunk] for chunk in chunks]
-                here = enumerate(read_chunk(self.lm, chunk) for chunk in asked)
+                sharing = min(self.lm.in_flight, len(chunks))
+                here = self.lm.each(partial(read_chunk, self.lm, sharing=sharing), asked)
                 for number, readings in self._reader(asked) if self._reader else here:
                     new = dict(zip(chunks[number], readings, strict=True))
                     self.readings.keep(new)

@@ -66,8 +66,8 @@ class CountingModels(Models):
 
 @dataclass(frozen=True, eq=False)
 class LM:
-    """A language model by name. Its key is the name of the loaded one, which names weights and
-    dtype."""
+    """A language model by name. Its key is that of the loaded one, which stands for weights, dtype
+    and what shapes its prompts."""
 
     models: Models
     spec: str
@@ -88,7 +88,7 @@ class LM:
 
     @cached_property
     def key(self) -> str:
-        return self.get().name
+        return self.get().key
 
 
 @dataclass(frozen=True, eq=False)

@@ -168,7 +168,7 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     for place in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
             if place.get(name) and is_address(place[name]):
-                place[name] = parse_address(place[name])[1] or "the model of an endpoint"
+                place[name] = parse_address(place[name]).model or "the model of an endpoint"
     return settings
 
 

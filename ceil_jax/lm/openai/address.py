@@ -1,31 +1,94 @@
-"""Addresses of served models: `http://host:8000/v1#model-name`."""
+"""Addresses of served models: `http://host:8000/v1#model-name`, and what people paste in their
+place."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+import re
+from typing import NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ceil_jax.errors import UserError
 
+_SCHEME = re.compile(r"https?://", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+([/?#].*)?")
+_LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])([/?#].*)?")
+_DOTTED = re.compile(r"[\w-]+(\.[\w-]+)*\.[A-Za-z]{2,}/((v\d|api\b|openai\b).*|[^#]*#.+)")
+"""A host's name with a path of such interfaces, or with a model behind it."""
+_PASTED = re.compile(
+    r"/(chat/completions|completions|embeddings|models|responses|tokenize)/?$", re.IGNORECASE
+)
+"""The ends of addresses that pages of providers show for single requests."""
+_OLLAMA = re.compile(r"/api(/(chat|generate|tags|embed|embeddings))?/?$")
+_DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)")
+_QUERY = "api-version"
+"""The one field of a query that is no key."""
+
+
+class Address(NamedTuple):
+    """A server with an OpenAI-compatible interface, and a model of it."""
+
+    base: str
+    """The address before `/completions` and `/models`, without a slash at its end."""
+    model: str | None
+    """None for the only model that is served."""
+    api_version: str | None = None
+    """What Azure's addresses of deployments have behind `?api-version=`."""
+
 
 def is_address(spec: str) -> bool:
-    """Return whether the name of a model is an address."""
-    return spec.startswith(("http://", "https://"))
+    """Return whether the name of a model is an address; without a scheme too, as in
+    `localhost:8000`.
+
+    >>> [is_address(spec) for spec in ("http://host", "localhost:8000/v1#m", "owner/name", "my_lm:load")]
+    [True, True, False, False]
+    """
+    return _SCHEME.match(spec) is not None or any(
+        pattern.fullmatch(spec) for pattern in (_HOST_AND_PORT, _LOCAL, _DOTTED)
+    )
 
 
-def parse_address(spec: str) -> tuple[str, str | None]:
-    """Return the server of `http://host:port/v1#model`, without a slash at its end, and the model's
-    name.
+def parse_address(spec: str) -> Address:
+    """Return the server and the model of `http://host:port/v1#model`.
 
-    /v1 is added where there is no path. Without a name it is None: the only model that is served.
+    - Without a scheme, a host with a port and this machine are asked by http, others by https.
+    - /v1 is added where there is no path.
+    - A pasted end, such as /chat/completions, is left out; Ollama's own /api becomes /v1.
+    - `?api-version=…` is kept apart, and the model of an Azure deployment's address is its name.
 
     Raises:
         UserError: the address has no host, or a port that is no port; it holds a password or a
             query, where people put keys. An address is shown and stored and a key must not be, so
             the message repeats neither.
     """
+    parts = _split(spec)
+    fields = parse_qsl(parts.query, keep_blank_values=True)
+    named = {name: value for name, value in fields if value}
+    version = named.pop(_QUERY, None)
+    if parts.username is not None or parts.password is not None or named:
+        raise UserError(
+            f"the address of the endpoint at {parts.hostname} holds a user name, a password or a "
+            "query; put the key into an environment variable and name that with "
+            "--endpoint.api-key-env"
+        )
+    path = _PASTED.sub("", parts.path.rstrip("/"))
+    path = _OLLAMA.sub("/v1", path) if parts.port == 11434 else path
+    model = unquote(parts.fragment) or None
+    if model is None and (deployment := _DEPLOYMENT.search(path)):
+        model = unquote(deployment[1])
+    base = f"{parts.scheme}://{parts.netloc}{path.rstrip('/') or '/v1'}"
+    return Address(base, model, version)
+
+
+def _split(spec: str) -> SplitResult:
+    if _SCHEME.match(spec):
+        address = spec
+    else:
+        local = _HOST_AND_PORT.fullmatch(spec) or _LOCAL.fullmatch(spec)
+        address = f"{'http' if local else 'https'}://{spec}"
     try:
-        parts = urlsplit(spec)
-        host, _ = parts.hostname, parts.port
+        parts = urlsplit(address.strip())
+        host = parts.hostname
+        _ = parts.port
     except ValueError:
         # Python's message would repeat what stands in the port's place: http://me:password, with
         # the @ forgotten
@@ -35,10 +98,4 @@ def parse_address(spec: str) -> tuple[str, str | None]:
             "the address of an endpoint has no host, a port that is no number below 65536, or [ ] "
             "without an IPv6 address; expected http://host:port/v1#model-name"
         )
-    if parts.username is not None or parts.password is not None or parts.query:
-        raise UserError(
-            f"the address of the endpoint at {host} holds a user name, a password or a query; "
-            "put the key into an environment variable and name that with --endpoint.api-key-env"
-        )
-    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
-    return base, unquote(parts.fragment) or None
+    return parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -28,6 +28,10 @@ class ScoredText(NamedTuple):
     server gives none."""
     start: int
     """The place of the continuation's first token."""
+    alternatives: Mapping[str, float] = {}
+    """The log-probabilities of other single tokens in the continuation's place, by their texts;
+    empty where they cannot be told: spaces are lost, or a token covers both sides of the
+    boundary."""
 
     @property
     def of_continuation(self) -> list[float]:
@@ -62,7 +66,26 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
     # rounding may lift one a little above 0
     if odd := [one for one in first + rest if not -math.inf < one <= 1e-3]:
         raise ValueError(f"{odd[0]} is no log-probability")
-    return ScoredText(tokens[: places.stop], first + rest, places.start)
+    tokens = tokens[: places.stop]
+    others = _alternatives(found.get("top_logprobs"), tokens, places.start, prompt, continuation)
+    return ScoredText(tokens, first + rest, places.start, others)
+
+
+def _alternatives(
+    top: Any, tokens: list[str], start: int, prompt: str, continuation: str
+) -> dict[str, float]:
+    """The log-probabilities of tokens that may stand in the place of a continuation's first one."""
+    exact = "".join(tokens[:start]).endswith(prompt) and "".join(tokens[start:]) == continuation
+    if not exact or not prompt or not isinstance(top, list) or start >= len(top):
+        return {}
+    place = top[start]
+    if not isinstance(place, dict):
+        return {}
+    return {
+        token: float(log_prob)
+        for token, log_prob in place.items()
+        if isinstance(log_prob, int | float) and -math.inf < log_prob <= 1e-3
+    }
 
 
 def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:

@@ -20,7 +20,8 @@ class EndpointConfig:
     concurrency: Annotated[int, Range(1)] = 8
     """Requests under way at a time."""
     batch: Annotated[int, Range(1)] = 8
-    """Prompts a request; texts to embed are sent eight times as many at a time."""
+    """Prompts a request, where the server takes several; texts to embed are sent eight times as
+    many at a time."""
     timeout: Annotated[float, Range(above=0)] = 120.0
     """Seconds until a request must be answered in full."""
     attempts: Annotated[int, Range(1)] = 6
@@ -31,13 +32,14 @@ class EndpointConfig:
     max_tokens: Annotated[int | None, Range(1)] = None
     """Stop once a server of this run has read and written so many tokens."""
     chat: bool = False
-    """Generate through /chat/completions, each prompt a user's message; scoring needs
-    /completions."""
+    """Ask /chat/completions also where the server has /completions; by default chat is asked where
+    there is nothing else."""
     tokenizer: str | None = None
-    """A folder or hub id with the model's tokenizer, for counting tokens where the server has no
-    /tokenize."""
+    """A folder or hub id with the model's tokenizer; without it tokens are counted by the server's
+    /tokenize, or estimated from the usage that it states."""
     context_length: Annotated[int | None, Range(1)] = None
-    """Tokens that the model reads, where the server does not say."""
+    """Tokens that the model reads; by default what the server says, or 4,096 where it says
+    nothing."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "endpoint.")

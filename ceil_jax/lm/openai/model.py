@@ -2,71 +2,142 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
-from ceil_jax.lm.openai.client import Client, Refused, in_order
+from ceil_jax.lm.openai.client import Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.probe import probe
-from ceil_jax.lm.tokens import pair_tokenizer
+from ceil_jax.lm.openai.http import Refused
+from ceil_jax.lm.openai.listing import Listed, whole_number
+from ceil_jax.lm.openai.probe import Interface, find_interface, most_alternatives
+from ceil_jax.lm.openai.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
+CONTEXT_LENGTH = 4096
+"""The tokens that a model is taken to read where neither the server nor the user says: what Ollama
+reads of a prompt by default."""
+_TOO_LONG = re.compile(r"context (length|window|size)|too long|too many tokens|maximum context")
+_SHORTER = "; give --endpoint.context-length what the model reads, or a smaller --token-budget"
+
+In = TypeVar("In")
 Out = TypeVar("Out")
 
 
 class EndpointLM(LanguageModel):
-    """An LM over /completions, or over /chat/completions for generation alone.
+    """An LM on a server. What the server can do is found out here, with a dozen small requests at
+    most (`probe`), and logged in one line:
 
-    Scoring asks for the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as vLLM
-    and SGLang give them; the server is probed before the first score (`probe`). `tokens_read` is
-    the number of tokens that the server states. Tokens are counted by the server's /tokenize, one
-    text at a time, or by a local tokenizer.
+    1. /completions with the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as
+       vLLM and SGLang give them: it scores and writes.
+    2. /completions without: it writes.
+    3. /chat/completions alone, or where the settings say `chat`: it writes, each prompt a user's
+       message.
+
+    `tokens_read` is the number of tokens that the server states.
 
     Raises:
-        UserError: see `Client`; the server has no such model or does not state its context length;
-            an answer has another number of choices than there are prompts; the probe fails.
+        UserError: see `Client`; the server has no such model, or neither interface; an answer has
+            another number of choices than there are prompts.
     """
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
-        base, model = parse_address(spec)
-        self._client = Client(base, config)
+        address = parse_address(spec)
+        self._client = Client(address, config)
         self._config = config
-        self._model, self.name, stated = self._client.served(model)
-        length = config.context_length or stated
+        listed = self._client.listed(address.model)
+        self._model = listed.model
+        self._interface = self._find_interface(listed)
+        chat = self._interface.chat
+        self.name = listed.name("chat" if chat else "")
+        self._alternatives = 1
+        self.no_scores = ""
+        """Why the server cannot score; "" if it can."""
+        if chat:
+            self.no_scores = f"chat gives no log-probabilities of a prompt ({self._interface.why})"
+        else:
+            try:
+                self._alternatives = most_alternatives(self._scores_of)
+            except Refused as refusal:
+                self.no_scores = (
+                    f"{refusal}. Scoring needs log-probabilities of the prompt's own tokens (echo, "
+                    "logprobs), as vLLM and SGLang give them"
+                )
+            except UserError as error:
+                self.no_scores = f"{address.base}: {error}"
+        self.can_score = not self.no_scores
+        length = config.context_length or listed.context_length
         if length is None:
-            raise UserError(
-                f"{base} does not say how many tokens {self._model} reads; give "
-                "--endpoint.context-length"
+            length = CONTEXT_LENGTH
+            log.warning(
+                "%s does not say how many tokens %s reads; prompts have at most %s "
+                "(--endpoint.context-length)",
+                address.base,
+                self._model,
+                f"{length:,}",
             )
         # servers keep a place for the token that they would generate next
         self.context_length = length - 1
-        self.can_score = not config.chat
-        self._counts: dict[str, int] = {}
-        self._probed = self._noted = False
+        lists = self._interface.lists and not chat
+        self.at_once: Mapping[str, int] = {
+            "score": config.batch if lists else 1,
+            "write": config.batch if lists else 1,
+        }
+        self.in_flight = config.concurrency
+        self._tokens = TokenCounter(
+            self._client, self._model, config.tokenizer, self._stated_prompt_tokens
+        )
+        self._noted = False
+        log.info("%s: %s", self.name, self._what_it_does())
+
+    def _find_interface(self, listed: Listed) -> Interface:
+        try:
+            return find_interface(self._client, listed.model, self._config.chat)
+        except Refused as refusal:
+            if not listed.others or refusal.status not in (400, 404):
+                raise
+            near = difflib.get_close_matches(listed.model, listed.others, n=8, cutoff=0)
+            what = f"model of {self._client.base}"
+            raise unknown_name(what, listed.model, near, str(refusal)) from None
+
+    def _what_it_does(self) -> str:
+        if self.can_score:
+            return "/completions gives log-probabilities of prompts: it scores and writes"
+        path = self._interface.path
+        return f"asked through {path}, it writes and does not score: {self.no_scores}"
+
+    @property
+    def key(self) -> str:
+        """The name, and what the settings say about the lengths of prompts."""
+        limits = []
+        if self._config.context_length is not None:
+            limits.append(f"{self._config.context_length} tokens")
+        if self._config.tokenizer is not None:
+            limits.append(f"counted by {Path(self._config.tokenizer).name}")
+        return ", ".join([self.name, *limits])
 
     @property
     def tokens_read(self) -> int:
-        return self._client.budget.tokens
+        return self._client.tokens_read
+
+    def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
+        return self._client.each(work, groups)
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
-        new = [text for text in dict.fromkeys(texts) if text not in self._counts]
-        if self._config.tokenizer is not None:
-            found = pair_tokenizer(self._config.tokenizer).count(new).tolist()
-        else:
-            found = self._client.map(self._count, new, "counting tokens")
-        self._counts |= dict(zip(new, found, strict=True))
-        return np.array([self._counts[text] for text in texts], dtype=np.int64)
+        return np.array(self._tokens.count(texts), dtype=np.int64)
 
     def write(
         self,
@@ -84,12 +155,12 @@ class EndpointLM(LanguageModel):
         """
         written: dict[int, ChatText] = {}
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
-        if stop and not self._config.chat:
+        if stop and not self._interface.chat:
             body["stop"] = list(stop)
         for seed in dict.fromkeys(seeds):  # a request has one
             rows = [row for row, one in enumerate(seeds) if one == seed]
             request = {**body, "seed": seed} if temperature else body
-            if self._config.chat:
+            if self._interface.chat:
                 texts = [prompts[row] for row in rows]
                 read = self._client.map(partial(self._chat, request), texts, "generating")
             else:
@@ -106,24 +177,51 @@ class EndpointLM(LanguageModel):
 
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
-            raise UserError(
-                f"{self.name} is asked through its chat interface, which gives no "
-                "log-probabilities: it can generate, not score or choose. Leave out "
-                "--endpoint.chat if the server has /completions; if not, take methods that learn "
-                "from the bank's own outputs, such as tst, which need no scores"
-            )
-        if not self._probed:
-            probe(lambda *pair: self._scored([pair], "probing")[0], self._client.base)
-            self._probed = True
+            raise UserError(f"{self.name} can write, not score or choose: {self.no_scores}")
         pairs = list(zip(asked.prompts, asked.texts, strict=True))
-        new = [pair for pair in dict.fromkeys(pairs) if pair[1]]
-        known = dict(zip(new, self._scored(new, "scoring"), strict=True))
-        found = [known[pair].of_continuation if pair[1] else [] for pair in pairs]
+        known = self._scored_together([pair for pair in dict.fromkeys(pairs) if pair[1]])
+        found = [known[pair] if pair[1] else [] for pair in pairs]
         return [sum(log_probs) for log_probs in found], [len(log_probs) for log_probs in found]
 
-    def _scored(self, pairs: Sequence[tuple[str, str]], what: str) -> list[ScoredText]:
+    def _scored_together(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], list[float]]:
+        """The log-probabilities of each continuation's tokens, by prompt and continuation.
+
+        A prompt is sent once with its first continuation. The server also gives the likeliest other
+        tokens in that place: continuations that are one of them need no request. The others are
+        sent each behind the prompt.
+        """
+        firsts: dict[str, tuple[str, str]] = {}
+        for pair in pairs:
+            firsts.setdefault(pair[0], pair)
+        alone = len(firsts) == len(pairs)
+        leading = list(firsts.values())
+        read = self._scored(leading, "scoring", 1 if alone else self._alternatives)
+        known = {pair: text.of_continuation for pair, text in zip(leading, read, strict=True)}
+        others = {pair[0]: text.alternatives for pair, text in zip(leading, read, strict=True)}
+        missing = []
+        for prompt, text in pairs:
+            if (prompt, text) in known:
+                continue
+            if text in others[prompt]:
+                known[prompt, text] = [others[prompt][text]]
+            else:
+                missing.append((prompt, text))
+        read = self._scored(missing, "scoring", 1)
+        return known | {
+            pair: text.of_continuation for pair, text in zip(missing, read, strict=True)
+        }
+
+    def _scores_of(self, prompt: str, continuation: str, *, alternatives: int) -> ScoredText:
+        [text] = self._scored([(prompt, continuation)], "probing", alternatives)
+        return text
+
+    def _scored(
+        self, pairs: Sequence[tuple[str, str]], what: str, alternatives: int
+    ) -> list[ScoredText]:
         # SGLang takes logprobs=0 for none; one alternative costs little
-        body = {"echo": True, "logprobs": 1, "max_tokens": 0, "temperature": 0.0}
+        body = {"echo": True, "logprobs": alternatives, "max_tokens": 0, "temperature": 0.0}
         return self._completions(pairs, body, what, scored_text)
 
     def _completions(
@@ -136,9 +234,9 @@ class EndpointLM(LanguageModel):
         """What `read` takes from the server's choice for each prompt and its continuation."""
 
         def ask(some: Sequence[tuple[str, str]]) -> list[Out]:
-            return self._client.post(
-                "/completions",
-                {"model": self._model, "prompt": list(map("".join, some)), **body},
+            texts = ["".join(pair) for pair in some]
+            return self._asked(
+                {"prompt": texts if size > 1 else texts[0], **body},
                 lambda answer: [
                     read(choice, *pair)
                     for choice, pair in zip(
@@ -147,27 +245,36 @@ class EndpointLM(LanguageModel):
                 ],
             )
 
-        size = self._config.batch
+        size = self._config.batch if self._interface.lists else 1
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         return [found for batch in self._client.map(ask, batches, what) for found in batch]
 
     def _chat(self, body: dict[str, Any], prompt: str) -> ChatText:
-        request = {"model": self._model, "messages": [{"role": "user", "content": prompt}], **body}
+        messages = [{"role": "user", "content": prompt}]
         try:
-            return self._client.post(
-                "/chat/completions", request, lambda answer: chat_text(answer["choices"], prompt)
+            return self._asked(
+                {"messages": messages, **body},
+                lambda answer: chat_text(answer["choices"], prompt),
             )
         except Refused as refusal:
             if "content_filter" not in str(refusal):
                 raise
             return ChatText("", ("empty",))
 
-    def _count(self, text: str) -> int:
-        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+    def _asked(self, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
         try:
-            return self._client.post("/tokenize", body, lambda answer: int(answer["count"]))
+            return self._client.post(self._interface.path, {"model": self._model, **body}, read)
         except Refused as refusal:
-            raise UserError(
-                f"{refusal}. The server counts no tokens: give --endpoint.tokenizer, a folder or "
-                "hub id with the model's tokenizer"
-            ) from None
+            if refusal.status not in (400, 413, 422) or not _TOO_LONG.search(str(refusal)):
+                raise
+            raise Refused(f"{refusal}{_SHORTER}", refusal.status) from None
+
+    def _stated_prompt_tokens(self, text: str) -> int:
+        """The tokens of a text that the server's usage states; 0 where it states none."""
+        prompt = {"messages": [{"role": "user", "content": text}]}
+        return self._asked(
+            {**(prompt if self._interface.chat else {"prompt": text}), "max_tokens": 16},
+            lambda answer: whole_number(
+                (answer.get("usage") or {}).get("prompt_tokens") or 0, "usage of"
+            ),
+        )

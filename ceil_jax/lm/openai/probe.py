@@ -1,13 +1,19 @@
-"""The probe: are a server's log-probabilities what they should be? Asked before the first score."""
+"""The probe: what can a server do? Asked before anything else, with a dozen small requests at
+most."""
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.alignment import ScoredText
-from ceil_jax.lm.openai.client import Refused
+from ceil_jax.lm.openai.client import Client, in_order
+from ceil_jax.lm.openai.http import Refused
 
 DRIFT = 0.3
 """The most nats by which a token's log-probability may differ between two readings: bfloat16 logits
@@ -15,10 +21,117 @@ of 16 to 32 are 0.125 apart."""
 SURPRISE = 1.0
 """The fewest nats by which an expected word must be more likely than a word that is new to the
 text."""
+ALTERNATIVES = (20, 5, 1)
+"""The alternatives to each token that are asked for with log-probabilities: what vLLM allows, what
+OpenAI allows, and the fewest that SGLang takes for a wish."""
+_GREETING = "Say yes."
+_TOKENS = 16
+"""The tokens that the probe lets a server write: some refuse fewer."""
+_CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
+"""What servers of reasoning models say of so few tokens; such an answer is one."""
+_FATAL = (401, 408, 409, 429, 502, 503, 504)
+"""A key that is wanted, and what passes: nothing is known of the server then."""
 
 
-def probe(score: Callable[[str, str], ScoredText], where: str) -> None:
-    """Score a known prompt with two endings, in two orders, twice.
+class Interface(NamedTuple):
+    """How a server is asked for texts."""
+
+    path: str
+    """/completions or /chat/completions."""
+    lists: bool = True
+    """Whether /completions takes several prompts in one request."""
+    why: str = ""
+    """Why chat is asked."""
+
+    @property
+    def chat(self) -> bool:
+        return self.path == "/chat/completions"
+
+
+def find_interface(client: Client, model: str, chat: bool) -> Interface:
+    """Return how a server writes texts: by /completions, of a list of prompts or of one prompt, or
+    else by chat.
+
+    Args:
+        client: asks the server.
+        model: the model's name there.
+        chat: whether chat is wanted, whatever else there is.
+
+    Raises:
+        UserError: the server has neither, does not know the model, or wants a key.
+    """
+    why = "--endpoint.chat"
+    refusals = []
+    if not chat:
+        for lists in (True, False):
+            prompt = [_GREETING] if lists else _GREETING
+            try:
+                client.post("/completions", _body(model, prompt=prompt), _completion)
+                return Interface("/completions", lists)
+            except Refused as refusal:
+                if refusal.status in _FATAL:
+                    raise
+                refusals.append(refusal)
+            if refusals[-1].status in (404, 405, 501):
+                break
+        why = str(refusals[-1])
+    message = {"role": "user", "content": _GREETING}
+    try:
+        client.post("/chat/completions", _body(model, messages=[message]), _choices)
+    except Refused as refusal:
+        if refusal.status in _FATAL:
+            raise
+        if not _CUT.search(str(refusal)):
+            hint = "an address often ends in /v1, and a model is named as the server names it"
+            said = [str(error) for error in (*refusals[:1], refusal)]
+            raise Refused(f"{'; '.join(said)}; {hint}", refusal.status) from None
+    return Interface("/chat/completions", why=why)
+
+
+def _body(model: str, **prompt: Any) -> dict[str, Any]:
+    return {"model": model, **prompt, "max_tokens": _TOKENS, "temperature": 0.0}
+
+
+def _completion(answer: Any) -> Any:
+    [choice] = in_order(answer["choices"], 1)
+    return choice["text"]
+
+
+def _choices(answer: Any) -> Sequence[Any]:
+    choices: Sequence[Any] = answer["choices"]
+    if not isinstance(choices, list):
+        raise ValueError("choices that are no list")
+    return choices
+
+
+class Score(Protocol):
+    """Asks a server anew for the scores of a prompt and a continuation."""
+
+    def __call__(self, prompt: str, continuation: str, *, alternatives: int) -> ScoredText: ...
+
+
+def most_alternatives(score: Score) -> int:
+    """Return how many alternatives to each token a server can be asked for, after the check that
+    its log-probabilities are what they should be (`check_scores`).
+
+    Raises:
+        Refused: it gives none of the prompt's own tokens.
+        UserError: see `check_scores`.
+    """
+    for alternatives in ALTERNATIVES[:-1]:
+        try:
+            agree = check_scores(partial(score, alternatives=alternatives))
+            return alternatives if agree else ALTERNATIVES[-1]
+        except Refused as refusal:
+            if refusal.status not in (400, 422):
+                raise
+    check_scores(partial(score, alternatives=ALTERNATIVES[-1]))
+    return ALTERNATIVES[-1]
+
+
+def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
+    """Score a known prompt with two endings, in two orders, twice. Return whether the log-probability
+    of an ending also stands among the alternatives to another one.
 
     The prompt repeats two colours in turn. It begins with random digits, so that nothing of it is
     in a server's cache, and is long enough to fill several of the blocks of 16 tokens that prefix
@@ -32,41 +145,39 @@ def probe(score: Callable[[str, str], ScoredText], where: str) -> None:
       text must have the same log-probabilities the second time: with prefix caching, some versions
       of vLLM return stale memory for prompt tokens that were read before.
 
-    `score` asks anew each time. A server that fails is a UserError, which names the address and
-    says what to do.
+    Raises:
+        UserError: a check fails; the message says what is wrong and what to do.
     """
     prompt = f"Sample {secrets.randbelow(10**8):08d}:" + " red blue" * 48 + " red"
-    try:
-        first, other = score(prompt, " blue"), score(prompt, " stone")
-    except Refused as refusal:
-        raise UserError(
-            f"{refusal}. Scoring needs log-probabilities of the prompt's own tokens (echo, "
-            "logprobs), as vLLM and SGLang give them; without them a server can only generate"
-        ) from None
+    first = score(prompt, " blue")
+    other = score(prompt, " stone")
     if sum(first.of_continuation) - sum(other.of_continuation) < SURPRISE:
         raise UserError(
-            f"{where}: the next word of a repeated pattern is no more likely than any other, so "
-            "its log-probabilities belong to other tokens than it says; update the server"
+            "the next word of a repeated pattern is no more likely than any other, so its "
+            "log-probabilities belong to other tokens than it says; update the server"
         )
     # the second time the other way round
-    alone, again_odd, again = score(prompt, ""), score(prompt, " stone"), score(prompt, " blue")
+    alone = score(prompt, "")
+    other_again = score(prompt, " stone")
+    first_again = score(prompt, " blue")
     for one, two, length, what in (
         (first, other, min(first.start, other.start), "another ending"),
         (first, alone, min(first.start, len(alone.tokens)), "its beginning alone"),
-        (first, again, len(first.tokens), "the same text again"),
-        (other, again_odd, len(other.tokens), "the same text again"),
+        (first, first_again, len(first.tokens), "the same text again"),
+        (other, other_again, len(other.tokens), "the same text again"),
     ):
         if one.tokens[:length] != two.tokens[:length]:
             raise UserError(
-                f"{where}: the same text has other tokens when it is read with {what}; update the "
-                "server"
+                f"the same text has other tokens when it is read with {what}; update the server"
             )
         furthest = max(
             abs(a - b) for a, b in zip(one.log_probs[:length], two.log_probs, strict=False)
         )
         if furthest > DRIFT:
             raise UserError(
-                f"{where}: scores depend on what was asked before (a token differs by "
-                f"{furthest:.2f} nats when the server then reads {what}); switch prefix caching "
-                "off: vLLM --no-enable-prefix-caching, SGLang --disable-radix-cache"
+                f"scores depend on what was asked before (a token differs by {furthest:.2f} nats "
+                f"when the server then reads {what}); switch prefix caching off: vLLM "
+                "--no-enable-prefix-caching, SGLang --disable-radix-cache"
             )
+    expected = sum(first.of_continuation)
+    return abs(other.alternatives.get(" blue", -math.inf) - expected) <= DRIFT

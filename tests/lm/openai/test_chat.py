@@ -183,9 +183,9 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
 
 def test_completions_without_a_text_and_with_reasoning(server, address, caplog):
     texts = [None, "<think>\nwarm\n</think> good", "<think>", " good"]
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
     server.change = lambda path, request, answer: (
         {"choices": [{"text": text} for text in texts]} if path == "/v1/completions" else answer
     )
-    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
     assert lm.generate(list("abcd"), 8) == ["", " good", "", " good"]
     assert "Of 4 answers of the LM, 2 had reasoning, which was removed, 2 were empty" in caplog.text

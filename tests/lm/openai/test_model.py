@@ -67,15 +67,15 @@ def test_the_tiny_lm_over_http(lm):
 
 
 def test_what_was_read_is_what_the_server_says(lm):
-    lm._probed = True
+    before = lm.tokens_read
     lm.log_likelihood(["a b a", "a b"], [" b", " a b"])
-    assert lm.tokens_read == 4 + 4
+    assert lm.tokens_read - before == 4 + 4
     lm.generate(["a b"], 3)
-    assert lm.tokens_read == 4 + 4 + 2 + 3
+    assert lm.tokens_read - before == 4 + 4 + 2 + 3
 
 
 def test_equal_texts_are_asked_for_once(server, lm):
-    lm._probed = True
+    lm.count_tokens(["x"])
     server.clear()
     lm.log_likelihood(["a b"] * 30, [" a"] * 30)
     lm.count_tokens(["a b"] * 30)
@@ -90,7 +90,9 @@ def test_chat_generates_and_does_not_score(server, address):
     assert lm.generate(PROMPTS, 6, ["it"]) == [text.split("it")[0] for text in expected]
     assert server.requests[-1][0] == "/v1/chat/completions"
     assert not lm.can_score and load_lm(f"{address}#tiny", endpoint=QUICK).can_score
-    assert "outputs, such as tst" in refused(lm.choose, PROMPTS, CHOICES)
+    assert "chat gives no log-probabilities of a prompt (--endpoint.chat)" in refused(
+        lm.choose, PROMPTS, CHOICES
+    )
 
 
 def test_a_tokenizer_of_ones_own_counts(tmp_path, server, address):
@@ -104,28 +106,34 @@ def test_a_tokenizer_of_ones_own_counts(tmp_path, server, address):
     assert "cannot load the tokenizer of " in refused(lm.count_tokens, ["x"])
 
 
-def test_a_server_that_counts_no_tokens_names_the_way_out(server, lm):
-    for answer in ((404, {"detail": "Not Found"}), {"tokens": []}):
-        server.change = lambda path, request, _, answer=answer: answer
-        assert "--endpoint.tokenizer" in refused(lm.count_tokens, ["a b"])
-
-
 def listing(*entries):
     return lambda path, request, answer: {"data": list(entries)} if path == "/v1/models" else answer
 
 
-def test_names_say_the_model_and_what_the_server_says_of_it_but_not_where(server, address, lm):
+def test_names_say_the_model_and_what_changes_its_answers_but_not_where(server, address, lm):
     assert lm.name.startswith("tiny@ceil_jax-")
     assert "127.0.0.1" not in lm.name
     with listening(Server()) as other:
         assert load_lm(f"{other}#tiny", endpoint=QUICK).name == lm.name
-    names = set()
-    for change in ({}, {"root": "x"}, {"owned_by": "vllm"}, {"max_model_len": 7}):
-        server.change = listing(
-            {"id": "tiny", "owned_by": "me", "root": "r", "max_model_len": 9} | change
-        )
+    names = {load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True)).name}
+    for change in ({}, {"root": "x"}, {"owned_by": "vllm"}):
+        server.change = listing({"id": "tiny", "owned_by": "me", "root": "r"} | change)
         names.add(load_lm(f"{address}#tiny", endpoint=QUICK).name)
     assert len(names) == 4
+
+
+def test_a_stated_length_is_in_no_key_and_one_that_is_given_shapes_prompts(server, address):
+    named = set()
+    for length in (7, 70):
+        server.change = listing({"id": "tiny", "max_model_len": length})
+        lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+        assert lm.context_length == length - 1
+        named.add((lm.name, lm.key))
+    assert len(named) == 1
+    changes = [{"context_length": 50}, {"context_length": 60}, {"tokenizer": "a/folder"}]
+    limited = [load_lm(f"{address}#tiny", endpoint=replace(QUICK, **one)) for one in changes]
+    assert {lm.name for lm in limited} == {lm.name}
+    assert len({lm.key, *(one.key for one in limited)}) == 4
 
 
 def test_models_are_found_by_name_or_alone(server, address):
@@ -133,9 +141,21 @@ def test_models_are_found_by_name_or_alone(server, address):
     assert "tiny, tiny-encoder; name one" in refused(lambda: load_lm(address, endpoint=QUICK))
     server.change = listing({"id": "tiny", "max_model_len": 9})
     assert load_lm(address, endpoint=QUICK).context_length == 8
+
+
+def test_a_length_that_nobody_says_is_a_cautious_one_and_that_is_said_once(server, address, caplog):
     server.change = listing({"id": "tiny"})
-    assert "--endpoint.context-length" in refused(lambda: load_lm(address, endpoint=QUICK))
+    lm = load_lm(address, endpoint=QUICK)
+    assert lm.context_length == 4095
+    lm.count_tokens(["a b"])
+    said = "does not say how many tokens tiny reads; prompts have at most 4,096 (--endpoint.context"
+    assert caplog.text.count(said) == 1
     assert load_lm(address, endpoint=replace(QUICK, context_length=100)).context_length == 99
+
+
+def test_a_name_that_is_not_listed_is_asked_for(server, address):
+    server.change = listing({"id": "gpt-4o-2024-01-01"})
+    assert load_lm(f"{address}#tiny", endpoint=QUICK).generate(["a b a"], 1) == [" a"]
 
 
 def scores_changed(change):
@@ -147,6 +167,8 @@ def scores_changed(change):
         nonlocal count
         for choice in answer.get("choices", ()):
             found = choice["logprobs"]
+            if found is None:
+                continue
             found["tokens"], found["token_logprobs"] = change(
                 found["tokens"], found["token_logprobs"], count
             )
@@ -200,11 +222,17 @@ def stale_once_cached(tokens, log_probs, count):
         (scores_changed(lambda t, p, _: (t[1:], p)), "log-probabilities"),
     ],
 )
-def test_the_probe_refuses(server, lm, change, said):
+def test_the_probe_finds_scores_that_cannot_be_used(server, address, caplog, change, said):
+    caplog.set_level(logging.INFO, "ceil_jax")
     server.change = change
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    assert not lm.can_score
+    assert said in caplog.text and caplog.text.count("it writes and does not score") == 1
+    server.clear()
     assert said in refused(lm.choose, PROMPTS, CHOICES)
-    # nothing but the probe's own texts was sent
-    assert not [request for _, request in server.requests if PROMPTS[0] in str(request)]
+    assert server.requests == []
+    # it writes all the same
+    assert lm.generate(["a b a"], 1) == [" a"]
 
 
 def as_vllm(tokens, log_probs, count):
@@ -217,9 +245,9 @@ def as_sglang(tokens, log_probs, count):
 
 
 @pytest.mark.parametrize("dialect", [as_vllm, as_sglang])
-def test_dialects(server, lm, dialect):
+def test_dialects(server, address, dialect):
     server.change = scores_changed(dialect)
-    agrees(lm, TinyLM())
+    agrees(load_lm(f"{address}#tiny", endpoint=QUICK), TinyLM())
 
 
 def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
@@ -236,7 +264,7 @@ def test_a_first_token_without_a_score_needs_a_prompt(server, lm):
     ],
 )
 def test_a_wrong_number_of_choices(server, lm, change):
-    lm._probed = True
+    server.clear()
     server.change = lambda path, request, answer: {**answer, "choices": change(answer["choices"])}
     assert "for 4 texts" in refused(lm.generate, PROMPTS, 3)
     assert len([path for path, _ in server.requests if path == "/v1/completions"]) == 1
@@ -314,13 +342,13 @@ def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, 
 
 def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     _, address = locked
-    # 5 requests of the probe, 32 for the first 64 queries' two options each, 4 at a time, and 8
-    # more
+    # 6 requests of the probe, and 10 of the 24 for 96 queries, 4 at a time: the likeliest tokens
+    # that come with a prompt's first option have the other one
     config = replace(
-        over_http(address, tmp_path, max_requests=45, batch=4, concurrency=1), encoder="tiny"
+        over_http(address, tmp_path, max_requests=16, batch=4, concurrency=1), encoder="tiny"
     )
     said = refused(evaluate, *open_run(config, BIG), "random")
-    assert "the budget of requests is spent (45 of 45 requests" in said
+    assert "the budget of requests is spent (16 of 16 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     with whole.run.lm(whole.graph.lm).metered() as meter:
         assert len(evaluate(*whole, "random").rows()) == 96
