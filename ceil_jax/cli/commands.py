@@ -193,10 +193,10 @@ def tune_command(
 
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
-    check_first(config, own)
+    models = check_first(config, own)
     task = read_data(config, own, held_out=HELD_OUT)
     config = replace(config, task=task.name)
-    searched = Search(config, task, search)
+    searched = Search(config, task, search, models)
     outcome = searched.run()
     key = [replace(config, out=Path()), own, search]
     files = write_outcome(searched, outcome, config.out / f"tune-{task.name}-{digest(key)[:8]}")
@@ -253,9 +253,9 @@ def _opened(config: RunConfig, own: OwnData, methods: Sequence[str] = (), *neede
 
     for name in methods:
         method_named(name)
-    check_first(config, own, *needed)
+    models = check_first(config, own, *needed)
     task = read_data(config, own)
-    return open_run(replace(config, task=task.name), task)
+    return open_run(replace(config, task=task.name), task, models)
 
 
 def _print_json(value: Any) -> None:

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import UserError
@@ -19,6 +20,9 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.registry import is_function
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.assets import ASSETS
+
+if TYPE_CHECKING:
+    from ceil_jax.pipeline.models import Models
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +33,10 @@ EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ra
 """The extra that brings a library that only some uses need."""
 
 
-def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None:
-    """Raise a UserError for a missing library, `needed` or by the settings, and do without an
-    unreachable hub."""
+def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> Models | None:
+    """Raise a UserError for a missing library, `needed` or by the settings, and for a server that
+    does not answer; do without an unreachable hub. Return the models that are on servers, if
+    any."""
     local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
     wants = {"openai": is_address(config.lm), "torch": local, "ray": config.engine == "ray"}
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
@@ -45,6 +50,25 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> None
         wanted += [] if hub is None else [hub.repo]
     if wanted:
         go_offline_without_hub(wanted)
+    return ask_servers(config)
+
+
+def ask_servers(config: RunConfig) -> Models | None:
+    """Return the models of a run that are on servers, each of which has been asked what it can do;
+    None if there are none."""
+    lms = [name for name in dict.fromkeys((config.lm, config.skills.lm)) if name]
+    if not any(map(is_address, (*lms, config.encoder))):
+        return None
+    # imports what encoders need, which takes seconds
+    from ceil_jax.pipeline.models import LM, Models, Pretrained
+
+    models = Models()
+    for name in filter(is_address, lms):
+        LM(models, name, config.dtype, config.device_map, config.endpoint).get()
+    if is_address(config.encoder):
+        # the length of its vectors is asked for by a first request
+        _ = Pretrained(models, config.encoder, config.endpoint).get().dim
+    return models
 
 
 def _on_hub(name: str) -> bool:

@@ -7,12 +7,14 @@ import time
 from dataclasses import replace
 
 import pytest
+from lm_server import QUICK
 
 from ceil_jax.cli.data_flags import NO_FILE
 from ceil_jax.cli.first import check_first
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.models import LM
 
 LOCAL = RunConfig(encoder="tiny", lm="tiny")
 
@@ -63,6 +65,18 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
     assert len(lines) <= 3, "no lines of retries"
     assert not list((tmp_path).glob("runs/vectors-*"))
     assert time.monotonic() - began < 60
+
+
+def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
+    models = check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK))
+    asked = len(server.requests)
+    assert asked > 1
+    lm = LM(models, f"{address}#tiny", endpoint=QUICK)
+    assert lm.get().can_score and len(server.requests) == asked
+    assert check_first(LOCAL) is None
+    server.change = lambda path, request, answer: (404, {})
+    with pytest.raises(UserError, match="an address often ends in /v1"):
+        check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK), NO_FILE)
 
 
 def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_path, reviews):
