@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from ceil_jax.errors import UserError, unknown_name
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -53,6 +57,16 @@ class Registry(dict[str, T]):
 def is_function(name: str) -> bool:
     """Return whether a name has the form `module:function`."""
     return re.fullmatch(r"\w+(\.\w+)*:[^\W\d]\w*", name) is not None
+
+
+def tell_of_folder(kind: str, name: str) -> None:
+    """Log a warning if a name that was taken for a known one is that of a folder here too."""
+    if Path(name).is_dir():
+        log.warning(
+            "%s %s: the one that is known by this name is taken, not the folder %s here; write "
+            "./%s for the folder",
+            *(kind, name, name, name),
+        )
 
 
 def imported_module(name: str) -> ModuleType:

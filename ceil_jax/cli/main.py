@@ -12,7 +12,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import tyro
 
@@ -21,7 +20,8 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
 from ceil_jax.registry import imported_module
-from ceil_jax.tasks.assets import cache_path
+from ceil_jax.store.places import user_path
+from ceil_jax.tasks.assets import cache_path, has_cache
 
 DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
 
@@ -83,7 +83,8 @@ def command(
     """
     # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
+    if has_cache():
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     for stream in (sys.stdout, sys.stderr):
@@ -110,7 +111,7 @@ def command(
             rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         # shells leave ~ as it is behind an equals sign
         rest = [
-            re.sub(r"^(--[\w.-]+=|)~(?=/)", lambda found: f"{found[1]}{Path.home()}", word)
+            re.sub(r"^(--[\w.-]+=|)(~/.*)", lambda found: f"{found[1]}{user_path(found[2])}", word)
             for word in rest
         ]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))

@@ -8,6 +8,7 @@ used.
   vectors
 - `encoder`: `Encoder`, a Flax network with its parameters and tokenizer; training needs this one
 - `transformer`: the BERT, RoBERTa and MPNet networks
+- `side_prompts`: the prompts that a folder puts before queries and documents
 - `tokenizers`: the tokenizers, and the few lengths that batches are padded to
 - `registry`: `load_encoder` and `register_encoder`, from a name, a folder, the hub or a server's
   address

@@ -8,6 +8,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,16 @@ from jaxtyping import Array, Float
 from safetensors.numpy import save_file
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
-from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, check_texts
-from ceil_jax.encoders.tokenizers import Tokenizer, Tokens, batches, pad, padded_length
+from ceil_jax.encoders.side_prompts import single_prompt
+from ceil_jax.encoders.text_encoder import Sides, TextEncoder, check_finite, check_texts
+from ceil_jax.encoders.tokenizers import (
+    PretrainedTokenizer,
+    Tokenizer,
+    Tokens,
+    batches,
+    pad,
+    padded_length,
+)
 from ceil_jax.errors import UserError
 from ceil_jax.store.folder import write_json
 from ceil_jax.store.locking import disk_errors
@@ -111,9 +120,26 @@ class Encoder:
         makes it."""
         return self._changed(name=name, factory=factory or self.factory)
 
+    @cached_property
+    def sides(self) -> Sides:
+        """The encoder of queries and that of a bank's examples: two with the weights of this one
+        where its folder names prompts for them (`side_prompts`), else this one twice.
+
+        `encode` of this encoder itself uses the folder's default prompt, if it has one.
+        """
+        prompts = self.checkpoint and self.checkpoint.prompts
+        if not prompts or prompts.query == prompts.bank == prompts.default:
+            return Sides(self, self)
+        return Sides(self._prompted(prompts.query), self._prompted(prompts.bank))
+
+    def _prompted(self, prompt: str) -> Encoder:
+        assert self.checkpoint is not None and isinstance(self.tokenizer, PretrainedTokenizer)
+        checkpoint = replace(self.checkpoint, prompts=single_prompt(prompt))
+        return self._changed(tokenizer=self.tokenizer.with_prefix(prompt), checkpoint=checkpoint)
+
     def _changed(self, **attributes: Any) -> Encoder:
         other = copy.copy(self)
-        for cached in ("fingerprint", "_on_devices"):
+        for cached in ("fingerprint", "sides", "_on_devices"):
             other.__dict__.pop(cached, None)
         other.__dict__.update(attributes)
         return other

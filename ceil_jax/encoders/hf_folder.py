@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from ceil_jax.encoders.encoder import Encoder, check_same_shapes
 from ceil_jax.encoders.files import read_config, read_tensors
 from ceil_jax.encoders.hf_names import UNUSED, base_name, hugging_face_name, network_config, turned
+from ceil_jax.encoders.side_prompts import Prompts, read_prompts
 from ceil_jax.encoders.tokenizers import PretrainedTokenizer
 from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfig
 from ceil_jax.errors import UserError
@@ -43,6 +44,8 @@ class Checkpoint:
     pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     """BERT's pooler. No vector depends on it; it is written back because transformers' models have
     it."""
+    prompts: Prompts = field(default_factory=Prompts)
+    """The texts that its folder puts before queries, documents and other texts."""
 
     def write(self, encoder: Encoder, folder: Path) -> None:
         """Write an encoder into a folder, in the layout that every sentence-transformers reads."""
@@ -57,7 +60,6 @@ class Checkpoint:
         save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
         tokenizer.tokenizer.save_pretrained(folder)
         modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-        prompts = {"prompts": {"default": tokenizer.prefix}, "default_prompt_name": "default"}
         # the weights are written as float32, whatever the checkpoint was
         config = {
             key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
@@ -68,7 +70,7 @@ class Checkpoint:
                 "max_seq_length": encoder.max_length,
                 "do_lower_case": tokenizer.lower_case,
             },
-            "config_sentence_transformers.json": prompts if tokenizer.prefix else {"prompts": {}},
+            "config_sentence_transformers.json": self.prompts.config,
             "modules.json": [
                 {
                     "idx": i,
@@ -129,8 +131,8 @@ def _read(folder: Path, name: str) -> Encoder:
         config, inner / "config.json", pooling, normalize="Normalize" in modules
     )
     sentence = read_config(inner / "sentence_bert_config.json", missing={})
-    prompts = read_config(folder / "config_sentence_transformers.json", missing={})
-    prefix = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")) or ""
+    sentence_file = folder / "config_sentence_transformers.json"
+    prompts = read_prompts(read_config(sentence_file, missing={}), sentence_file)
     tokenizer = _tokenizer(inner, network.vocab_size)
     # RoBERTa's and MPNet's first token has the position behind that of padding
     first = 0 if network.family == "bert" else network.pad_id + 1
@@ -138,11 +140,14 @@ def _read(folder: Path, name: str) -> Encoder:
     tensors = {base_name(key): tensor for key, tensor in read_tensors(inner).items()}
     encoder = Encoder(
         nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),
-        PretrainedTokenizer(tokenizer, prefix, bool(sentence.get("do_lower_case"))),
+        PretrainedTokenizer(tokenizer, prompts.default, bool(sentence.get("do_lower_case"))),
         max_length=min(limit for limit in limits if limit),
         name=name,
         checkpoint=Checkpoint(
-            network, config, {k: v for k, v in tensors.items() if k.startswith("pooler.")}
+            network,
+            config,
+            {key: tensor for key, tensor in tensors.items() if key.startswith("pooler.")},
+            prompts,
         ),
     )
     ours = {hugging_face_name(name, network.family): name for name in encoder.params}

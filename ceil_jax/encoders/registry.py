@@ -22,7 +22,9 @@ from ceil_jax.encoders.transformer import Transformer, TransformerConfig
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.registry import Registry, imported, is_function, made_by
+from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
+from ceil_jax.store.hub_cache import hub_name, hub_snapshot
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
@@ -37,11 +39,12 @@ def load_encoder(
 
     Args:
         name_or_path: the first of these that applies: a registered name ("tiny",
-            "all-MiniLM-L6-v2", "all-mpnet-base-v2", or one given to `register_encoder`);
-            `module:function`, a function that returns an `Encoder`; a folder written by
-            `save_pretrained`, transformers or sentence-transformers; the id of a Hugging Face hub
-            repository; the address of a server's model, `http://host:8000/v1#model-name`, which
-            gives a `TextEncoder` that cannot be trained.
+            "all-MiniLM-L6-v2", "all-mpnet-base-v2", or one given to `register_encoder`; a `Path`
+            of that name is the folder); `module:function`, a function that returns an `Encoder`; a
+            folder written by `save_pretrained`, transformers or sentence-transformers, or one that
+            the hub's cache made; the id of a Hugging Face hub repository; the address of a server's
+            model, `http://host:8000/v1#model-name`, which gives a `TextEncoder` that cannot be
+            trained.
         endpoint: how a server is asked; by default `EndpointConfig()`.
 
     Raises:
@@ -55,15 +58,18 @@ def load_encoder(
 
         # typed as the common case; `require_network` refuses it where a network is needed
         return cast(Encoder, EndpointEncoder(name, endpoint or EndpointConfig()))
-    folder = Path(name).expanduser()
-    if name in _FACTORIES or is_function(name):
+    folder = user_path(name)
+    is_folder = isinstance(name_or_path, os.PathLike) and folder.is_dir()
+    if not is_folder and (name in _FACTORIES or is_function(name)):
+        tell_of_folder("encoder", name)
         return _made_by(name)
+    folder = hub_snapshot(folder)
     if (folder / FREE_FILE).is_file():
         # a free method over an encoder; by name, because its room stands above this one
         free = importlib.import_module("ceil_jax.training.free.encoder")
         return free.FreeEncoder.from_pretrained(folder)
     if folder.is_dir():
-        return _from_folder(folder, folder.resolve().name)
+        return _from_folder(folder, hub_name(folder))
     if folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
         raise UserError(
             f"{name} is not a folder; expected a saved encoder, a hub id, or one of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -26,6 +26,20 @@ class TextEncoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vector of each text, float32 [N, D], in the order given."""
+
+
+class Sides(NamedTuple):
+    """The encoder of queries and the encoder of a bank's examples."""
+
+    query: TextEncoder
+    bank: TextEncoder
+
+
+def sides(encoder: Any) -> Sides:
+    """Return the two sides of an encoder: its own `sides`, such as a folder with prompts for
+    queries and documents has, else the encoder twice."""
+    own = getattr(encoder, "sides", None)
+    return own if isinstance(own, Sides) else Sides(encoder, encoder)
 
 
 def check_texts(texts: Sequence[str]) -> None:

@@ -92,6 +92,10 @@ class PretrainedTokenizer:
         described = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
         return hashlib.sha256(described.encode()).hexdigest()
 
+    def with_prefix(self, prefix: str) -> PretrainedTokenizer:
+        """Return this tokenizer with another prefix."""
+        return PretrainedTokenizer(self.tokenizer, prefix, self.lower_case)
+
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         texts = [self.prefix + text for text in texts]
         if self.lower_case:

@@ -12,8 +12,10 @@ from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
-from ceil_jax.registry import imported, is_function, made_by
+from ceil_jax.registry import imported, is_function, made_by, tell_of_folder
 from ceil_jax.store.hashing import file_sha256
+from ceil_jax.store.hub_cache import hub_name, hub_snapshot
+from ceil_jax.store.places import user_path
 
 
 def load_lm(
@@ -48,6 +50,7 @@ def load_lm(
             not know the model.
     """
     if spec == "tiny":
+        tell_of_folder("language model", spec)
         return TinyLM()
     if is_function(spec):
         return made_by(imported("language model", spec), "language model", spec, LanguageModel)
@@ -66,11 +69,12 @@ def load_lm(
 def source_of(spec: str) -> tuple[str, str]:
     """Return the folder or hub id of a transformers LM, and its name without the dtype; else a
     UserError."""
-    folder = Path(spec).expanduser()
     if spec in PACKAGED:
+        tell_of_folder("language model", spec)
         return str(converted(spec)), spec
+    folder = hub_snapshot(user_path(spec))
     if folder.is_dir():
-        return str(folder), f"{folder.resolve().name}-{_fingerprint(folder)}"
+        return str(folder), f"{hub_name(folder)}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return spec, spec
     hint = (

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ceil_jax.encoders.encoder import Encoder, require_network
-from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.encoders.text_encoder import TextEncoder, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
 from ceil_jax.pipeline.models import Pretrained
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
@@ -44,7 +44,7 @@ class Untrained(Stage[Encoders]):
     encoder: Pretrained
 
     def load(self, run: Run, folder: Path) -> Encoders:
-        return Encoders(self.encoder.get(), self.encoder.get())
+        return Encoders(*sides(self.encoder.get()))
 
 
 @dataclass(frozen=True)
@@ -247,14 +247,13 @@ def load_networks(folder: Path, start: Encoders, title: str) -> Encoders:
     inside it."""
     from ceil_jax.encoders.registry import load_encoder
 
-    network = network_of(start.query)
     found: list[Any] = []
-    for name in ("query", "context"):
+    for name, side in zip(("query", "context"), start, strict=True):
         if (folder / name).is_dir():
             loaded = load_encoder(folder / name)
             label = title if name == "query" else f"{title} {name}"
             # it shares compiled functions with the encoder that training began with
-            found.append(network.with_params(loaded.params).renamed(label))
+            found.append(network_of(side).with_params(loaded.params).renamed(label))
     sides = zip(start, (found[0], found[-1]), strict=True)
     return Encoders(
         *(

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -21,6 +20,8 @@ from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import CallSettings, Options, Settings
 from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import Encodes, as_encoders, embed, unit_vectors
+from ceil_jax.store.hub_cache import hub_snapshot
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.files import TableLike
 
@@ -176,7 +177,7 @@ class CeilSelector(Settings):
             UserError: no such folder; a file missing, damaged, or of another save; an encoder that
                 is not registered.
         """
-        path = Path(folder).expanduser()
+        path = hub_snapshot(user_path(folder))
         bank, encoders, saved = load_selector(
             path if path.is_dir() else download(os.fspath(folder))
         )
@@ -197,7 +198,7 @@ class CeilSelector(Settings):
         encoders = {"encoder": self.encoder}
         if self.query_encoder is not self.encoder:
             encoders["query_encoder"] = self.query_encoder
-        save_selector(Path(folder).expanduser(), snapshot, next_id, encoders, self.settings)
+        save_selector(user_path(folder), snapshot, next_id, encoders, self.settings)
 
     @classmethod
     def over(cls, examples: Iterable[ExampleLike], given: CeilSelector | Encodes) -> Self:
@@ -262,7 +263,7 @@ class CeilSelector(Settings):
         texts = [context_text(row, self.context) for row in rows]
         # encoding takes long and comes first: the bank's lock is held for the appending alone
         if vectors is None:
-            vectors = embed(self.encoder, texts, bank.snapshot.dim, "encode_examples", rows)
+            vectors = embed(self.encoder, "bank", texts, bank.snapshot.dim, rows)
         else:
             vectors = unit_vectors(vectors, texts, None, self.encoder)
         return bank.add(rows, vectors)
@@ -312,7 +313,7 @@ class CeilSelector(Settings):
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
         texts = [query.input for query in asked]
-        vectors = embed(self.query_encoder, texts, bank.dim, "encode_queries", asked)
+        vectors = embed(self.query_encoder, "query", texts, bank.dim, asked)
         shortlists = bank.shortlists(asked, vectors, call)
         selections = [
             select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)

@@ -90,7 +90,8 @@ class StoreBank:
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             # a new dictionary, because other threads may be reading this one
-            known = known | dict(zip(missing, embed(self.encoder, missing, dim), strict=True))
+            vectors = embed(self.encoder, "bank", missing, dim)
+            known = known | dict(zip(missing, vectors, strict=True))
             self._vectors = dict(list(known.items())[-KEPT:])
         return (
             np.stack([known[text] for text in texts]) if texts else np.zeros((0, dim), np.float32)

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
+from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, sides
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that may be given as an encoder: see `as_encoders`."""
+
+_WHOLE = {"query": "encode_queries", "bank": "encode_examples"}
+"""The method of an encoder that reads whole examples, by side."""
 
 
 class FunctionEncoder:
@@ -65,21 +68,28 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
 
 def embed(
     encoder: Any,
+    side: Literal["query", "bank"],
     texts: Sequence[str],
     dim: int | None,
-    whole: str = "",
     examples: Sequence[Example] = (),
 ) -> np.ndarray:
-    """Return the unit vector of each text, float32 [N, D]; `dim` is the bank's D, None while it has
-    none.
+    """Return the unit vector of each query or example of a bank, float32 [N, D].
 
-    An encoder that has the method `whole`, such as `encode_examples`, gets the `examples` that the
-    texts are of.
+    Args:
+        encoder: one with a method for whole examples (`encode_queries`, `encode_examples`) gets the
+            examples, any other one the texts; its folder's prompts for the side are used.
+        side: whether queries or the bank's examples are encoded.
+        texts: the texts of `examples`.
+        dim: the bank's D, None while it has none.
+        examples: what the texts are of; none where the texts are all there is.
     """
     if not texts:
         return np.zeros((0, dim or 0), np.float32)
-    encode = getattr(encoder, whole, None)
-    given = encode(list(examples)) if callable(encode) else encoder.encode(list(texts))
+    encode = getattr(encoder, _WHOLE[side], None)
+    if examples and callable(encode):
+        given = encode(list(examples))
+    else:
+        given = getattr(sides(encoder), side).encode(list(texts))
     return unit_vectors(given, texts, dim, encoder)
 
 

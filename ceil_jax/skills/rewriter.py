@@ -22,6 +22,7 @@ import numpy as np
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import context_budget, examples_text, prompt_text
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.files import read_table
 from ceil_jax.tasks.rows import examples_of
@@ -63,7 +64,7 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
             lines.
     """
     packaged = Path(__file__).parent / "demonstrations" / f"{source}.json"
-    path = packaged if source in DEMONSTRATIONS else Path(source).expanduser()
+    path = packaged if source in DEMONSTRATIONS else user_path(source)
     if not path.is_file():
         raise unknown_name(
             "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."

@@ -20,6 +20,7 @@ from pathlib import Path
 from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import file_sha256
 from ceil_jax.store.locking import disk_errors, held
+from ceil_jax.store.places import home, user_path
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +86,27 @@ ASSETS = {
 }
 
 
+def has_cache() -> bool:
+    """Return whether `cache_path` names a folder: this process has a home folder, or
+    `$CEIL_JAX_CACHE` is set."""
+    return bool(os.environ.get("CEIL_JAX_CACHE")) or home() is not None
+
+
 def cache_path() -> Path:
-    """Return the cache's folder: `$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`."""
-    return Path(
-        os.environ.get("CEIL_JAX_CACHE") or Path.home() / ".cache" / "ceil_jax"
-    ).expanduser()
+    """Return the cache's folder: `$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`.
+
+    Raises:
+        UserError: the first is not set, and this process has no home folder.
+    """
+    if named := os.environ.get("CEIL_JAX_CACHE"):
+        return user_path(named)
+    folder = home()
+    if folder is None:
+        raise UserError(
+            "models and data are kept in ~/.cache/ceil_jax, and this process has no home folder; "
+            "set HOME, or CEIL_JAX_CACHE to a folder that it can write"
+        )
+    return folder / ".cache" / "ceil_jax"
 
 
 def fetch(name: str) -> Path:

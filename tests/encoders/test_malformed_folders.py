@@ -51,7 +51,7 @@ def refusal(folder) -> str:
         ),
         (POOLING, {"pooling_mode": "mean", "include_prompt": False}, "include_prompt is false"),
         ("sentence_bert_config.json", {"max_seq_length": "20"}, "is damaged, or no encoder's"),
-        ("config_sentence_transformers.json", {"prompts": ["a"]}, "is damaged, or no encoder's"),
+        ("config_sentence_transformers.json", {"prompts": ["a"]}, "expected texts by their names"),
         (
             "tokenizer.json",
             {"model": {"type": "WordPiece", "vocab": []}},

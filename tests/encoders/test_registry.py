@@ -4,6 +4,7 @@ refused."""
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,6 +217,25 @@ def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
 def test_unknown_names(own_module, name, said):
     with refused(said):
         load_encoder(name)
+
+
+def test_the_hubs_cache_named_whole(bert, tmp_path):
+    cached = tmp_path / "models--owner--name"
+    (cached / "refs").mkdir(parents=True)
+    shutil.copytree(bert, cached / "snapshots" / "0123abcd")
+    encoder = load_encoder(cached)
+    assert encoder.name == "owner/name"
+    assert encoder.fingerprint == load_encoder(bert).fingerprint
+
+
+def test_a_folder_with_a_known_name_is_told_and_reached(bert, tmp_path, monkeypatch, caplog):
+    shutil.copytree(bert, tmp_path / "tiny")
+    monkeypatch.chdir(tmp_path)
+    assert load_encoder("tiny").dim == 32
+    assert "not the folder tiny here; write ./tiny for the folder" in caplog.text
+    caplog.clear()
+    assert load_encoder("./tiny").dim == load_encoder(Path("tiny")).dim == 16
+    assert caplog.text == ""
 
 
 def test_what_cannot_be_saved(bert, tmp_path):

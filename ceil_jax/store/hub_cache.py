@@ -1,0 +1,45 @@
+"""The folders that the Hugging Face hub's cache makes: `models--owner--name/snapshots/COMMIT/…`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ceil_jax.errors import UserError
+
+SNAPSHOTS = "snapshots"
+
+
+def hub_snapshot(folder: Path) -> Path:
+    """Return the folder of files inside a repository's folder of the hub's cache; any other folder
+    is returned as it is.
+
+    The snapshot is the one that the branch `main` names, else the only one there is.
+
+    Raises:
+        UserError: there is no snapshot, or there are several and `main` names none of them.
+    """
+    snapshots = folder / SNAPSHOTS
+    if not (snapshots.is_dir() and (folder / "refs").is_dir()):
+        return folder
+    main = folder / "refs" / "main"
+    if main.is_file():
+        named = snapshots / main.read_text(errors="replace").strip()
+        if named.parent == snapshots and named.is_dir():
+            return named
+    commits = sorted(path for path in snapshots.iterdir() if path.is_dir())
+    if len(commits) == 1:
+        return commits[0]
+    if commits:
+        what = f"{len(commits)} snapshots, and none is the branch main; name one of them"
+        raise UserError(f"{folder} holds {what}, such as {commits[-1]}")
+    raise UserError(f"{folder} is a folder of the hub's cache without a snapshot; fetch it again")
+
+
+def hub_name(folder: Path) -> str:
+    """Return the name that a folder shows: its own or, in the hub's cache, `owner/name`."""
+    resolved = folder.resolve()
+    for path in (resolved, *resolved.parents[:2]):
+        kind, *names = path.name.split("--")
+        if kind in ("models", "datasets") and len(names) > 1 and (path / SNAPSHOTS).is_dir():
+            return "/".join(names)
+    return resolved.name
