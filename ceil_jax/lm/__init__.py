@@ -7,8 +7,8 @@ What is done with their scores and answers is in `training` and `pipeline`.
 - `prompts`: examples and a query as one text, under a token budget
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
-- `readings`: what LMs have read, by content, in one SQLite file; `ray_reading`: reading on a Ray
-  cluster
+- `readings`: what LMs have read, by content, in one SQLite file; `readings_file`: that file, and
+  what is saved of a damaged one; `ray_reading`: reading on a Ray cluster
 - `counting`: an LM that only counts tokens, for dry runs
 - `torch`: causal LMs of transformers
 - `openai`: LMs behind an OpenAI-compatible server

@@ -12,9 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import sqlite3
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel, check_choices
+from ceil_jax.lm.readings_file import ReadingsFile, Row, checksum
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -34,12 +32,8 @@ log = logging.getLogger(__name__)
 
 FILE = "readings.sqlite"
 
-_KEYS_A_QUERY = 500
-
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens "
-    "INTEGER NOT NULL, seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
-)
+_SHARDS = "readings-*.sqlite"
+"""The files of shards, as a pattern."""
 
 
 class LMRequest(NamedTuple):
@@ -104,112 +98,71 @@ class Readings:
     """Readings in a folder of runs, by the key of their request; new ones are kept in the file of
     the shard, if any.
 
+    A damaged file is set aside with a warning, and what can be read of it is kept
+    (`readings_file`).
+
     Raises:
-        UserError: by every method, if the disk is full, or a file cannot be written or is damaged
-            (it is set aside).
+        UserError: by every method, if the disk is full, or a file cannot be read or written.
     """
 
     def __init__(self, folder: Path, shard: Shard | None = None) -> None:
-        self._folder, self._shard = folder, shard
-        self._file = folder / (shard.file if shard else FILE)
-        self._connection: sqlite3.Connection | None = None
+        self._folder = folder
+        self._shard = shard
+        self._shared = ReadingsFile(folder / FILE)
+        self._own = ReadingsFile(folder / shard.file) if shard else self._shared
+        self._is_ready = False
 
     @property
     def shards(self) -> bool:
         """Whether shards have left files of readings."""
-        return any(self._folder.glob("readings-*.sqlite"))
+        return any(self._folder.glob(_SHARDS))
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
         """Return the readings that are there, by their keys."""
         found: dict[bytes, Reading] = {}
-        if not (self.shards or (self._folder / FILE).exists()):
+        if not (self.shards or self._shared.path.exists()):
             return found
-        for start in range(0, len(keys), _KEYS_A_QUERY):
-            some = keys[start : start + _KEYS_A_QUERY]
-            marks = ",".join("?" * len(some))
-            for database in ("main", "shared") if self._shard else ("main",):
-                query = f"SELECT * FROM {database}.readings WHERE key IN ({marks})"
-                with self._mended(self._file):
-                    rows = self._database.execute(query, some).fetchall()
-                for key, value, tokens, seconds, checksum in rows:
-                    if _checksum(key, value, tokens, seconds) == checksum:
-                        found[key] = Reading(json.loads(value), Cost(seconds, tokens))
-                    else:
-                        log.warning("%s: a damaged reading; reading that prompt again", self._file)
+        files = [self._database]
+        if self._shard and self._shared.path.exists():
+            files.append(self._shared)
+        for file in files:
+            for row in file.find(keys):
+                if row.is_whole:
+                    found[row.key] = Reading(json.loads(row.value), Cost(row.seconds, row.tokens))
+                else:
+                    log.warning("%s: a damaged reading; reading that prompt again", file.path)
         return found
 
     def keep(self, readings: Mapping[bytes, Reading]) -> None:
         """Keep readings by their keys; they are on the disk when this returns."""
         rows = []
         for key, (value, cost) in readings.items():
-            row = key, json.dumps(value), cost.tokens, float(cost.seconds)
-            rows.append((*row, _checksum(*row)))
-        with disk_errors(self._folder), self._mended(self._file), self._database as database:
-            database.executemany(
-                "INSERT OR REPLACE INTO main.readings VALUES (?, ?, ?, ?, ?)", rows
-            )
-
-    @contextmanager
-    def _mended(self, file: Path) -> Iterator[None]:
-        """Turn SQLite's error about a file into one line that says how to mend it."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            self.close()
-            raise UserError(
-                f"{file}: {error}; make room or see that it can be written, and run the same "
-                "command again"
-            ) from None
-        except sqlite3.DatabaseError as error:
-            self.close()
-            aside = file.replace(file.with_suffix(".damaged"))
-            # SQLite would add these to the next file of that name
-            for log_file in file.parent.glob(f"{file.name}-*"):
-                log_file.unlink()
-            raise UserError(
-                f"{file} is damaged ({error}); it lies in {aside.name} now: run the same command "
-                "again, which reads its prompts anew"
-            ) from None
+            content = key, json.dumps(value), cost.tokens, float(cost.seconds)
+            rows.append(Row(*content, checksum(*content)))
+        with disk_errors(self._folder):
+            self._database.add(rows, replace=True)
 
     @property
-    def _database(self) -> sqlite3.Connection:
-        if self._connection is None:
+    def _database(self) -> ReadingsFile:
+        """The file that new readings go into, with those of shards copied in where it is the one of
+        all."""
+        if not self._is_ready:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._connection = self._opened(self._file)
-            if self._shard:
-                self._opened(self._folder / FILE).close()
-                self._connection.execute("ATTACH ? AS shared", (str(self._folder / FILE),))
-            else:
-                for file in sorted(self._folder.glob("readings-*.sqlite")):
-                    self._opened(file).close()
-                    with self._mended(file):
-                        self._connection.execute("ATTACH ? AS shard", (str(file),))
-                        with self._connection:
-                            self._connection.execute(
-                                "INSERT OR IGNORE INTO main.readings SELECT * FROM shard.readings"
-                            )
-                        self._connection.execute("DETACH shard")
-        return self._connection
-
-    def _opened(self, file: Path) -> sqlite3.Connection:
-        with self._mended(file):
-            connection = sqlite3.connect(file, timeout=600, check_same_thread=False)
-            # a damaged text is found by its checksum
-            connection.text_factory = lambda text: text.decode(errors="replace")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(_TABLE)
-            return connection
+            self._own.prepare()
+            if self._shard is None:
+                for path in sorted(self._folder.glob(_SHARDS)):
+                    shard = ReadingsFile(path)
+                    for rows in shard.whole_rows():
+                        self._own.add(rows, replace=False)
+                    shard.close()
+            self._is_ready = True
+        return self._own
 
     def close(self) -> None:
-        """Close the file; it is opened again when it is next asked."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def _checksum(key: bytes, value: Any, tokens: Any, seconds: Any) -> int:
-    return zlib.crc32(repr((key, value, tokens, seconds)).encode())
+        """Close the files; they are opened again when they are next asked."""
+        self._own.close()
+        self._shared.close()
+        self._is_ready = False
 
 
 class ReadingMeter:

@@ -10,7 +10,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM
-from ceil_jax.lm.readings import FILE, LMRequest, Readings, ReadLM
+from ceil_jax.lm.readings import FILE, LMRequest, Reading, Readings, ReadLM
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.shards import Shard
 
@@ -195,34 +195,133 @@ def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
 
 
 @pytest.mark.parametrize("name", [FILE, "readings-1-of-2.sqlite"])
-def test_a_file_that_is_none_is_set_aside(tmp_path, name):
+def test_a_file_that_is_none_is_set_aside_and_told(tmp_path, caplog, name):
     (tmp_path / name).write_bytes(b"not a database" * 1000)
     (tmp_path / f"{name}-wal").write_bytes(b"left behind" * 1000)
     read, lm = opened(tmp_path)
-    with pytest.raises(UserError, match=rf"{name} is damaged .* run the same command again"):
-        scores(read)
     assert (scores(read) == plain()).all() and lm.asked == PROMPTS
-    assert (tmp_path / name).with_suffix(".damaged").exists()
+    assert f"{tmp_path / name} is damaged" in caplog.text
+    aside = (tmp_path / name).with_suffix(".damaged-1")
+    assert aside.read_bytes().startswith(b"not a database")
+    assert (scores(opened(tmp_path)[0]) == plain()).all()
 
 
-def test_a_file_damaged_inside_is_one_line_and_then_read_anew(tmp_path):
-    read, _ = opened(tmp_path)
-    read.choice_log_likelihood(PROMPTS, MANY)
-    read.readings.close()
+def damage(file, first=1):
+    """Overwrite a part of each page of a database from a page on."""
+    content = bytearray(file.read_bytes())
+    for place in range(first * 4096, len(content), 4096):
+        content[place : place + 200] = b"\xff" * 200
+    file.write_bytes(content)
+
+
+def readings_of(first, last):
+    """Readings enough to fill pages, by key."""
+    return {
+        LMRequest(f"p{i}", ("a", "b")).key("x"): Reading([float(i), 1.0], Cost(0.1, 5))
+        for i in range(first, last)
+    }
+
+
+def fill(folder, first, last, shard=None):
+    readings = Readings(folder, shard)
+    readings.keep(readings_of(first, last))
+    readings.close()
+
+
+def names(folder):
+    return {
+        file.name for file in folder.glob("readings*") if file.name[-4:] not in ("-wal", "-shm")
+    }
+
+
+def test_what_one_damaged_page_leaves_is_kept(tmp_path, caplog):
+    fill(tmp_path, 0, 3000)
     content = bytearray((tmp_path / FILE).read_bytes())
-    content[4096:] = b"\xa5" * (len(content) - 4096)
+    content[10 * 4096 : 10 * 4096 + 200] = b"\xff" * 200
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"readings.sqlite is damaged .* run the same command again"
-    ):
-        read.choice_log_likelihood(PROMPTS, MANY)
-    assert (scores(read) == plain()).all()
+    expected = readings_of(0, 3000)
+    readings = Readings(tmp_path)
+    found = readings.find(list(expected))
+    assert 2500 < len(found) < 3000
+    assert found == {key: expected[key] for key in found}
+    assert f"{len(found)} of its readings could be saved" in caplog.text
+    assert names(tmp_path) == {FILE, "readings.damaged-1"}
+    readings.keep(expected)
+    readings.close()
+    assert Readings(tmp_path).find(list(expected)) == expected
+
+
+def test_files_of_shards_beside_a_damaged_file_are_not_blamed(tmp_path):
+    fill(tmp_path, 0, 600)
+    for number in (1, 2):
+        fill(tmp_path, 300 + 300 * number, 600 + 300 * number, Shard(number, 2))
+    before = {file.name: file.read_bytes() for file in tmp_path.glob("readings-*.sqlite")}
+    damage(tmp_path / FILE)
+    expected = readings_of(600, 1200)
+    readings = Readings(tmp_path)
+    assert readings.find(list(expected)) == expected
+    readings.close()
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert names(tmp_path) == {FILE, "readings.damaged-1", *before}
+
+
+def test_a_shards_job_beside_a_damaged_file_goes_on(tmp_path):
+    shard = Shard(1, 2)
+    fill(tmp_path, 0, 600)
+    fill(tmp_path, 600, 900, shard)
+    damage(tmp_path / FILE)
+    expected = readings_of(600, 900)
+    readings = Readings(tmp_path, shard)
+    assert readings.find(list(readings_of(0, 900))).items() >= expected.items()
+    readings.close()
+    assert names(tmp_path) == {FILE, "readings.damaged-1", shard.file}
+
+
+def test_a_process_that_has_a_damaged_file_open_leaves_the_new_one_alone(tmp_path):
+    fill(tmp_path, 0, 3000)
+    damage(tmp_path / FILE)
+    old = list(readings_of(0, 3000))
+    first = Readings(tmp_path)
+    second = Readings(tmp_path)
+    writer = Readings(tmp_path)
+    for readings in (first, second):
+        readings.find(old[:0])  # both open it
+    first.find(old)
+    new = readings_of(5000, 5100)
+    writer.keep(dict(list(new.items())[:50]))
+    second.find(old)
+    writer.keep(dict(list(new.items())[50:]))
+    second.keep(readings_of(6000, 6001))
+    for readings in (first, second, writer):
+        readings.close()
+    expected = {**new, **readings_of(6000, 6001)}
+    assert Readings(tmp_path).find(list(expected)) == expected
+    assert names(tmp_path) == {FILE, "readings.damaged-1"}
+
+
+def test_a_file_that_is_removed_while_it_is_open_is_made_anew(tmp_path):
+    readings = Readings(tmp_path)
+    readings.keep(readings_of(0, 10))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    readings.keep(readings_of(10, 20))
+    readings.close()
+    assert Readings(tmp_path).find(list(readings_of(0, 20))) == readings_of(10, 20)
+
+
+def test_each_damaged_file_keeps_a_name_of_its_own(tmp_path):
+    for number in (1, 2):
+        (tmp_path / FILE).write_bytes(f"no database {number}".encode() * 1000)
+        fill(tmp_path, 0, 1)
+    for number in (1, 2):
+        aside = (tmp_path / f"readings.damaged-{number}").read_bytes()
+        assert aside.startswith(f"no database {number}".encode())
 
 
 def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path):
     read, lm = opened(tmp_path)
     read.choice_log_likelihood(PROMPTS[:4], CHOICES[:4])
-    database = read.readings._database
+    database = read.readings._database.connection
     [[pages]] = database.execute("PRAGMA page_count")
     database.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(UserError, match=r"disk is full; make room .* run the same command again"):

@@ -1,0 +1,230 @@
+"""One SQLite file of readings, in which damage is met without losing what is whole.
+
+SQLite reports damage when it reads a page. The process that meets it moves the file it has open,
+with its logs, to a new name (`readings.damaged-1`), and copies every row that can still be read and
+has the right checksum into a new file in its place. Processes do this one at a time; one that finds
+another file under the name than the one it has open opens that one instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ceil_jax.errors import UserError
+from ceil_jax.store.locking import held
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens "
+    "INTEGER NOT NULL, seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
+)
+
+_COLUMNS = "key, value, tokens, seconds, checksum"
+
+_KEYS_A_QUERY = 500
+
+_ROWS_AT_ONCE = 5000
+
+_ATTEMPTS = 4
+"""Times that an access is tried: damage may be met in a file and in what other processes put in its
+place."""
+
+_LOGS = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps beside a database."""
+
+
+class Row(NamedTuple):
+    """A reading as it is stored."""
+
+    key: bytes
+    value: str
+    """The answer as JSON."""
+    tokens: int
+    seconds: float
+    checksum: int
+    """Of the other fields."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the row is as it was written."""
+        return checksum(*self[:4]) == self.checksum
+
+
+def checksum(key: Any, value: Any, tokens: Any, seconds: Any) -> int:
+    """Return the checksum of a row's other fields."""
+    return zlib.crc32(repr((key, value, tokens, seconds)).encode())
+
+
+class ReadingsFile:
+    """A file of readings by key; it is made when it is first used, and may be used by several
+    processes.
+
+    Raises:
+        UserError: by every method, if the disk is full, or the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection to the file that has the path now."""
+        if self._connection is not None and self._identity != _identity(self.path):
+            self.close()  # another process has set the file aside
+        while self._connection is None:
+            before = _identity(self.path)
+            connection = sqlite3.connect(self.path, timeout=600, check_same_thread=False)
+            self._connection = connection
+            self._identity = _identity(self.path)
+            if before not in (None, self._identity):
+                self.close()  # which of the two was opened is not known
+            else:
+                _prepare(connection)
+        return self._connection
+
+    def prepare(self) -> None:
+        """Open the file, or make it."""
+        self._attempt(lambda connection: None)
+
+    def find(self, keys: Sequence[bytes]) -> list[Row]:
+        """Return the rows of those keys that are there, damaged ones included."""
+        rows: list[Row] = []
+        for start in range(0, len(keys), _KEYS_A_QUERY):
+            some = keys[start : start + _KEYS_A_QUERY]
+            marks = ",".join("?" * len(some))
+            rows += self._rows(f"WHERE key IN ({marks})", some)
+        return rows
+
+    def whole_rows(self) -> Iterator[list[Row]]:
+        """Yield all rows that are whole, some thousands at a time."""
+        last = b""
+        while rows := self._rows(f"WHERE key > ? ORDER BY key LIMIT {_ROWS_AT_ONCE}", [last]):
+            last = rows[-1].key
+            yield [row for row in rows if row.is_whole]
+
+    def add(self, rows: Sequence[Row], *, replace: bool) -> None:
+        """Add rows; they are on the disk when this returns. A row whose key is there replaces that
+        one, or is left out."""
+        insert = f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO readings VALUES (?,?,?,?,?)"
+
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.executemany(insert, rows)
+
+        self._attempt(write)
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is next used."""
+        connection = self._connection
+        self._connection = None
+        if connection is not None:
+            connection.close()
+
+    def _rows(self, condition: str, arguments: Sequence[Any]) -> list[Row]:
+        query = f"SELECT {_COLUMNS} FROM readings {condition}"
+        return self._attempt(
+            lambda connection: [Row(*row) for row in connection.execute(query, arguments)]
+        )
+
+    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `work` does with the connection; damage that it meets is set aside, and it is
+        done again."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return work(self.connection)
+            except sqlite3.OperationalError as error:
+                moved = self._identity != _identity(self.path)
+                self.close()
+                if not moved:
+                    raise UserError(
+                        f"{self.path}: {error}; make room or see that it can be written, and run "
+                        "the same command again"
+                    ) from None
+            except sqlite3.DatabaseError as error:
+                self._set_aside(error)
+        raise UserError(
+            f"{self.path}: damage is met again in each new file; see whether its disk fails"
+        )
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        """Move the file that is open out of the way, unless another process did, and save its
+        rows."""
+        with held(self.path.parent, f".{self.path.stem}.lock"):
+            if self._identity != _identity(self.path):
+                self.close()
+                return
+            names = (self.path.with_suffix(f".damaged-{number}") for number in count(1))
+            aside = next(name for name in names if not name.exists())
+            self.path.rename(aside)
+            # SQLite would add the logs to the next file of that name
+            for ending in _LOGS:
+                beside = Path(f"{self.path}{ending}")
+                if beside.exists():
+                    beside.rename(f"{aside}{ending}")
+            # closed only now: SQLite leaves the logs of a file alone that was moved
+            self.close()
+            rows = _readable_rows(aside)
+            log.warning(
+                "%s is damaged (%s); it lies in %s now, %d of its readings could be saved: prompts "
+                "of the others are read again",
+                *(self.path, error, aside.name, len(rows)),
+            )
+        self.add(rows, replace=False)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """The device and inode of a file; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    # a damaged text is found by its checksum
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(_TABLE)
+
+
+def _readable_rows(path: Path) -> list[Row]:
+    """The whole rows of a damaged file, found by ranges of keys, so that a damaged page hides only
+    the rows of the ranges that it is part of."""
+    rows: list[Row] = []
+    with closing(sqlite3.connect(path)) as damaged:
+        damaged.text_factory = lambda text: text.decode(errors="replace")
+
+        def between(low: bytes, high: bytes) -> bool:
+            query = f"SELECT {_COLUMNS} FROM readings WHERE key >= ? AND key < ?"
+            try:
+                rows.extend(map(Row._make, damaged.execute(query, (low, high)).fetchall()))
+            except sqlite3.DatabaseError:
+                return False
+            return True
+
+        try:
+            damaged.execute("PRAGMA schema_version").fetchone()
+        except sqlite3.DatabaseError:
+            return []  # no database at all
+        for first in range(256):
+            # keys have 16 bytes, so that 17 bytes of 0xff lie above all of them
+            after = bytes([first + 1]) if first < 255 else b"\xff" * 17
+            if not between(bytes([first]), after):
+                for second in range(256):
+                    high = bytes([first, second + 1]) if second < 255 else after
+                    between(bytes([first, second]), high)
+    return [row for row in rows if row.is_whole]
