@@ -211,7 +211,9 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         singles = singles_of(options, queries[: options.queries], bank, outputs, own)
         with tempfile.TemporaryDirectory() as folder:
             encoder = encoder.with_params(
-                train_epr(Path(folder), encoder, singles, EPRConfig(), options.seed).params["query"]
+                train_epr(
+                    encoder, singles, EPRConfig(), seed=options.seed, folder=Path(folder)
+                ).params["query"]
             )
     vectors = unit_rows(encoder.encode(texts))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist + 1)
@@ -282,7 +284,13 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         trained = train_ceil(
-            Path(folder), encoder, vectors, data, config, options.seed, float(config.trade_off)
+            encoder,
+            data,
+            config,
+            bank_vectors=vectors,
+            trade_off=float(config.trade_off),
+            seed=options.seed,
+            folder=Path(folder),
         )
     seconds = time.perf_counter() - began
     query = encoder.with_params(trained.params["query"])

@@ -30,6 +30,7 @@ CHECKED = [
     "skills.similarity",
     "training.candidates",
     "training.ceil",
+    "training.example_vectors",
     "training.gradient_cache",
     "training.losses",
     "training.samplers",
@@ -106,10 +107,10 @@ def move_for_training(monkeypatch):
 
     from ceil_jax.training.loop import Ending, Trained
 
-    def fit(folder, params, gradient, batches, held_out, *, seed, **_):
+    def fit(problem, config, *, seed, folder):
         rng = np.random.default_rng(seed)
         moved = jax.tree.map(
-            lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), params
+            lambda leaf: leaf + 0.01 * rng.standard_normal(leaf.shape, leaf.dtype), problem.start
         )
         before, after = ({"kendall_tau": t} for t in (0.1, 0.2))
         history = [{"step": 0, **before}, {"step": 1, "loss": 1.0, **after}]

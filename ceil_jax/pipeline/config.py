@@ -154,6 +154,7 @@ SCALES: dict[str, RunConfig] = {
             batch_size=128,
             learning_rate=1e-5,
             train_context="both",
+            sets_per_step="all",
         ),
     ),
 }

@@ -319,7 +319,6 @@ class Weights(Stage[Encoders]):
         return self.training.load(folder, start)
 
     def estimate(self, run: Run) -> Work:
-        from ceil_jax.training.ceil import SETS_A_STEP
         from ceil_jax.training.loop import held_out_count, step_count
 
         settings = self.settings
@@ -329,8 +328,10 @@ class Weights(Stage[Encoders]):
             return Work()
         texts = 3
         if self.training.sets:
-            frozen = getattr(settings, "train_context", "frozen") in ("frozen", "released")
-            texts = 1 if frozen else 1 + min(settings.shortlist, SETS_A_STEP * settings.size)
+            encoded = 0
+            if not settings.frozen_examples:
+                encoded = settings.sets_in_a_step(settings.subsets) * settings.size
+            texts = 1 + min(settings.shortlist, encoded)
         count, tokens, parameters = text_facts(self.start, self.queries, 0.75, training=True)
         instances = count - held_out_count(count)
         return Work(

@@ -25,7 +25,7 @@ from ceil_jax.pipeline.stage import Stage
 from ceil_jax.pipeline.views import TrainingQueries
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
-from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.config import CONTRASTIVE, CEILConfig, EPRConfig
 from ceil_jax.training.loop import Trained
 
 if TYPE_CHECKING:
@@ -70,9 +70,16 @@ def _train_epr(
     from ceil_jax.training.contrastive import train_epr
 
     assert lesson.data is not None
-    start = network_of(lesson.start.query)
+    frozen = lesson.settings.train_context == "frozen"
     trained = train_epr(
-        lesson.scratch, start, lesson.data, lesson.settings, lesson.seed, groups, title
+        network_of(lesson.start.query),
+        lesson.data,
+        lesson.settings,
+        seed=lesson.seed,
+        folder=lesson.scratch,
+        groups=groups,
+        bank_vectors=_bank_vectors(lesson) if frozen else None,
+        title=title,
     )
     save_networks(lesson, trained.params)
     return _report(trained)
@@ -102,9 +109,22 @@ def set_scores(graph: Graph, settings: CEILConfig) -> Stage[ScoredSets]:
     return ScoredCandidates(sets, scores)
 
 
+def _bank_vectors(lesson: Lesson) -> np.ndarray:
+    """The bank by the starting weights, unit rows."""
+    return unit_rows(encode_bank(lesson.cached(lesson.start.context), lesson.bank))
+
+
 def _check_network(graph: Graph, _: Any) -> None:
     # before the LM reads anything for an encoder that cannot learn
     require_network(graph.pretrained.get())
+
+
+def _check_epr(graph: Graph, settings: EPRConfig) -> None:
+    from ceil_jax.training.losses import ceil_loss
+
+    _check_network(graph, settings)
+    if settings.loss != CONTRASTIVE:
+        ceil_loss(settings.loss, settings.loss_options)
 
 
 def _check_ceil(graph: Graph, settings: CEILConfig) -> None:
@@ -127,16 +147,15 @@ def _train_ceil(lesson: Lesson) -> Mapping[str, Any]:
 
     start, examples = network_of(lesson.start.query), network_of(lesson.start.context)
     assert lesson.trade_off is not None and lesson.data is not None
-    vectors = unit_rows(encode_bank(lesson.cached(lesson.start.context), lesson.bank))
     trained = train_ceil(
-        lesson.scratch,
         start,
-        vectors,
         lesson.data,
         lesson.settings,
-        lesson.seed,
-        lesson.trade_off,
-        examples,
+        bank_vectors=_bank_vectors(lesson) if lesson.settings.frozen_examples else None,
+        trade_off=lesson.trade_off,
+        seed=lesson.seed,
+        folder=lesson.scratch,
+        example_encoder=examples,
     )
     # in the released code examples keep the starting encoder
     kept = {"context": examples.params} if lesson.settings.train_context == "released" else {}
@@ -149,14 +168,12 @@ TST = Training(
     title="TST",
     scored=_output_scores,
     train=_train_tst,
-    check=_check_network,
+    check=_check_epr,
     lm_tokens=False,
 )
 """Target similarity tuning (Poesia et al., ICLR 2022): learns from the similarity of outputs."""
 
-EPR = Training(
-    name="epr", title="EPR", scored=single_scores, train=_train_epr, check=_check_network
-)
+EPR = Training(name="epr", title="EPR", scored=single_scores, train=_train_epr, check=_check_epr)
 """EPR (Rubin et al., NAACL 2022): learns from the LM's scores of single examples."""
 
 CEIL = Training(

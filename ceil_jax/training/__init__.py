@@ -12,6 +12,7 @@ decided in `pipeline/`.
   quality.
 - `contrastive`: training of EPR and TST.
 - `ceil`: training of CEIL.
+- `example_vectors`: the two ways in which it gets the vectors of sets' examples: frozen, learning.
 - `gradient_cache`: tokenised texts, and gradients through more of them than one backward pass has
   memory for.
 - `fixed`: a network that learns beside a free method's vectors.

@@ -1,9 +1,14 @@
 """CEIL (Ye et al., ICML 2023): a conditional DPP over sets of examples, trained to rank them as the
-LM does."""
+LM does.
+
+From the paper to this module: log det L'_S of a set (equations 8 to 10) is `set_log_probs`, the
+objective (equation 6, or another loss) `ceil_objective`, the training `train_ceil`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,41 +22,44 @@ from ceil_jax.distributed.devices import jit_whole, over_devices
 from ceil_jax.dpp.distribution import subset_log_probs
 from ceil_jax.dpp.kernel import block_log_dets, relevance
 from ceil_jax.encoders.tokenizers import Tokens
-from ceil_jax.training.candidates import CandidateSets, TrainingData
-from ceil_jax.training.config import CEILConfig
+from ceil_jax.training.candidates import TrainingData
+from ceil_jax.training.config import CEILTraining
+from ceil_jax.training.example_vectors import (
+    ExampleVectors,
+    FrozenExamples,
+    LearningExamples,
+    Params,
+)
 from ceil_jax.training.fixed import WithFixed, beside_fixed
-from ceil_jax.training.gradient_cache import GradientCache, TokenTable
+from ceil_jax.training.gradient_cache import TokenTable
 from ceil_jax.training.loop import Trained, fit, split_held_out
-from ceil_jax.training.losses import SetScores, ceil_loss, ranking_quality
+from ceil_jax.training.losses import Loss, SetScores, ceil_loss, ranking_quality
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
-_TEXTS = 64
-"""Examples a forward and backward pass, where the encoder of examples learns."""
-
-_JUDGED = 128
+_HELD_OUT_QUERIES = 128
 """Held-out queries per batch of an evaluation. An example that several of their sets share is
 encoded once."""
 
-SETS_A_STEP = 4
-"""Candidate sets per query and step if the examples' encoder learns, which makes them the cost of a
-step."""
+_DRAWS = 3
+"""Number of the random stream that draws the sets of a step."""
 
 
 class CEILBatch(NamedTuple):
-    """B queries with their scored candidate sets; the vectors of their shortlists are given
+    """B queries with their scored candidate sets; the vectors of their examples are given
     separately."""
 
     queries: Tokens | WithFixed
     """int32 [B, T]"""
     subsets: Int32[Any, "b m k"]
-    """Places in the shortlist, −1 at empty places."""
+    """Each set's examples, as positions among the n of its query; −1 at empty positions."""
     valid: Bool[Any, "b n"]
-    """False at empty places of the shortlist."""
+    """False at positions without an example."""
     log_dets: Float[Any, "b m"] | None
     """log det S_S of every set where examples are frozen, otherwise None."""
     lm_scores: Float[Any, "b m"]
+    """The LM's score of every set, in nats."""
 
 
 def set_log_probs(
@@ -65,9 +73,15 @@ def set_log_probs(
     """log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL, equations
     8 to 10).
 
-    Only k × k blocks are formed, never the n × n kernel. `subsets` are places in the shortlist, −1
-    where empty; `log_dets` are log det S_S of every set, computed from `examples` where they are
-    not given; the maximum of r is that of the `valid` places of the shortlist, of all by default.
+    Only k × k blocks are formed, never the n × n kernel.
+
+    Args:
+        queries: the vectors of B queries, of any length.
+        examples: the vectors of n examples for each query, of any length.
+        subsets: M sets of k for each query, as positions among its n examples; −1 where empty.
+        log_dets: log det S_S of every set; None to compute it from `examples`.
+        trade_off: λ, above 0.
+        valid: the examples among which the maximum of r is taken; all by default.
     """
     relevances = jax.vmap(relevance)(queries, examples, valid=valid)
     if log_dets is None:
@@ -75,164 +89,187 @@ def set_log_probs(
     return jax.vmap(subset_log_probs, (0, 0, 0, None))(relevances, log_dets, subsets, trade_off)
 
 
-def train_ceil(
-    folder: Path,
-    encoder: Encoder,
-    bank_vectors: Float[np.ndarray, "bank d"],
-    data: TrainingData,
-    config: CEILConfig,
-    seed: int,
+def batch_log_probs(
+    params: Params,
+    examples: Float[Array, "b n d"],
+    batch: CEILBatch,
+    key: PRNGKeyArray | None = None,
+    *,
+    encode: Callable[..., Float[Array, "b d"]],
     trade_off: float,
+) -> Float[Array, "b m"]:
+    """log det L'_S of a batch's sets, whose queries are encoded here.
+
+    Args:
+        params: the weights; `params["query"]` encodes queries.
+        examples: the vectors of each query's examples.
+        batch: the queries and their sets.
+        key: turns dropout on; None, the default, turns it off.
+        encode: (weights, tokens, key=dropout key) → vectors.
+        trade_off: λ of the kernel.
+    """
+    queries = encode(params["query"], batch.queries, key=key)
+    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
+
+
+def ceil_objective(
+    params: Params,
+    examples: Float[Array, "b n d"],
+    batch: CEILBatch,
+    key: PRNGKeyArray | None,
+    *,
+    encode: Callable[..., Float[Array, "b d"]],
+    trade_off: float,
+    loss: Loss,
+) -> Float[Array, ""]:
+    """CEIL's objective: the mean over a batch's queries of a loss that compares log det L'_S of
+    their sets with the LM's scores (equation 6 with the pairwise margin loss).
+
+    Args:
+        params, examples, batch, key, encode, trade_off: as in `batch_log_probs`.
+        loss: `SetScores` of one query → scalar.
+    """
+    log_probs = batch_log_probs(params, examples, batch, key, encode=encode, trade_off=trade_off)
+    not_empty = (batch.subsets >= 0).any(axis=-1)
+    return jnp.mean(jax.vmap(loss)(SetScores(log_probs, batch.lm_scores, not_empty)))
+
+
+def train_ceil(
+    encoder: Encoder,
+    data: TrainingData,
+    config: CEILTraining,
+    *,
+    bank_vectors: Float[np.ndarray, "bank d"] | None,
+    trade_off: float,
+    seed: int,
+    folder: Path,
     example_encoder: Encoder | None = None,
+    title: str = "CEIL",
 ) -> Trained:
     """Train log det L'_S to order each query's candidate sets S as their scores do.
 
     With `train_context` "frozen" or "released", examples have the vectors of the starting weights
-    while training: log det S_S never changes, it is computed once, and a step encodes queries only.
-    After "frozen" the trained encoder encodes examples too, so that a query's copy in the bank is
-    the nearest to it again (docs/recipe.md); the weights that training ends with are chosen by how
-    that ranks held-out sets. Otherwise a step draws a few of each query's sets and also encodes
-    their examples, each once, however many sets hold it.
+    while training. After "frozen" the trained encoder encodes examples too, so that a query's copy
+    in the bank is the nearest to it again (docs/recipe.md); the weights that training ends with are
+    chosen by how that ranks held-out sets. With "shared" and "both" a step encodes the examples of
+    its sets (`example_vectors`).
 
     Args:
-        folder: holds checkpoints.
         encoder: the starting weights.
-        bank_vectors: the bank by them, unit rows, beside the fixed part where `data` has one.
-        data: queries, bank, candidate sets and their scores.
-        config: the trained parameters are {"query", "context"} with `train_context` "both", else
-            {"query"}.
-        seed: of the held-out split, the order of batches, and dropout.
-        trade_off: λ of the kernel.
-        example_encoder: the starting weights of the encoder of examples, where it is another one.
-    """
-    fixed, apply = data.fixed, encoder.apply
-    if fixed:
-        apply = beside_fixed(apply, fixed.weight)
-    encode, loss = over_devices(apply), ceil_loss(config.loss, config.loss_options)
+        data: queries, bank, candidate sets and their scores. Sets may have one example.
+        config: how examples are encoded, the loss, and the loop. The trained parameters are
+            {"query", "context"} with `train_context` "both", else {"query"}.
+        bank_vectors: the bank by the starting weights of the encoder of examples, unit rows, beside
+            the fixed part where `data` has one. None will do where examples are not frozen.
+        trade_off: λ of the kernel, above 0.
+        seed: of the held-out split, the order of batches, the sets of a step, and dropout.
+        folder: holds checkpoints, from which a stopped training goes on.
+        example_encoder: the starting weights of the encoder of examples; by default `encoder`.
+        title: what messages call the method.
 
-    def log_probs(
-        params: Mapping[str, Any],
-        examples: Array,
-        batch: CEILBatch,
-        key: PRNGKeyArray | None = None,
-    ) -> Float[Array, "b m"]:
-        queries = encode(params["query"], batch.queries, key=key)
-        return set_log_probs(
-            queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid
+    Raises:
+        UserError: fewer than two queries, an unknown loss or option, or a loss that is not finite.
+    """
+    apply = encoder.apply
+    fixed_of_queries = None
+    fixed_of_bank = None
+    if data.fixed is not None:
+        apply = beside_fixed(encoder.apply, data.fixed.weight)
+        fixed_of_queries = data.fixed.queries
+        fixed_of_bank = data.fixed.bank
+    query_texts = TokenTable(encoder, [query.input for query in data.queries], fixed_of_queries)
+    bank_texts = TokenTable(encoder, [example.input for example in data.bank], fixed_of_bank)
+    score = partial(batch_log_probs, encode=over_devices(apply), trade_off=trade_off)
+    objective = partial(
+        ceil_objective,
+        encode=over_devices(apply),
+        trade_off=trade_off,
+        loss=ceil_loss(config.loss, config.loss_options),
+    )
+    side = "context" if config.train_context == "both" else "query"
+    learning = LearningExamples(objective, apply, side, bank_texts, data.candidates)
+    examples: ExampleVectors = learning
+    if config.frozen_examples:
+        assert bank_vectors is not None, "frozen examples have the vectors of the bank"
+        examples = FrozenExamples(objective, bank_vectors, data.candidates)
+    training_queries, held_out = split_held_out(len(data.queries), seed, data.seen)
+    problem = _SetTraining(
+        title=title,
+        start={side: (example_encoder or encoder).params, "query": encoder.params},
+        training_queries=training_queries,
+        held_out=held_out,
+        texts=query_texts,
+        scores=data.scores,
+        examples=examples,
+        # with "released" the trained encoder encodes queries only
+        examples_as_used=examples if config.train_context == "released" else learning,
+        sets_in_a_step=config.sets_in_a_step(data.scores.shape[1]),
+        seed=seed,
+        log_probs=jit_whole(score),
+    )
+    return fit(problem, config, seed=seed, folder=folder)
+
+
+@dataclass(frozen=True)
+class _SetTraining:
+    """A training on sets, as `loop.fit` runs it (`loop.Problem`)."""
+
+    title: str
+    start: Params
+    training_queries: Int[np.ndarray, " t"]
+    held_out: Int[np.ndarray, " h"]
+    texts: TokenTable
+    scores: Float[np.ndarray, "q m"]
+    examples: ExampleVectors
+    examples_as_used: ExampleVectors
+    sets_in_a_step: int
+    seed: int
+    log_probs: Callable[..., Array]
+
+    def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Any, CEILBatch]:
+        """Return the examples of a step, and the rest of its batch: some sets of each query."""
+        generator = np.random.default_rng([self.seed, _DRAWS, step])
+        shuffled = generator.permuted(self._every_set(len(rows)), axis=1)
+        sets = np.sort(shuffled[:, : self.sets_in_a_step], axis=1)
+        return self._batch_of(self.examples, self.training_queries[rows], sets)
+
+    def gradient(
+        self, params: Params, batch: tuple[Any, CEILBatch], key: PRNGKeyArray
+    ) -> tuple[Array, Mapping[str, Any]]:
+        """Return the loss of a batch and its gradient."""
+        source, rest = batch
+        return self.examples.gradient(params, source, rest, key)
+
+    def quality(self, params: Params) -> Float[np.ndarray, " h"]:
+        """Return τ of each held-out query's sets, with examples as training encodes them."""
+        return self._quality(params, self.examples)
+
+    def quality_as_used(self, params: Params) -> Float[np.ndarray, " h"]:
+        """Return τ of each held-out query's sets, with examples encoded as after training."""
+        return self._quality(params, self.examples_as_used)
+
+    def _quality(self, params: Params, examples: ExampleVectors) -> Float[np.ndarray, " h"]:
+        log_probs = []
+        for first in range(0, len(self.held_out), _HELD_OUT_QUERIES):
+            queries = self.held_out[first : first + _HELD_OUT_QUERIES]
+            source, batch = self._batch_of(examples, queries, self._every_set(len(queries)))
+            vectors = examples.vectors(params, source)
+            log_probs.append(np.asarray(self.log_probs(params, vectors, batch)))
+        # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of
+        # other weights
+        judged = slice(1 if self.scores.shape[1] > 2 else 0, None)
+        return ranking_quality(
+            np.concatenate(log_probs)[:, judged], self.scores[self.held_out][:, judged]
         )
 
-    def objective(
-        params: Mapping[str, Any], examples: Array, batch: CEILBatch, key: PRNGKeyArray
-    ) -> Float[Array, ""]:
-        ours, mask = log_probs(params, examples, batch, key), (batch.subsets >= 0).any(axis=-1)
-        return jnp.mean(jax.vmap(loss)(SetScores(ours, batch.lm_scores, mask)))
-
-    context = "context" if config.train_context == "both" else "query"
-    training, held_out = split_held_out(len(data.queries), seed, data.seen)
-    # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of other
-    # weights
-    judged = slice(1 if data.scores.shape[1] > 2 else 0, None)
-    shown = TokenTable(encoder, [example.input for example in data.bank], fixed and fixed.bank)
-    learnt = _LearntExamples(GradientCache(apply, context, objective), shown, data.candidates)
-    examples: _FrozenExamples | _LearntExamples = learnt
-    if config.train_context in ("frozen", "released"):
-        examples = _FrozenExamples(objective, bank_vectors, data.candidates)
-    tokens = TokenTable(encoder, [query.input for query in data.queries], fixed and fixed.queries)
-    every_set = np.arange(data.scores.shape[1])
-    predict = jit_whole(log_probs)
-
-    def of_sets(
-        examples: _FrozenExamples | _LearntExamples, rows: np.ndarray, sets: Int[np.ndarray, "b m"]
+    def _batch_of(
+        self, examples: ExampleVectors, queries: np.ndarray, sets: Int[np.ndarray, "b m"]
     ) -> tuple[Any, CEILBatch]:
         """The examples of these sets of these queries, and the rest of the batch."""
-        found, subsets, valid, log_dets = examples.of(rows, sets)
-        scores = np.take_along_axis(data.scores[rows], sets, axis=1)
-        return found, CEILBatch(tokens[rows], subsets, valid, log_dets, scores)
+        source, subsets, valid, log_dets = examples.of_sets(queries, sets)
+        scores = np.take_along_axis(self.scores[queries], sets, axis=1)
+        return source, CEILBatch(self.texts[queries], subsets, valid, log_dets, scores)
 
-    def quality(
-        examples: _FrozenExamples | _LearntExamples, params: Mapping[str, Any]
-    ) -> np.ndarray:
-        blocks = [held_out[i : i + _JUDGED] for i in range(0, len(held_out), _JUDGED)]
-        batches = (of_sets(examples, rows, np.tile(every_set, (len(rows), 1))) for rows in blocks)
-        vectors = partial(examples.vectors, params[context])
-        ours = [np.asarray(predict(params, vectors(found), rest)) for found, rest in batches]
-        return ranking_quality(np.concatenate(ours)[:, judged], data.scores[held_out][:, judged])
-
-    def batch(step: int, rows: np.ndarray) -> tuple[Any, CEILBatch]:
-        generator = np.random.default_rng([seed, 3, step])
-        drawn = generator.permuted(np.tile(every_set, (len(rows), 1)), axis=1)[
-            :, : examples.sets_a_step
-        ]
-        return of_sets(examples, training[rows], np.sort(drawn, axis=1))
-
-    return fit(
-        folder,
-        {context: (example_encoder or encoder).params, "query": encoder.params},
-        lambda params, batch, key: examples.gradient(params, batch[0], batch[1], key),
-        batch,
-        partial(quality, examples),
-        instances=len(training),
-        config=config,
-        seed=seed,
-        what="training CEIL",
-        # with "released" the trained encoder encodes queries only
-        as_used=partial(quality, examples if config.train_context == "released" else learnt),
-    )
-
-
-class _FrozenExamples:
-    """Examples with the vectors of the starting weights; a step takes all of a query's sets."""
-
-    sets_a_step: int | None = None
-
-    def __init__(
-        self, objective: Callable[..., Array], vectors: np.ndarray, candidates: CandidateSets
-    ) -> None:
-        self._bank, self._candidates = vectors, candidates
-        one = jax.jit(block_log_dets)
-        each = zip(candidates.shortlist, candidates.subsets, strict=True)
-        self._log_dets = np.stack(
-            [np.asarray(one(vectors[shortlist], subsets)) for shortlist, subsets in each]
-        )
-        self.gradient = jit_whole(jax.value_and_grad(objective))
-
-    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[np.ndarray, ...]:
-        """The vectors [B, n, D], subsets, valid places and log dets of these sets of these
-        queries."""
-        shortlist, chosen = self._candidates.shortlist[rows], (rows[:, None], sets)
-        return (
-            self._bank[shortlist],
-            self._candidates.subsets[chosen],
-            shortlist >= 0,
-            self._log_dets[chosen],
-        )
-
-    def vectors(self, own: Any, examples: np.ndarray) -> np.ndarray:
-        return examples
-
-
-class _LearntExamples:
-    """Examples that a step encodes: the texts of a few of a query's sets."""
-
-    sets_a_step: int | None = SETS_A_STEP
-
-    def __init__(
-        self, gradient: GradientCache, bank: TokenTable, candidates: CandidateSets
-    ) -> None:
-        self._tokens, self._candidates = bank, candidates
-        self.gradient, self.vectors = gradient, gradient.vectors
-
-    def of(self, rows: np.ndarray, sets: Int[np.ndarray, "b m"]) -> tuple[Any, ...]:
-        """The texts of these sets of these queries, the sets' places among them, valid places, and
-        no log dets."""
-        shortlist, subsets = (
-            self._candidates.shortlist[rows],
-            self._candidates.subsets[rows[:, None], sets],
-        )
-        # only what the sets hold is encoded; the maximum of r is then over these, which orders sets
-        # of one size alike
-        places = subsets.reshape(len(rows), -1)
-        members = np.take_along_axis(shortlist, np.maximum(places, 0), axis=1)
-        own = np.arange(places.shape[1], dtype=np.int32).reshape(subsets.shape[1:])
-        texts = self._tokens.once(members, _TEXTS)
-        return texts, np.where(subsets >= 0, own, -1), places >= 0, None
+    def _every_set(self, queries: int) -> Int[np.ndarray, "b m"]:
+        """The numbers of all candidate sets, once for each query."""
+        return np.tile(np.arange(self.scores.shape[1]), (queries, 1))

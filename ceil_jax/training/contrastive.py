@@ -1,10 +1,14 @@
-"""Contrastive training on single examples: EPR (Rubin et al., NAACL 2022) and TST (Poesia et al.,
-ICLR 2022)."""
+"""Training on single examples: EPR (Rubin et al., NAACL 2022) and TST (Poesia et al., ICLR 2022).
+
+The contrastive objective is `epr_objective`. With another loss, over all candidates of a query,
+`train_epr` has CEIL's training do it: single examples are sets of one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +21,8 @@ from ceil_jax.distributed.devices import over_devices
 from ceil_jax.dpp.kernel import norm
 from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import TrainingData
-from ceil_jax.training.config import EPRConfig
+from ceil_jax.training.ceil import train_ceil
+from ceil_jax.training.config import CONTRASTIVE, CEILTraining, EPRTraining
 from ceil_jax.training.fixed import WithFixed, beside_fixed
 from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
 from ceil_jax.training.loop import Trained, fit, split_held_out
@@ -55,22 +60,32 @@ def epr_objective(
     encode: Callable[..., Float[Array, "b d"]],
     temperature: float,
     train_context: str = "shared",
+    in_batch: bool = True,
 ) -> Float[Array, ""]:
-    """InfoNCE of a batch with in-batch negatives over cosines / temperature
+    """EPR's objective: InfoNCE of a batch over cosines / temperature
     (`losses.epr_contrastive_loss`).
 
-    `vectors`, of unit length, are the positives, the hard negatives and the queries. With
-    `train_context` "both" (see `EPRConfig`) queries have an encoder of their own instead: `encode`
-    (parameters, tokens, key=dropout key).
+    Args:
+        params: the weights; read with `train_context` "both" only.
+        vectors: unit vectors of the positives, of the hard negatives and, but with `train_context`
+            "both", of the queries: [3, B, D], or [2, B, D].
+        batch: the queries' tokens, and which examples stand for one another.
+        key: turns dropout on; None turns it off.
+        encode: (weights, tokens, key=dropout key) → vectors: the encoder that queries have of their
+            own with `train_context` "both".
+        temperature: divides the cosines, above 0.
+        train_context: as in `EPRTraining`.
+        in_batch: whether other queries' examples are negatives too.
     """
-    positives, negatives = vectors[:2]
-    queries = (
-        encode(params["query"], batch.queries, key=key) if train_context == "both" else vectors[2]
-    )
+    positives = vectors[0]
+    negatives = vectors[1]
+    own_encoder = train_context == "both"
+    queries = encode(params["query"], batch.queries, key=key) if own_encoder else vectors[2]
     if train_context == "stopped":
-        positives, negatives = jax.lax.stop_gradient((positives, negatives))
+        positives = jax.lax.stop_gradient(positives)
+        negatives = jax.lax.stop_gradient(negatives)
     return epr_contrastive_loss(
-        queries / temperature, positives, negatives, batch.positives, batch.negatives
+        queries / temperature, positives, negatives, batch.positives, batch.negatives, in_batch
     )
 
 
@@ -103,89 +118,187 @@ def output_similarity(
     EPR's.
     """
     return np.stack(
-        [bank_outputs[row] @ one for row, one in zip(candidates, query_outputs, strict=True)]
+        [
+            bank_outputs[positions] @ output
+            for positions, output in zip(candidates, query_outputs, strict=True)
+        ]
     )
 
 
 def train_epr(
-    folder: Path,
     encoder: Encoder,
     data: TrainingData,
-    config: EPRConfig,
+    config: EPRTraining,
+    *,
     seed: int,
+    folder: Path,
     groups: Int[np.ndarray, " bank"] | None = None,
-    name: str = "EPR",
+    bank_vectors: Float[np.ndarray, "bank d"] | None = None,
+    title: str = "EPR",
 ) -> Trained:
-    """Train one encoder of queries and examples, or one of each, by InfoNCE of cosines with
-    in-batch negatives.
+    """Train one encoder of queries and examples, or one of each, to rank single examples.
 
-    A query's positive is drawn anew in each step from its `config.positives` best-scored candidates
-    and its hard negative from as many worst, as in the released code. An example that is the
-    positive of one query never counts as that query's negative, nor does another of its group.
+    With the contrastive loss a query's positive is drawn anew in each step from its
+    `config.positives` best-scored candidates and its hard negative from as many worst, as in the
+    released code. An example that is the positive of one query never counts as that query's
+    negative, nor does another of its group. With a loss of CEIL, all candidates of a query are sets
+    of one example in `ceil.train_ceil`.
 
     Args:
-        folder: holds checkpoints.
         encoder: the starting weights.
         data: queries, bank, candidates (sets of one example) and their scores.
-        config: the trained parameters are {"query", "context"} with `train_context` "both", else
-            {"query"}.
+        config: the loss, how examples are encoded, and the loop. The trained parameters are
+            {"query", "context"} with `train_context` "both", else {"query"}.
         seed: of the held-out split, the order of batches, the draws and dropout.
+        folder: holds checkpoints, from which a stopped training goes on.
         groups: a number for each example of the bank, equal for examples that stand for one
-            another; by default each stands for itself.
-        name: what messages call the retriever.
+            another; by default each stands for itself. Read with the contrastive loss only.
+        bank_vectors: the bank by the starting weights, unit rows, beside the fixed part where
+            `data` has one. Needed with `train_context` "frozen" only.
+        title: what messages call the method.
+
+    Raises:
+        UserError: fewer than two queries, an unknown loss or option, or a loss that is not finite.
     """
-    groups = np.arange(len(data.bank)) if groups is None else groups
-    candidates = data.candidates.shortlist
-    training, held_out = split_held_out(len(data.queries), seed, data.seen)
+    if config.loss != CONTRASTIVE:
+        return _train_on_sets_of_one(
+            encoder, data, config, seed=seed, folder=folder, bank_vectors=bank_vectors, title=title
+        )
+    shortlist = data.candidates.shortlist
+    training_queries, held_out = split_held_out(len(data.queries), seed, data.seen)
+    if data.fixed is None:
+        fixed = None
+        apply = unit_length(encoder, [example.input for example in data.bank[:8]])
+    else:
+        fixed = np.vstack([data.fixed.bank, data.fixed.queries])
+        apply = beside_fixed(encoder.apply, data.fixed.weight)
     # the bank's texts come first, then the queries': a batch of both is one forward pass of one
     # shape
-    fixed = data.fixed and np.vstack([data.fixed.bank, data.fixed.queries])
-    tokens = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], fixed)
-    first_query = len(data.bank)
-    ranked = np.take_along_axis(candidates, np.argsort(-data.scores, axis=1, kind="stable"), axis=1)
-    pool = min(config.positives, candidates.shape[1] // 2)
-
-    both = config.train_context == "both"
-    names = ("query", "context") if both else ("query",)
-    chunk = math.ceil(min(config.batch_size, len(training)) * (2 if both else 3) / _CHUNKS)
-
-    def batch(step: int, rows: np.ndarray) -> tuple[Texts, EPRBatch]:
-        rows = training[rows]
-        best, worst = np.random.default_rng([seed, 2, step]).integers(pool, size=(2, len(rows)))
-        positive, negative = ranked[rows, best], ranked[rows, -1 - worst]
-        asked = first_query + rows
-        texts = np.stack([positive, negative, *([] if both else [asked])])
-        of_groups = (groups[one].astype(np.int32) for one in (positive, negative))
-        return tokens.once(texts, chunk), EPRBatch(tokens[asked] if both else None, *of_groups)
-
-    if data.fixed:
-        apply = beside_fixed(encoder.apply, data.fixed.weight)
-    else:
-        apply = unit_length(encoder, [example.input for example in data.bank[:8]])
+    texts = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], fixed)
+    own_encoder = config.train_context == "both"
+    sides = ("query", "context") if own_encoder else ("query",)
     objective = partial(
         epr_objective,
         encode=over_devices(apply),
         temperature=config.temperature,
         train_context=config.train_context,
+        in_batch=config.in_batch_negatives,
     )
-    cache = GradientCache(apply, names[-1], objective)
+    texts_a_query = 2 if own_encoder else 3
+    first_query = len(data.bank)
     # examples that are candidates of several queries are encoded once
-    asked = np.concatenate([(first_query + held_out)[:, None], candidates[held_out]], axis=1)
-    texts = tokens.once(asked, _HELD_OUT_TEXTS)
-
-    def quality(params: Mapping[str, Any]) -> np.ndarray:
-        sides = [cache.vectors(params[name], texts) for name in names]
-        relevance = np.einsum("qd,qcd->qc", sides[0][:, 0], sides[-1][:, 1:])
-        return ranking_quality(relevance, data.scores[held_out])
-
-    return fit(
-        folder,
-        dict.fromkeys(names, encoder.params),
-        lambda params, batch, key: cache(params, batch[0], batch[1], key),
-        batch,
-        quality,
-        instances=len(training),
-        config=config,
+    judged = np.concatenate([(first_query + held_out)[:, None], shortlist[held_out]], axis=1)
+    order = np.argsort(-data.scores, axis=1, kind="stable")
+    problem = _SingleTraining(
+        title=title,
+        start=dict.fromkeys(sides, encoder.params),
+        training_queries=training_queries,
+        texts=texts,
+        first_query=first_query,
+        ranked=np.take_along_axis(shortlist, order, axis=1),
+        pool=min(config.positives, shortlist.shape[1] // 2),
+        groups=np.arange(len(data.bank)) if groups is None else groups,
+        chunk=math.ceil(min(config.batch_size, len(training_queries)) * texts_a_query / _CHUNKS),
         seed=seed,
-        what=f"training {name}",
+        cache=GradientCache(apply, sides[-1], objective),
+        held_out_texts=texts.once(judged, _HELD_OUT_TEXTS),
+        held_out_scores=data.scores[held_out],
     )
+    return fit(problem, config, seed=seed, folder=folder)
+
+
+def _train_on_sets_of_one(
+    encoder: Encoder,
+    data: TrainingData,
+    config: EPRTraining,
+    *,
+    seed: int,
+    folder: Path,
+    bank_vectors: Float[np.ndarray, "bank d"] | None,
+    title: str,
+) -> Trained:
+    """Train on all candidates of a query at once: log det S_S of one example is 0, so that a set's
+    log-probability is r / λ, which is cosine / temperature but for a constant."""
+    assert config.train_context != "stopped"  # `EPRTraining` refuses it
+    of_sets = CEILTraining(
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        clip=config.clip,
+        train_context=config.train_context,
+        loss=config.loss,
+        loss_options=config.loss_options,
+        sets_per_step="all",
+    )
+    return train_ceil(
+        encoder,
+        data,
+        of_sets,
+        bank_vectors=bank_vectors,
+        trade_off=config.temperature / 2,
+        seed=seed,
+        folder=folder,
+        title=title,
+    )
+
+
+@dataclass(frozen=True)
+class _SingleTraining:
+    """A contrastive training on single examples, as `loop.fit` runs it (`loop.Problem`)."""
+
+    title: str
+    start: Mapping[str, Any]
+    training_queries: Int[np.ndarray, " t"]
+    texts: TokenTable
+    """The bank's texts, then the queries'."""
+    first_query: int
+    ranked: Int[np.ndarray, "q c"]
+    """The candidates of each query, the best-scored first."""
+    pool: int
+    """Candidates that a positive is drawn from, and a hard negative."""
+    groups: Int[np.ndarray, " bank"]
+    chunk: int
+    """Texts a forward pass of a step."""
+    seed: int
+    cache: GradientCache
+    held_out_texts: Texts
+    """Each held-out query and its candidates."""
+    held_out_scores: Float[np.ndarray, "h c"]
+
+    def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Texts, EPRBatch]:
+        """Return the texts of a step, and which examples stand for one another."""
+        queries = self.training_queries[rows]
+        generator = np.random.default_rng([self.seed, 2, step])
+        best, worst = generator.integers(self.pool, size=(2, len(queries)))
+        positives = self.ranked[queries, best]
+        negatives = self.ranked[queries, -1 - worst]
+        query_texts = self.first_query + queries
+        own_encoder = "context" in self.start
+        encoded = [positives, negatives] if own_encoder else [positives, negatives, query_texts]
+        return self.texts.once(np.stack(encoded), self.chunk), EPRBatch(
+            queries=self.texts[query_texts] if own_encoder else None,
+            positives=self.groups[positives].astype(np.int32),
+            negatives=self.groups[negatives].astype(np.int32),
+        )
+
+    def gradient(
+        self, params: Mapping[str, Any], batch: tuple[Texts, EPRBatch], key: PRNGKeyArray
+    ) -> tuple[Array, Mapping[str, Any]]:
+        """Return the loss of a batch and its gradient."""
+        texts, rest = batch
+        return self.cache(params, texts, rest, key)
+
+    def quality(self, params: Mapping[str, Any]) -> Float[np.ndarray, " h"]:
+        """Return τ of each held-out query's candidates."""
+        by_side = {
+            side: self.cache.vectors(weights, self.held_out_texts)
+            for side, weights in params.items()
+        }
+        queries = by_side["query"][:, 0]
+        candidates = by_side.get("context", by_side["query"])[:, 1:]
+        relevance = np.einsum("qd,qcd->qc", queries, candidates)
+        return ranking_quality(relevance, self.held_out_scores)
+
+    def quality_as_used(self, params: Mapping[str, Any]) -> Float[np.ndarray, " h"]:
+        """Return the same: examples are encoded as after training."""
+        return self.quality(params)

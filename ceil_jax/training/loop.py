@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 import optax
-from jaxtyping import Float
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from ceil_jax.distributed.devices import device_mesh, jit_whole, whole
 from ceil_jax.errors import UserError
 from ceil_jax.store.progress import bar as progress_bar
-from ceil_jax.training.checkpoints import TrainingState
-from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.training.checkpoints import Checkpoint, Checkpoints
+from ceil_jax.training.config import LoopSettings
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,9 @@ QUALITY = "kendall_tau"
 HeldOut = Callable[[Any], Float[np.ndarray, " q"]]
 """Parameters → how well each held-out query's candidates are ranked (`losses.ranking_quality`)."""
 
+CHECKPOINT_SECONDS = 300.0
+"""Seconds between two checkpoints: so much work is lost at most when a training is stopped."""
+
 _LEAST, _MOST = 100, 1000
 """Held-out queries of a training with at least 4 × 100 queries."""
 
@@ -35,18 +39,52 @@ _BEYOND_NOISE = 2.0
 """Standard errors by which the best checkpoint has to be better than other weights."""
 
 _EVALUATIONS = 8
-"""Held-out evaluations, and checkpoints, of a training, besides the one before the first step."""
+"""Held-out evaluations of a training, besides the one before the first step."""
 
 _AVERAGED = 0.25
 """Share of the steps, at the end of training, over which weights are averaged."""
+
+
+class Problem(Protocol):
+    """What `fit` trains: where it starts, its batches, its gradient, and how weights are judged."""
+
+    @property
+    def title(self) -> str:
+        """The name of the method in messages."""
+
+    @property
+    def start(self) -> Mapping[str, Any]:
+        """The starting weights by name, a pytree of arrays."""
+
+    @property
+    def training_queries(self) -> Int[np.ndarray, " t"]:
+        """The numbers of the queries that are trained on; `batch` gets positions among them."""
+
+    def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> Any:
+        """Return the batch of a step from these positions among the training queries.
+
+        It depends on the step and on seeds alone, so that a resumed training has the same batches.
+        """
+
+    def gradient(
+        self, params: Any, batch: Any, key: PRNGKeyArray
+    ) -> tuple[jax.Array, Mapping[str, Any]]:
+        """Return the loss and its gradient with respect to the params; the key is of dropout."""
+
+    def quality(self, params: Any) -> Float[np.ndarray, " h"]:
+        """Return τ of each held-out query, with examples encoded as in training."""
+
+    def quality_as_used(self, params: Any) -> Float[np.ndarray, " h"]:
+        """Return τ of each held-out query, with examples encoded as after training; the final
+        weights are chosen by it."""
 
 
 class Ending(NamedTuple):
     """The weights that a training ended with, and how well each choice ranked held-out sets."""
 
     kept: str
-    """average (weights averaged over the end of training), best (the checkpoint that ranked
-    held-out sets best) or start (the starting weights)."""
+    """average (weights averaged over the end of training), best (the weights of the evaluation at
+    which held-out sets were ranked best) or start (the starting weights)."""
     quality: dict[str, float]
     """Mean held-out τ of each choice."""
 
@@ -62,60 +100,57 @@ class Trained(NamedTuple):
     ending: Ending
 
 
+class _State(NamedTuple):
+    """The weights of a training after a step."""
+
+    params: Any
+    optimiser: Any
+    average: Any
+    """The mean of the weights since averaging began; before that, the weights."""
+    best: Any
+    """The weights of the evaluation that ranked held-out queries best."""
+
+
 def fit(
-    folder: Path,
-    params: Any,
-    gradient: Callable[[Any, Any, jax.Array], tuple[jax.Array, Any]],
-    batches: Callable[[int, np.ndarray], Any],
-    held_out: HeldOut,
+    problem: Problem,
+    config: LoopSettings,
     *,
-    instances: int,
-    config: EPRConfig | CEILConfig,
     seed: int,
-    what: str,
-    as_used: HeldOut | None = None,
+    folder: Path,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Trained:
     """Train with Adam: the learning rate rises linearly over 10 % of the steps, then falls linearly
     to 0.
 
-    A stopped training continues from its last checkpoint and ends with the same weights, because
-    batches and dropout keys depend on the seed and the step alone. The released code warms up over
-    1,300 steps whatever their number. Weights are averaged over the last quarter of the steps
-    (Izmailov et al., UAI 2018); `ending` says when others are returned. Every device holds all
-    parameters; `gradient` decides what is split over them (`devices.over_devices`).
+    The released code warms up over 1,300 steps whatever their number. Held-out queries are ranked
+    before the first step and eight times in training. Weights are averaged over the last quarter of
+    the steps (Izmailov et al., UAI 2018); `ending` says when others are returned. Every device
+    holds all parameters; `problem.gradient` decides what is split over them
+    (`devices.over_devices`).
+
+    A stopped training goes on from its last checkpoint and ends with the same weights, because
+    batches and dropout keys depend on the seed and the step alone.
 
     Args:
-        folder: holds the checkpoints.
-        params: the starting weights.
-        gradient: (params, batch, dropout key) → (loss, its gradient with respect to the params).
-        batches: (step, numbers of the queries int [B]) → batch.
-        held_out: params → τ of each held-out query.
-        instances: training queries. A batch is always full: the last one of an epoch begins the
-            next epoch.
+        problem: what is trained.
         config: epochs, queries a step, peak of the learning rate, and the largest norm of a
-            gradient.
+            gradient. A batch is always full: the last one of an epoch begins the next epoch.
         seed: of the order of batches and of dropout.
-        what: the name of this training in messages.
-        as_used: like `held_out`, with the bank encoded as at inference; the final weights are
-            chosen by it. Default: `held_out`.
+        folder: holds the checkpoint.
+        checkpoint_seconds: seconds between two checkpoints, 300 by default. At 0 every step writes
+            one.
 
     Raises:
-        UserError: the loss is not finite.
+        UserError: the loss is not finite, or the disk is full.
     """
-    start = jax.device_put(jax.tree.map(np.asarray, params), whole(device_mesh()))
-    params = average = best = start
+    name = f"training {problem.title}"
+    instances = len(problem.training_queries)
     batch_size = min(config.batch_size, instances)
     steps = step_count(instances, config.epochs, batch_size)
-    every = math.ceil(steps / _EVALUATIONS)
-    warmup, peak = max(1, steps // 10), config.learning_rate
-    rise, fall = (
-        optax.linear_schedule(0.0, peak, warmup),
-        optax.linear_schedule(peak, 0.0, steps - warmup),
-    )
-    optimiser = optax.adam(optax.join_schedules([rise, fall], [warmup]))
-    if config.clip is not None:
-        optimiser = optax.chain(optax.clip_by_global_norm(config.clip), optimiser)
+    evaluated_every = math.ceil(steps / _EVALUATIONS)
     averaged_from = steps - max(1, int(_AVERAGED * steps))
+    optimiser = adam(config, steps)
+    key = jax.random.key(seed)
 
     @jit_whole
     def update(
@@ -123,50 +158,68 @@ def fit(
     ) -> tuple[Any, Any, Any]:
         change, state = optimiser.update(slope, state, params)
         params = optax.apply_updates(params, change)
-        average = jax.tree.map(lambda mean, one: mean + share * (one - mean), average, params)
+        average = jax.tree.map(lambda mean, leaf: mean + share * (leaf - mean), average, params)
         return params, state, average
 
-    def tree() -> dict[str, Any]:
-        return {"params": params, "state": state, "average": average, "best": best}
-
-    state = jit_whole(optimiser.init)(params)
-    with TrainingState(folder, tree()) as checkpoints:
+    start = _on_devices(jax.tree.map(np.asarray, problem.start))
+    state = _State(start, jit_whole(optimiser.init)(start), average=start, best=start)
+    history: list[dict[str, float]] = []
+    losses: list[float] = []
+    first_step = 0
+    with Checkpoints(folder, state._asdict()) as checkpoints:
+        saved_at = time.monotonic()
         if checkpoints.last is None:
-            checkpoints.save(0, tree(), {QUALITY: float(np.mean(held_out(params)))})
+            history.append({"step": 0, QUALITY: float(np.mean(problem.quality(start)))})
         else:
-            params, state, average, best = (
-                jax.device_put(checkpoints.last[name], whole(device_mesh())) for name in tree()
-            )
-        last = int(checkpoints.history[-1]["step"])
-
-        key = jax.random.key(seed)
-        losses: list[float] = []
-        with progress_bar(steps, what, initial=last) as bar:
-            for step in range(last, steps):
-                batch = batches(step, _rows(step, instances, batch_size, seed))
-                value, slope = gradient(params, batch, jax.random.fold_in(key, step))
+            first_step, weights, history, losses = checkpoints.last
+            state = _State(**{part: _on_devices(weights[part]) for part in _State._fields})
+        with progress_bar(steps, name, initial=first_step) as bar:
+            for step in range(first_step, steps):
+                batch = problem.batch(step, _rows(step, instances, batch_size, seed))
+                loss, slope = problem.gradient(state.params, batch, jax.random.fold_in(key, step))
                 # 1 until averaging begins, then 1, 1/2, 1/3 …
                 share = np.float32(1 / (max(step - averaged_from, 0) + 1))
-                params, state, average = update(params, state, average, slope, share)
-                losses.append(float(value))
+                params, adam_state, average = update(
+                    state.params, state.optimiser, state.average, slope, share
+                )
+                state = _State(params, adam_state, average, state.best)
+                losses.append(float(loss))
                 if not math.isfinite(losses[-1]):
                     raise UserError(
-                        f"{what}: the loss is {losses[-1]} at step {step}; lower the learning rate"
+                        f"{name}: the loss is {losses[-1]} at step {step}; lower the learning rate"
                     )
-                if (step + 1) % every == 0 or step + 1 == steps:
+                if (step + 1) % evaluated_every == 0 or step + 1 == steps:
                     mean = float(np.mean(losses))
-                    quality = float(np.mean(held_out(params)))
-                    if quality > max(row[QUALITY] for row in checkpoints.history):
-                        best = params
-                    checkpoints.save(step + 1, tree(), {"loss": mean, QUALITY: quality})
+                    quality = float(np.mean(problem.quality(state.params)))
+                    if quality > max(row[QUALITY] for row in history):
+                        state = state._replace(best=state.params)
+                    history.append({"step": step + 1, "loss": mean, QUALITY: quality})
                     losses = []
                     bar.set_postfix(loss=f"{mean:.4f}", tau=f"{quality:.3f}")
+                if time.monotonic() - saved_at >= checkpoint_seconds:
+                    checkpoints.save(Checkpoint(step + 1, state._asdict(), history, losses))
+                    saved_at = time.monotonic()
                 bar.update()
-        from_start = max(checkpoints.history, key=lambda row: row[QUALITY])["step"] == 0
-        chosen, how = ending(
-            average, None if from_start else best, start, as_used or held_out, what
-        )
-        return Trained(chosen, checkpoints.history, how)
+    best_row = max(history, key=lambda row: row[QUALITY])
+    best = None if best_row["step"] == 0 else state.best
+    chosen, how = ending(state.average, best, start, problem.quality_as_used, name)
+    return Trained(chosen, history, how)
+
+
+def adam(config: LoopSettings, steps: int) -> optax.GradientTransformation:
+    """Return Adam whose learning rate rises over a tenth of the steps and then falls to 0; a
+    gradient longer than `config.clip` is shortened to it first."""
+    warm_up = max(1, steps // 10)
+    rise = optax.linear_schedule(0.0, config.learning_rate, warm_up)
+    fall = optax.linear_schedule(config.learning_rate, 0.0, steps - warm_up)
+    optimiser = optax.adam(optax.join_schedules([rise, fall], [warm_up]))
+    if config.clip is None:
+        return optimiser
+    return optax.chain(optax.clip_by_global_norm(config.clip), optimiser)
+
+
+def _on_devices(weights: Any) -> Any:
+    return jax.device_put(weights, whole(device_mesh()))
 
 
 def step_count(instances: int, epochs: int, batch_size: int) -> int:
@@ -176,53 +229,63 @@ def step_count(instances: int, epochs: int, batch_size: int) -> int:
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
     """The queries of one step: shuffled epochs are laid end to end and cut into full batches."""
-    places = range(step * batch_size, (step + 1) * batch_size)
-    epochs = {place // instances for place in places}
+    positions = range(step * batch_size, (step + 1) * batch_size)
+    epochs = {position // instances for position in positions}
     orders = {
         epoch: np.random.default_rng([seed, epoch]).permutation(instances) for epoch in epochs
     }
-    return np.array([orders[place // instances][place % instances] for place in places])
+    return np.array([orders[position // instances][position % instances] for position in positions])
 
 
-def better_beyond_noise(one: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
-    """Return whether `one` is better than `other` by more than two standard errors, paired over at
+def better_beyond_noise(quality: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
+    """Return whether `quality` is better than `other` by more than two standard errors, paired over at
     least two queries.
 
     >>> better_beyond_noise(np.array([0.5, 0.7, 0.6]), np.array([0.1, 0.2, 0.2]))
     True
     """
-    gain = np.asarray(one, np.float64) - other
+    gain = np.asarray(quality, np.float64) - other
     if len(gain) < 2:
         return False
     return bool(gain.mean() > _BEYOND_NOISE * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def ending(
-    average: Any, best: Any | None, start: Any, held_out: HeldOut, what: str
+    average: Any, best: Any | None, start: Any, held_out: HeldOut, name: str
 ) -> tuple[Any, Ending]:
     """Return the weights that training ends with, and how they were chosen.
 
-    They are the averaged weights or the start, whichever ranks held-out sets better. The checkpoint
-    that ranked them best (None where that is the start), partly by luck, takes their place only
-    where it is better beyond noise (`better_beyond_noise`).
+    They are the averaged weights or the start, whichever ranks held-out sets better. The weights
+    that ranked them best in training, partly by luck, take their place only where they are better
+    beyond noise (`better_beyond_noise`).
+
+    Args:
+        average: the averaged weights.
+        best: the weights of the best evaluation; None where that is the start.
+        start: the starting weights.
+        held_out: weights → τ of each held-out query.
+        name: of the training, in the log.
     """
-    choices = {"start": start, "best": best, "average": average}
-    weights = {name: one for name, one in choices.items() if one is not None}
-    found = {name: held_out(one) for name, one in weights.items()}
-    found.setdefault("best", found["start"])
-    quality = {name: float(np.mean(values)) for name, values in found.items()}
-    chosen = "start" if quality["average"] <= quality["start"] else "average"
-    if best is not None and better_beyond_noise(found["best"], found[chosen]):
-        chosen = "best"
+    weights = {"start": start, "average": average}
+    if best is not None:
+        weights["best"] = best
+    tau = {choice: held_out(params) for choice, params in weights.items()}
+    tau.setdefault("best", tau["start"])
+    quality = {choice: float(np.mean(values)) for choice, values in tau.items()}
+    kept = "start" if quality["average"] <= quality["start"] else "average"
+    if best is not None and better_beyond_noise(tau["best"], tau[kept]):
+        kept = "best"
     log.info(
-        "%s: held-out τ of the start %.3f, of the best checkpoint %.3f, of the averaged weights "
+        "%s: held-out τ of the start %.3f, of the best evaluation %.3f, of the averaged weights "
         "%.3f (%d queries); kept: %s",
-        what,
-        *(quality[name] for name in ("start", "best", "average")),
-        len(found["start"]),
-        chosen,
+        name,
+        quality["start"],
+        quality["best"],
+        quality["average"],
+        len(tau["start"]),
+        kept,
     )
-    return weights[chosen], Ending(chosen, quality)
+    return weights[kept], Ending(kept, quality)
 
 
 def held_out_count(count: int) -> int:

@@ -193,19 +193,31 @@ def epr_contrastive_loss(
     negatives: Float[Array, "b d"],
     positive_ids: Int[Array, " b"],
     negative_ids: Int[Array, " b"],
+    in_batch: bool = True,
 ) -> Float[Array, ""]:
-    """Mean InfoNCE of a batch with in-batch negatives (EPR, Rubin et al. 2022).
+    """Mean InfoNCE of a batch (EPR, Rubin et al. 2022).
 
     −log softmax of the dot product of a query with its positive, against the positives and hard
     negatives of the whole batch. Unlike in the released code, another row's example with the id of
     this row's positive is masked: examples with equal ids are never each other's negatives.
+
+    Args:
+        queries: the vectors of B queries, divided by the temperature.
+        positives: the vector of each query's positive.
+        negatives: the vector of each query's hard negative.
+        positive_ids: a number for each positive, equal for examples that stand for one another.
+        negative_ids: likewise for the hard negatives.
+        in_batch: whether the other rows' positives and hard negatives are negatives too (the
+            default); without them a query's own hard negative is its only one.
     """
-    contexts, ids = (
-        jnp.concatenate([positives, negatives]),
-        jnp.concatenate([positive_ids, negative_ids]),
-    )
-    own = jnp.arange(len(queries))[:, None] == jnp.arange(ids.size)[None, :]
-    counted = own | (ids[None, :] != positive_ids[:, None])
+    contexts = jnp.concatenate([positives, negatives])
+    ids = jnp.concatenate([positive_ids, negative_ids])
+    row = jnp.arange(len(queries))[:, None]
+    column = jnp.arange(ids.size)[None, :]
+    positive = row == column
+    counted = positive | (ids[None, :] != positive_ids[:, None])
+    if not in_batch:
+        counted = positive | (counted & (column == row + len(queries)))
     logits = jnp.where(counted, queries @ contexts.T, -jnp.inf)
     return (jax.nn.logsumexp(logits, axis=1) - jnp.diagonal(logits)).mean()
 

@@ -119,24 +119,24 @@ def words_encoder():
 
 
 def captured(monkeypatch, module, train):
-    """The arguments that a training function hands to the loop."""
-    found = {}
+    """The problem that a training function hands to the loop."""
+    problems = []
 
-    def fit(stage, params, gradient, batches, held_out, **settings):
-        found.update(params=params, gradient=gradient, batches=batches, held_out=held_out)
-        return Trained(params, [], Ending("start", {}))
+    def fit(problem, config, *, seed, folder):
+        problems.append(problem)
+        return Trained(problem.start, [], Ending("start", {}))
 
     monkeypatch.setattr(module, "fit", fit)
     train()
-    return found
+    return problems[0]
 
 
-def step(found):
+def step(problem):
     """Loss, the norm of every gradient and the gradient of one, with dropout; and the held-out
     measure."""
-    params = jax.device_put(found["params"], whole(device_mesh()))
-    batch = found["batches"](0, ROWS)
-    value, gradient = found["gradient"](params, batch, jax.random.key(3))
+    params = jax.device_put(dict(problem.start), whole(device_mesh()))
+    batch = problem.batch(0, ROWS)
+    value, gradient = problem.gradient(params, batch, jax.random.key(3))
     assert value.sharding.device_set == set(jax.devices())
     leaves = jax.tree.leaves(gradient)
     parts = gradient.values() if set(gradient) <= {"query", "context"} else [gradient]
@@ -147,7 +147,7 @@ def step(found):
         ],
         "norms": [float(np.linalg.norm(leaf)) for leaf in leaves],
         "gradient": np.asarray(leaves[-1]),
-        "held_out": float(found["held_out"](params).mean()),
+        "held_out": float(problem.quality(params).mean()),
     }
 
 
@@ -161,14 +161,26 @@ def everything(monkeypatch, devices):
     singles = TrainingData(QUERIES, BANK, epr_candidates(QUERIES, BANK, 4), scores)
     sets = TrainingData(QUERIES, BANK, uniform_sets(QUERIES, nearest, 4, 3, seed=0), scores)
     config = EPRConfig(positives=2)
-    trained = captured(monkeypatch, epr, lambda: epr.train_epr(Path(), encoder, singles, config, 0))
+    trained = captured(
+        monkeypatch,
+        epr,
+        lambda: epr.train_epr(encoder, singles, config, seed=0, folder=Path()),
+    )
     trainings = {"epr": trained}
     for kind in ("frozen", "both"):
         config = CEILConfig(train_context=kind, batch_size=10, subsets=4, size=3, shortlist=8)
         trainings[kind] = captured(
             monkeypatch,
             ceil,
-            lambda config=config: ceil.train_ceil(Path(), encoder, vectors, sets, config, 0, 0.1),
+            lambda config=config: ceil.train_ceil(
+                encoder,
+                sets,
+                config,
+                bank_vectors=vectors,
+                trade_off=0.1,
+                seed=0,
+                folder=Path(),
+            ),
         )
     return {
         "vectors": vectors,

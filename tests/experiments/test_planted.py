@@ -23,15 +23,17 @@ def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypa
         monkeypatch.setattr(
             planted,
             name,
-            lambda *args, train=train, calls=calls: calls.append(args) or train(*args),
+            lambda *args, train=train, calls=calls, **others: (
+                calls.append(args) or train(*args, **others)
+            ),
         )
     file = tmp_path / "runs" / "planted.jsonl"
     planted.main(
         [*SIZES.split(), "--candidates", "6", "--learning-rate", "3e-3", "--out", str(file)]
     )
-    assert given["train_epr"][0][2].scores.shape == (24, 6)
+    assert given["train_epr"][0][1].scores.shape == (24, 6)
     [call] = given["train_ceil"]
-    assert call[3].seen.sum() == 18, "CEIL holds out what EPR held out"
+    assert call[1].seen.sum() == 18, "CEIL holds out what EPR held out"
     [row] = map(json.loads, file.read_text().splitlines())
     assert (
         f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out

@@ -1,6 +1,8 @@
 """EPR trains on the similarity that retrieval uses: the cosine, whatever the length of the
 encoder's vectors."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +11,11 @@ from flax import nnx
 
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokens
+from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.training import contrastive
+from ceil_jax.training import ceil, contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
-from ceil_jax.training.config import EPRConfig
+from ceil_jax.training.config import EPRConfig, EPRTraining
 from ceil_jax.training.contrastive import train_epr
 from ceil_jax.training.loop import Ending, Trained
 
@@ -31,22 +34,40 @@ class Words(nnx.Module):
         return vectors if self.length is None else self.length * unit
 
 
-def captured(monkeypatch, length):
-    """The loss of a batch, with its largest gradient, and the held-out τ."""
-    found = {}
-
-    def fit(stage, params, gradient, batches, held_out, **settings):
-        value, slope = gradient(params, batches(0, np.arange(8)), jax.random.key(0))
-        found.update(loss=float(value), slope=slope, tau=held_out(params).mean())
-        return Trained(params, [], Ending("start", {}))
-
-    monkeypatch.setattr(contrastive, "fit", fit)
-    encoder = Encoder(Words(length), HashingTokenizer(256), max_length=32)
+def singles():
+    """Twenty queries with six single candidates each, and their scores."""
     rng = np.random.default_rng(1)
     shortlist = np.stack([rng.permutation(30)[:6] for _ in range(20)]).astype(np.int32)
     sets = CandidateSets(shortlist, np.tile(np.arange(6, dtype=np.int32)[:, None], (20, 1, 1)))
     scores = rng.normal(size=(20, 6)).astype(np.float32)
-    train_epr(None, encoder, TrainingData(BANK[:20], BANK, sets, scores), EPRConfig(positives=2), 0)
+    return TrainingData(BANK[:20], BANK, sets, scores)
+
+
+def words_encoder(length=1.0):
+    return Encoder(Words(length), HashingTokenizer(256), max_length=32)
+
+
+def captured(monkeypatch, length=1.0, **settings):
+    """The loss of a batch, with its largest gradient, and the held-out τ."""
+    found = {}
+
+    def fit(problem, config, *, seed, folder):
+        params = problem.start
+        value, slope = problem.gradient(params, problem.batch(0, np.arange(8)), jax.random.key(0))
+        found.update(loss=float(value), slope=slope, tau=problem.quality(params).mean())
+        return Trained(params, [], Ending("start", {}))
+
+    monkeypatch.setattr(contrastive, "fit", fit)
+    monkeypatch.setattr(ceil, "fit", fit)
+    encoder = words_encoder(length)
+    train_epr(
+        encoder,
+        singles(),
+        EPRConfig(positives=2, **settings),
+        seed=0,
+        folder=Path(),
+        bank_vectors=encoder.encode([example.input for example in BANK]),
+    )
     return found
 
 
@@ -95,3 +116,55 @@ def test_examples_learn_as_they_are_told():
     assert (np.asarray(stopped[2:]) == 0).all() and (np.asarray(shared[2:]) != 0).any()
     np.testing.assert_allclose(both["query"]["table"], stopped, rtol=1e-5)
     np.testing.assert_allclose(both["query"]["table"] + both["context"]["table"], shared, rtol=1e-5)
+
+
+def test_in_batch_negatives_can_be_left_out(monkeypatch):
+    with_batch = captured(monkeypatch)
+    without = captured(monkeypatch, in_batch_negatives=False)
+    # fewer terms in the softmax's denominator
+    assert 0 < without["loss"] < with_batch["loss"]
+    assert without["tau"] == with_batch["tau"]
+
+
+@pytest.mark.parametrize("train_context", ["shared", "both", "frozen"])
+def test_a_loss_over_all_candidates_takes_them_as_sets_of_one(monkeypatch, train_context):
+    """By hand: r / λ is the cosine over the temperature, and InfoNCE compares the best with all."""
+    temperature = 0.2
+    found = captured(
+        monkeypatch, loss="info_nce", temperature=temperature, train_context=train_context
+    )
+    encoder = words_encoder()
+    data = singles()
+    vectors = encoder.encode([example.input for example in BANK])
+    training_queries = contrastive.split_held_out(20, 0)[0][:8]
+    losses = []
+    for query in training_queries:
+        logits = vectors[data.candidates.shortlist[query]] @ vectors[query] / temperature
+        best = np.argmax(data.scores[query])
+        losses.append(np.log(np.exp(logits).sum()) - logits[best])
+    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert set(found["slope"]) == ({"query", "context"} if train_context == "both" else {"query"})
+
+
+def test_all_candidates_are_in_every_step(monkeypatch):
+    batches = []
+
+    def fit(problem, config, *, seed, folder):
+        batches.append(problem.batch(0, np.arange(8)))
+        return Trained(problem.start, [], Ending("start", {}))
+
+    monkeypatch.setattr(ceil, "fit", fit)
+    train_epr(words_encoder(), singles(), EPRConfig(loss="pairwise"), seed=0, folder=Path())
+    assert batches[0][1].lm_scores.shape == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"train_context": "frozen"}, "frozen goes with a loss over all candidates"),
+        ({"train_context": "stopped", "loss": "pairwise"}, "stopped goes with the contrastive"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        EPRTraining(**settings)

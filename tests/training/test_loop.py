@@ -1,6 +1,7 @@
 """The training loop: a killed training resumes, and the weights that it ends with."""
 
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ import optax
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.training.config import EPRConfig
+from ceil_jax.training import loop
+from ceil_jax.training.config import LoopSettings
 from ceil_jax.training.loop import _rows, ending, fit, split_held_out
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
@@ -19,23 +21,42 @@ def closeness(params):
     return np.full(3, -np.sum((np.asarray(params["w"]) - TARGET) ** 2))
 
 
-def run(folder, *, loss=None, quality=None, epochs=4, as_used=None):
-    """Least squares: the parameters go towards TARGET."""
+class LeastSquares:
+    """The parameters go towards TARGET."""
 
+    title = "squares"
+    training_queries = np.arange(6)
+
+    def __init__(self, loss=None, quality=closeness, as_used=None):
+        self.start = {"w": jnp.zeros(6)}
+        self._gradient = jax.jit(jax.value_and_grad(loss or self.squares))
+        self._quality = quality
+        self._as_used = as_used or quality
+
+    @staticmethod
     def squares(params, batch, key):
         return jnp.mean((params["w"][batch] - jnp.asarray(TARGET)[batch]) ** 2)
 
+    def batch(self, step, rows):
+        return rows
+
+    def gradient(self, params, batch, key):
+        return self._gradient(params, batch, key)
+
+    def quality(self, params):
+        return self._quality(params)
+
+    def quality_as_used(self, params):
+        return self._as_used(params)
+
+
+def run(folder, *, epochs=4, checkpoint_seconds=0.0, **problem):
     return fit(
-        folder,
-        {"w": jnp.zeros(6)},
-        jax.jit(jax.value_and_grad(loss or squares)),
-        lambda step, rows: rows,
-        quality or closeness,
-        instances=6,
-        config=EPRConfig(epochs=epochs, batch_size=3, learning_rate=0.05),
+        LeastSquares(**problem),
+        LoopSettings(epochs=epochs, batch_size=3, learning_rate=0.05),
         seed=0,
-        what="training",
-        as_used=as_used,
+        folder=folder,
+        checkpoint_seconds=checkpoint_seconds,
     )
 
 
@@ -88,24 +109,67 @@ def test_training_ends_with_what_is_best_as_it_will_be_used(tmp_path):
     assert trained.ending.kept == "start" and not np.any(trained.params["w"])
 
 
-@pytest.mark.parametrize("stop", [1, 4, 7])
-def test_a_killed_run_ends_with_the_same_weights(tmp_path, stop):
-    whole, calls = run(tmp_path / "whole"), []
+class Killed(BaseException):
+    """The end of a process, in the middle of a step."""
 
-    def dies(params):
-        calls.append(1)
-        if len(calls) == stop + 1:
-            raise KeyboardInterrupt
-        return closeness(params)
 
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "cut", quality=dies)
-    calls.clear()
-    resumed = run(tmp_path / "cut", quality=lambda params: calls.append(1) or closeness(params))
+class KilledAt(LeastSquares):
+    """A training that is killed when it asks for the batch of a step; it keeps the steps asked
+    for."""
+
+    def __init__(self, step, **others):
+        super().__init__(**others)
+        self.steps = []
+        self._killed_at = step
+
+    def batch(self, step, rows):
+        if step == self._killed_at:
+            raise Killed
+        self.steps.append(step)
+        return rows
+
+
+def sixteen_steps(folder, problem, checkpoint_seconds=0.0):
+    config = LoopSettings(epochs=8, batch_size=3, learning_rate=0.05)
+    return fit(problem, config, seed=0, folder=folder, checkpoint_seconds=checkpoint_seconds)
+
+
+@pytest.mark.parametrize("step", [1, 4, 7, 15])
+def test_a_killed_run_ends_with_the_same_weights_and_history(tmp_path, step):
+    """16 steps, of which every second one is followed by an evaluation."""
+    whole = sixteen_steps(tmp_path / "whole", LeastSquares())
+    with pytest.raises(Killed):
+        sixteen_steps(tmp_path / "cut", KilledAt(step))
+    problem = KilledAt(None)
+    resumed = sixteen_steps(tmp_path / "cut", problem)
+    assert problem.steps == list(range(step, 16))
     assert np.array_equal(resumed.params["w"], whole.params["w"])
     assert resumed.history == whole.history
-    # the steps that were left, and at the end the average, the best and the start
-    assert len(calls) == 9 - stop + 3
+    assert resumed.ending == whole.ending
+
+
+def test_checkpoints_are_written_by_the_clock(tmp_path, monkeypatch):
+    """A step takes two minutes, evaluations nothing: with a checkpoint every five minutes, at most
+    the three steps after the last one are done again."""
+    clock = [0.0]
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    class Slow(KilledAt):
+        def batch(self, step, rows):
+            clock[0] += 120
+            return super().batch(step, rows)
+
+    with pytest.raises(Killed):
+        sixteen_steps(tmp_path, Slow(11), checkpoint_seconds=300.0)
+    problem = Slow(None)
+    sixteen_steps(tmp_path, problem, checkpoint_seconds=300.0)
+    # checkpoints after steps 3, 6 and 9
+    assert problem.steps == list(range(9, 16))
+
+
+def test_a_short_training_writes_no_checkpoint(tmp_path):
+    sixteen_steps(tmp_path, LeastSquares(), checkpoint_seconds=300.0)
+    assert not list((tmp_path / "checkpoints").iterdir())
 
 
 def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch):
@@ -118,7 +182,7 @@ def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch
     assert np.array_equal(run(tmp_path / "full").params["w"], whole.params["w"])
 
 
-@pytest.mark.parametrize("part", ["tree", "history"])
+@pytest.mark.parametrize("part", ["weights", "progress"])
 def test_a_checkpoint_that_cannot_be_read_starts_training_again(tmp_path, caplog, part):
     whole = run(tmp_path)
     last = max(int(folder.name) for folder in (tmp_path / "checkpoints").glob("[0-9]*"))
@@ -171,20 +235,31 @@ def test_what_the_starting_weights_saw_is_not_held_out():
 GRADIENTS = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, -5.0], [0.6, 0.0]], np.float32)
 
 
+class Given:
+    """Gradients that do not depend on the weights."""
+
+    title = "gradients"
+    training_queries = np.arange(4)
+
+    def __init__(self):
+        self.start = {"w": jnp.zeros(2)}
+
+    def batch(self, step, rows):
+        return GRADIENTS[step]
+
+    def gradient(self, params, batch, key):
+        return jnp.zeros(()), {"w": jnp.asarray(batch)}
+
+    def quality(self, params):
+        return np.full(3, float(np.any(params["w"])))
+
+    quality_as_used = quality
+
+
 def weights(folder, clip):
     """The averaged weights: those after the fourth of four steps with these gradients."""
-    found = fit(
-        folder,
-        {"w": jnp.zeros(2)},
-        lambda params, batch, key: (jnp.zeros(()), {"w": jnp.asarray(batch)}),
-        lambda step, rows: GRADIENTS[step],
-        lambda params: np.full(3, float(np.any(params["w"]))),
-        instances=4,
-        config=EPRConfig(epochs=1, batch_size=1, learning_rate=0.1, clip=clip),
-        seed=0,
-        what="training",
-    )
-    return found.params["w"]
+    config = LoopSettings(epochs=1, batch_size=1, learning_rate=0.1, clip=clip)
+    return fit(Given(), config, seed=0, folder=folder).params["w"]
 
 
 @pytest.mark.parametrize("clip", [None, 1.0])

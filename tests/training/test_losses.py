@@ -188,6 +188,20 @@ def test_a_positive_drawn_twice_is_no_negative():
     assert np.isfinite(gradient).all()
 
 
+def test_without_in_batch_negatives_a_query_has_its_own_hard_negative_alone():
+    queries, positives, negatives, positive_ids, _ = batch(3)
+    other_ids = positive_ids + 100
+    loss = epr_contrastive_loss(
+        queries, positives, negatives, positive_ids, other_ids, in_batch=False
+    )
+    gaps = np.sum(np.asarray(queries) * np.asarray(negatives - positives), axis=1)
+    assert loss == pytest.approx(np.mean(np.log(1 + np.exp(gaps))), rel=1e-5)
+    # a hard negative of the positive's own group is none
+    assert epr_contrastive_loss(
+        queries, positives, negatives, positive_ids, positive_ids, in_batch=False
+    ) == pytest.approx(0, abs=1e-6)
+
+
 def test_logistic_pairwise_loss_by_hand():
     # best is place 1, then 0; 2 and 3 are tied; place 4 does not count
     model, lm = both([1.0, 0.0, 4.0, 2.0, 9.0], [-2.0, -1.0, -3.0, -3.0, 0.0])

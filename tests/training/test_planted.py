@@ -110,7 +110,7 @@ def trained_epr(folder):
     singles = planted(1, 12)
     config = EPRConfig(positives=3, epochs=12, batch_size=16, learning_rate=2e-2)
     params = contrastive.train_epr(
-        folder, ENCODER, singles.data(np.arange(TRAINING)), config, 0
+        ENCODER, singles.data(np.arange(TRAINING)), config, seed=0, folder=folder
     ).params
     return params["query"], params["query"]
 
@@ -120,7 +120,15 @@ def trained_ceil(folder, kind, loss="pairwise", options=()):
     config = CEILConfig(**learns, epochs=24, batch_size=16, learning_rate=2e-2)
     vectors = ENCODER.encode([one.input for one in BANK])
     data = SETS_OF_THREE.data(np.arange(TRAINING))
-    params = ceil.train_ceil(folder, ENCODER, vectors, data, config, 0, TRADE_OFF).params
+    params = ceil.train_ceil(
+        ENCODER,
+        data,
+        config,
+        bank_vectors=vectors,
+        trade_off=TRADE_OFF,
+        seed=0,
+        folder=folder,
+    ).params
     return params["query"], params.get("context", params["query"])
 
 

@@ -1,6 +1,7 @@
 """Target similarity tuning: outputs in place of an LM."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,9 +63,9 @@ def test_output_similarity_is_the_cosine_with_each_candidate():
 def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
     batches = {}
 
-    def fit(folder, params, gradient, batch, *rest, **settings):
-        batches["batch"] = batch
-        return Trained(params, [], Ending("start", {}))
+    def fit(problem, config, *, seed, folder):
+        batches["batch"] = problem.batch
+        return Trained(problem.start, [], Ending("start", {}))
 
     monkeypatch.setattr(epr, "fit", fit)
     shortlist = np.array([[i, 40 + i] for i in range(20)], np.int32)
@@ -74,10 +75,10 @@ def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
     data = TrainingData(TASK.train[:20], TASK.train, candidates, np.tile([1.0, 0.0], (20, 1)))
     groups = np.arange(80) % 2
     config = replace(SMALL.tst, positives=1)
-    train_epr(None, load_encoder("tiny"), data, config, 0, groups)
+    train_epr(load_encoder("tiny"), data, config, seed=0, folder=Path(), groups=groups)
     _, (_, positive, negative) = batches["batch"](0, np.arange(8))
     assert set(positive.tolist()) == {0, 1} and (positive == negative).all()
-    train_epr(None, load_encoder("tiny"), data, config, 0)
+    train_epr(load_encoder("tiny"), data, config, seed=0, folder=Path())
     _, (_, positive, negative) = batches["batch"](0, np.arange(8))
     assert (negative == positive + 40).all()
 
