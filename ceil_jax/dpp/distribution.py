@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ceil_jax.dpp.kernel import Scalar, at_least_float32, log_det
+from ceil_jax.dpp.kernel import Scalar, at_least_float32, bounded_trade_off, log_det
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
@@ -56,7 +56,7 @@ def subset_log_probs(
     from `kernel.block_log_dets`; λ is above 0.
     """
     chosen = jnp.where(subsets >= 0, relevance[jnp.maximum(subsets, 0)], 0)
-    return chosen.sum(axis=-1) / trade_off + block_log_dets
+    return chosen.sum(axis=-1) / bounded_trade_off(trade_off) + block_log_dets
 
 
 @jax.jit

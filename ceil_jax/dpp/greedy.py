@@ -28,8 +28,9 @@ from jaxtyping import Array, Bool, Float, Int
 from ceil_jax.dpp.kernel import (
     Scalar,
     at_least_float32,
-    check_trade_off,
+    bounded_trade_off,
     norm,
+    of_moderate_length,
     similarity,
     similarity_from_features,
 )
@@ -90,7 +91,8 @@ def greedy_map_from_features(
     """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off),
     k)`.
 
-    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S that belong
+    The conditional kernel is never formed, so any λ above 0 is safe, and vectors may have any
+    length. Only the rows of S that belong
     to chosen items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). A constant
     added to r (`kernel.relevance`) does not change the set. Ties go to the lower index; only valid
     items are chosen (all by default).
@@ -101,11 +103,14 @@ def greedy_map_from_features(
     [0, 2]
 
     Raises:
-        ValueError: see `kernel.check_trade_off`.
+        ValueError: see `kernel.bounded_trade_off`.
     """
-    check_trade_off(trade_off)
     return _from_features(
-        at_least_float32(features), at_least_float32(relevance), k, trade_off, valid
+        at_least_float32(features),
+        at_least_float32(relevance),
+        k,
+        bounded_trade_off(trade_off),
+        valid,
     )
 
 
@@ -117,6 +122,7 @@ def _from_features(
     def choose(
         features: Array, relevance: Array, trade_off: Array, valid: Array | None
     ) -> MapResult:
+        features = of_moderate_length(features)
         norms = norm(features)
         diagonal = similarity(jnp.sum(features * features, axis=1), norms * norms)
         S = similarity_from_features(features) if features.shape[0] <= GRAM_UP_TO * k else None

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.dpp.greedy import CLOSED_BELOW
-from ceil_jax.dpp.kernel import similarity
+from ceil_jax.dpp.kernel import bounded_trade_off, similarity
 
 
 class Pick(NamedTuple):
@@ -22,6 +22,8 @@ class Pick(NamedTuple):
     item: int
     gain: float
     """The gain in log det L'_S when the item was chosen."""
+    residual: float
+    """d_i² of the item, given those chosen before: from 1 down to 0."""
 
 
 def greedy_steps(
@@ -58,7 +60,8 @@ def greedy_steps(
     epsilon = CLOSED_BELOW * np.finfo(np.float32).eps
     groups = np.zeros(n, np.intp) if groups is None else groups
     taken = np.zeros(groups.max(initial=0) + 1, np.intp)
-    log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64) / trade_off
+    log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
+    log_quality = log_quality / bounded_trade_off(trade_off)
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
     factor = np.zeros(
         (n, n)
@@ -69,15 +72,16 @@ def greedy_steps(
         allowed = open_ & (taken[groups] == taken[groups[open_]].min())
         if (allowed & ~waiting).any():
             allowed &= ~waiting
-        gain = np.where(allowed, log_quality + np.log(residual), -np.inf)
-        best = int(np.argmax(gain))
+        candidates = np.flatnonzero(allowed)
+        gains = log_quality[candidates] + np.log(residual[candidates])
+        best = int(candidates[np.argmax(gains)])
         if not fits(best):
             open_[best], residual[best] = False, 1
             continue
         if not waiting[best] and waits(best):
             waiting[best] = True
             continue
-        yield Pick(best, float(gain[best]))
+        yield Pick(best, float(gains.max()), float(residual[best]))
         taken[groups[best]] += 1
         row = similarity(features @ features[best])
         factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])

@@ -23,10 +23,25 @@ def at_least_float32(array: Any) -> Array:
     return jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
 
 
-def check_trade_off(trade_off: Any) -> None:
-    """Raise a ValueError unless λ is above 0, where its value is known (not inside `jax.jit`)."""
-    if not isinstance(trade_off, jax.core.Tracer) and not trade_off > 0:
+SMALLEST_TRADE_OFF = 1e-30
+"""λ as it is computed with is at least this. Far above it already, r / λ outweighs every log d², so
+that a smaller λ would choose the same sets; below 3e-39, r / λ would leave float32."""
+
+
+def bounded_trade_off(trade_off: Any) -> Any:
+    """Return λ as it is computed with: at least `SMALLEST_TRADE_OFF`.
+
+    Raises:
+        ValueError: λ is not above 0; where its value is not known, inside `jax.jit`, it is not
+            checked.
+    """
+    if isinstance(trade_off, jax.core.Tracer):
+        return jnp.maximum(trade_off, SMALLEST_TRADE_OFF)
+    if not trade_off > 0:
         raise ValueError(f"trade_off is {trade_off}; λ has to be above 0")
+    if isinstance(trade_off, jax.Array):
+        return jnp.maximum(trade_off, SMALLEST_TRADE_OFF)
+    return max(trade_off, SMALLEST_TRADE_OFF)
 
 
 def similarity(dots: Any, norms: Any = 1.0) -> Any:
@@ -52,7 +67,7 @@ def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "
     >>> similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.5], [0.5, 1.0]]
     """
-    features = at_least_float32(features)
+    features = of_moderate_length(at_least_float32(features))
     norms = norm(features)
     dots = jnp.einsum("...id,...jd->...ij", features, features, precision="highest")
     return similarity(dots, norms[..., :, None] * norms[..., None, :])
@@ -74,7 +89,8 @@ def relevance(
     >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
     [0.0, -0.5, -1.0]
     """
-    query, items = at_least_float32(query), at_least_float32(items)
+    query = of_moderate_length(at_least_float32(query))
+    items = of_moderate_length(at_least_float32(items))
     dots = jnp.einsum("...d,...nd->...n", query, items, precision="highest")
     r = similarity(dots, norm(query)[..., None] * norm(items))
     counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
@@ -96,7 +112,7 @@ def conditional_kernel(
         trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
 
     Raises:
-        ValueError: see `check_trade_off`.
+        ValueError: see `bounded_trade_off`.
 
     >>> import jax.numpy as jnp, numpy as np
     >>> L = conditional_kernel(jnp.array([0.0, -0.2]), jnp.array([[1.0, 0.5], [0.5, 1.0]]), trade_off=0.1)
@@ -104,8 +120,7 @@ def conditional_kernel(
     [[1.    0.184]
      [0.184 0.135]]
     """
-    check_trade_off(trade_off)
-    log_root_quality = relevance / (2 * trade_off)
+    log_root_quality = relevance / (2 * bounded_trade_off(trade_off))
     return jnp.exp(log_root_quality[..., :, None] + log_root_quality[..., None, :]) * similarity
 
 
@@ -149,6 +164,20 @@ def log_det(
     shrunk = correlation * (1 - 64 * jnp.finfo(matrix.dtype).eps)
     factor = jnp.linalg.cholesky(jnp.where(eye, jnp.ones((), matrix.dtype), shrunk))
     return jnp.log(scale).sum(-1) + 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+
+
+def of_moderate_length(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
+    """Return vectors of the same directions, each multiplied by the power of two that brings its
+    largest number to between 0.5 and 1; vectors of zeros are unchanged.
+
+    Squares of the numbers then neither overflow nor underflow. Powers of two cost no accuracy, and
+    cosines and their gradients stay what they are.
+    """
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(vectors), axis=-1, keepdims=True, initial=0))
+    _, exponent = jnp.frexp(largest)
+    # 2 to the power of ±126 is the last that is no denormal number in float32
+    scale = jnp.ldexp(jnp.ones_like(largest), -jnp.clip(exponent, -126, 126))
+    return vectors * jnp.where(jnp.isfinite(largest), scale, 1)
 
 
 def norm(vectors: Float[Array, "*b d"]) -> Float[Array, "*b"]:

@@ -122,5 +122,9 @@ def nearest_drawn(scores: np.ndarray, n: int, generator: np.random.Generator) ->
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row divided by its length; rows of zeros are unchanged."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    """Each row divided by its length, which may be any; rows of zeros are unchanged."""
+    vectors = np.asarray(vectors)
+    # squares of numbers between 0.5 and 1 leave no number format, and a power of two costs no bit
+    _, exponents = np.frexp(np.abs(vectors).max(axis=1, keepdims=True, initial=0))
+    scaled = np.ldexp(vectors, -np.clip(exponents, -126, 126))
+    return scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12)

@@ -27,12 +27,10 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
     chosen, tokens = _fitted(steps, shortlist.examples, relevance, call)
     if len(chosen) < len(steps):
         stopped = "token_budget"
-    best = relevance.max(initial=0)
-    picks = []
-    for i, gain in chosen:
-        # gain = (r − max r) / λ + log d²
-        added = float(np.exp(min(gain - (relevance[i] - best) / call.trade_off, 0.0)))
-        picks.append(Selected(shortlist.examples[i], float(relevance[i]), gain, added))
+    picks = [
+        Selected(shortlist.examples[i], float(relevance[i]), gain, added)
+        for i, gain, added in chosen
+    ]
     repeated = len(repeats & {step.item for step in chosen})
     return Selection(
         query,
@@ -85,7 +83,7 @@ def _steps(
                 asked.add(questions[item])
                 repeats.add(item)
                 count[int(groups[item])] += 1
-                yield Pick(item, -np.inf)
+                yield Pick(item, -np.inf, 0.0)
 
     greedy = greedy_steps(vectors, relevance, call.trade_off, groups, fits, waits)
     for step in chain(greedy, others()):

@@ -66,6 +66,25 @@ def test_vectors_of_any_length_and_both_ways_to_rows(n):
     np.testing.assert_allclose(ours.gains, gains, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("n", [N, 5 * K])
+@pytest.mark.parametrize("length", [1e-20, 1e-8, 1e20, 1e38])
+def test_vectors_far_from_unit_length(n, length):
+    features, r = problem(3, n)
+    expected = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), K, 0.1)
+    lengths = np.where(np.arange(n) % 2, length, 1).astype(np.float32)[:, None]
+    ours = greedy_map_from_features(jnp.asarray(features * lengths), jnp.asarray(r), K, 0.1)
+    assert ours.items.tolist() == expected.items.tolist()
+    np.testing.assert_allclose(ours.gains, expected.gains, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("trade_off", [1e-12, 1e-30, 1e-36, 1e-40, 1e-60, 1e-310, 1e-320])
+def test_the_smallest_trade_offs_give_the_most_relevant(trade_off):
+    features, r = problem(3)
+    ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), K, trade_off)
+    assert ours.items.tolist() == np.argsort(-r)[:K].tolist()
+    assert np.isfinite(ours.gains).all()
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 10**6), st.sampled_from([1.0, 0.01, 0.001]), st.sampled_from([0.0, 1e-5, 1e-3])

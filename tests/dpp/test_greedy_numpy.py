@@ -31,6 +31,18 @@ def test_the_same_choice_as_the_compiled_map(trade_off):
         assert [step.item for step in steps] == expected.items[:found].tolist()
         gains = [step.gain for step in steps]
         np.testing.assert_allclose(gains, expected.gains[:found], rtol=1e-3, atol=1e-4)
+        quality = (r - r.max())[[step.item for step in steps]] / trade_off
+        residuals = [step.residual for step in steps]
+        np.testing.assert_allclose(residuals, np.exp(gains - quality), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("trade_off", [1e-12, 1e-30, 1e-40, 1e-310, 1e-320])
+def test_the_smallest_trade_offs_give_each_item_once_by_relevance(trade_off):
+    features, r = problem(0)
+    steps = list(greedy_steps(features, r, trade_off))
+    items = [step.item for step in steps]
+    assert items == np.argsort(-r)[: len(items)].tolist() and len(items) >= D
+    assert all(0 < step.residual <= 1 for step in steps)
 
 
 def test_groups_take_turns_until_one_runs_out():

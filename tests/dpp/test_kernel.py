@@ -6,6 +6,7 @@ import reference
 
 from ceil_jax.dpp.kernel import (
     block_log_dets,
+    bounded_trade_off,
     conditional_kernel,
     log_det,
     relevance,
@@ -51,6 +52,38 @@ def test_conditional_kernel(trade_off):
     S = reference.similarity(FEATURES)
     ours = conditional_kernel(jnp.asarray(r, jnp.float32), jnp.asarray(S, jnp.float32), trade_off)
     np.testing.assert_allclose(ours, reference.conditional_kernel(r, S, trade_off), rtol=2e-5)
+
+
+LENGTHS = [1e-36, 1e-20, 1e-8, 1e-3, 1.0, 1e15, 1e20, 1e38]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_vectors_of_any_length(length):
+    lengths = np.where(np.arange(9) % 2, length, 1)[:, None].astype(np.float32)
+    vectors = jnp.asarray(FEATURES / np.abs(FEATURES).max()) * lengths
+    np.testing.assert_allclose(
+        similarity_from_features(vectors), reference.similarity(FEATURES), atol=1e-5
+    )
+    found = relevance(jnp.asarray(QUERY / np.abs(QUERY).max()) * np.float32(length), vectors)
+    np.testing.assert_allclose(found, reference.relevance(QUERY, FEATURES), atol=1e-5)
+    gradient = jax.grad(lambda x: similarity_from_features(x)[0, 2])(vectors)
+    assert np.isfinite(gradient).all()
+
+
+def test_a_vector_of_zeros_is_orthogonal_to_all():
+    S = similarity_from_features(jnp.zeros((2, 3)).at[1, 0].set(1e20))
+    assert S.tolist() == [[0.5, 0.5], [0.5, 1.0]]
+
+
+@pytest.mark.parametrize("trade_off", [1e-30, 1e-36, 1e-40, 1e-60, 1e-310, 1e-320])
+def test_a_trade_off_that_float32_cannot_hold_leaves_the_most_relevant(trade_off):
+    S = reference.similarity(FEATURES)
+    r = reference.relevance(QUERY, FEATURES).astype(np.float32)
+    L = conditional_kernel(jnp.asarray(r), jnp.asarray(S), trade_off)
+    assert np.isfinite(L).all()
+    assert np.flatnonzero(np.diagonal(L)).tolist() == [int(r.argmax())]
+    assert bounded_trade_off(trade_off) == 1e-30
+    assert jax.jit(bounded_trade_off)(trade_off) == np.float32(1e-30)
 
 
 @pytest.mark.parametrize("trade_off", [0, -0.1, float("nan"), jnp.zeros(())])
