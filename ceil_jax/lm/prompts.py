@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.token_budget import fitting_prefix, most_that_fit
 from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example, Template
 
@@ -180,24 +182,26 @@ class PromptBuilder:
             UserError: as `remaining`; or the order gives no permutation.
         """
         gains = relevance if gains is None else gains
+        taken = list(range(len(chosen)))
+        if fit == "similarity":
+            taken = most_relevant_first(relevance)
+        costs = np.array(self._counted([self._piece(chosen[i]) for i in taken]), int)
         remaining = self.remaining(query)
-        fitting: list[int] = []
-        for i in most_relevant_first(relevance) if fit == "similarity" else range(len(chosen)):
-            length = self._length(self._piece(chosen[i]))
-            if length > remaining:
-                break
-            remaining -= length
-            fitting.append(i)
-        while True:
-            order = self._ordered(sorted(fitting), relevance, gains)
-            text = prompt_text(self.template, [chosen[i] for i in order], query, self._opening)
-            # a tokenizer may cut differently at a seam; only a whole that nearly fills the budget
-            # is counted
-            if remaining >= len(fitting) or self._length(text) <= self.budget + self._length(
-                self._opening
-            ):
-                return Prompt(text, order)
-            remaining += self._length(self._piece(chosen[fitting.pop()]))
+        budget = self.budget + self._length(self._opening)
+
+        @cache
+        def prompt(count: int) -> Prompt:
+            order = self._ordered(sorted(taken[:count]), relevance, gains)
+            examples = [chosen[i] for i in order]
+            return Prompt(prompt_text(self.template, examples, query, self._opening), order)
+
+        def fits(count: int) -> bool:
+            # only a whole that nearly fills the budget is counted
+            if remaining - costs[:count].sum() >= count:
+                return True
+            return self._length(prompt(count).text) <= budget
+
+        return prompt(most_that_fit(int(fitting_prefix(costs, remaining).sum()), fits))
 
     def _ordered(
         self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -12,6 +13,7 @@ from ceil_jax.dpp.greedy_numpy import Pick, greedy_steps
 from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text, prompt_order
+from ceil_jax.lm.token_budget import most_that_fit
 from ceil_jax.selector.bank import Shortlist
 from ceil_jax.selector.filters import check_field, field_reader, question
 from ceil_jax.selector.selection import Selected, Selection, Stopped
@@ -102,15 +104,23 @@ def _fitted(
     The last steps are dropped where the whole text is longer than the sum of its parts, because a
     tokenizer may cut differently at a seam.
     """
-    for size in range(len(steps), 0, -1):
-        places = prompt_order([float(relevance[step.item]) for step in steps[:size]])
-        ordered = [steps[place] for place in places]
-        if call.token_budget is None:
-            return ordered, None
-        [tokens] = _tokens([[examples[step.item] for step in ordered]], call)
-        if tokens <= call.token_budget:
-            return ordered, tokens
-    return [], None if call.token_budget is None else 0
+
+    def in_prompt_order(count: int) -> list[Pick]:
+        order = prompt_order([float(relevance[step.item]) for step in steps[:count]])
+        return [steps[position] for position in order]
+
+    budget = call.token_budget
+    if budget is None:
+        return in_prompt_order(len(steps)), None
+
+    @cache
+    def tokens(count: int) -> int:
+        if count == 0:
+            return 0
+        return _tokens([[examples[step.item] for step in in_prompt_order(count)]], call)[0]
+
+    count = most_that_fit(len(steps), lambda count: tokens(count) <= budget)
+    return in_prompt_order(count), tokens(count)
 
 
 def _tokens(prompts: Sequence[Sequence[Example]], call: CallSettings) -> list[int]:
