@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.cells import as_text, only_item
 from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.identity import question_key, same_text
 from ceil_jax.tasks.labels import are_labels
+from ceil_jax.tasks.rows import nested
 from ceil_jax.tasks.spec import RowError
 
 
@@ -38,10 +41,13 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
-            value = value[0] if isinstance(value, list) and len(value) == 1 else value
-            if name and isinstance(value, str | int | float) and str(value).strip():
-                values.setdefault(name, []).append(str(value))
-    return [Column(name, len(own), len(set(own)), _words(own)) for name, own in values.items()]
+            text = as_text(only_item(value))
+            if name and text and text.strip():
+                values.setdefault(name, []).append(text)
+    return [
+        Column(name, len(texts), len(set(map(question_key, texts))), _words(texts))
+        for name, texts in values.items()
+    ]
 
 
 def _words(values: Sequence[str]) -> float:
@@ -58,8 +64,9 @@ def check_named(
     """Raise a UserError, which proposes other columns, if a file lacks `input` or `output` where
     they are meant."""
     table = read_table(file, delimiter)
-    named = [name for name in inputs if name != "input" or name in table.columns()]
-    answer = output if output != "output" or output in table.columns() else ""
+    there = table.columns()
+    named = [name for name in inputs if name != "input" or same_text(name, there)]
+    answer = output if output != "output" or same_text(output, there) else ""
     if named and answer:
         return
     found = columns([row for row in table.rows if not isinstance(row, RowError)])
@@ -69,11 +76,8 @@ def check_named(
         if flags
         else "no two of them are a text and its answer"
     )
-    shown = (
-        ", ".join(map(str, found))
-        or f"no column of texts or numbers, but {', '.join(table.columns())}"
-    )
-    raise UserError(f"{file}: {len(table.rows):,} rows with {shown}: {how}")
+    shown = ", ".join(map(str, found)) or f"no column of texts or numbers, but {', '.join(there)}"
+    raise UserError(f"{file}: {len(table.rows):,} rows with {shown}{nested(table)}: {how}")
 
 
 def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:

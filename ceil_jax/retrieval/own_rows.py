@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.words import question_key
+from ceil_jax.tasks.identity import question_key
 
 log = logging.getLogger(__name__)
 

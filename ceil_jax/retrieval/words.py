@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 
+from ceil_jax.tasks.identity import question_key
+
 _HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HANGUL = r"\uac00-\ud7a3"
 _UNSPACED = (
@@ -27,9 +29,8 @@ no letters."""
 _EMOJI = r"[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
 """Two letters of a flag, or one picture."""
 
-_DRAWN_ONLY = re.compile("[\u0640\u200d\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")
-"""The Arabic stroke that lengthens, joiners, and what changes an emoji's looks or the colour of its
-skin."""
+_DRAWN_ONLY = re.compile("[\u0640\u20e3\U0001f3fb-\U0001f3ff]")
+"""The Arabic stroke that lengthens, the frame of a key, and the colours of an emoji's skin."""
 
 _OTHER_FORMS = re.compile("[\u2e80-\u2fdf\ufb1d-\ufdff\ufe70-\ufefc\uff01-\uffef]+")
 """Wide and narrow forms, radicals, and Arabic and Hebrew letters as they are drawn."""
@@ -57,12 +58,11 @@ def words(text: str) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    text = unicodedata.normalize("NFC", text.replace("i\u0307", "i"))  # İ in lower case
+    # the joiner between Persian words and their endings is a blank; all others are ignored
+    text = re.sub(r"(?<=[\u0600-\u06ff])\u200c", " ", text)
+    text = question_key(text.replace("i\u0307", "i"))  # İ in lower case
     text = _OTHER_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]).lower(), text)
     text = _POINTS.sub("", _DRAWN_ONLY.sub("", text)).translate(_SAME_LETTER)
-    text = re.sub(
-        r"(?<![\u0600-\u06ff])\u200c", "", text
-    )  # between Persian words and endings it is a blank
     text = re.sub(r"[^\W0-9_]", _digit, text)
     for unspaced, word in _pattern().findall(text):
         if unspaced:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.selector.filters import asks_the_same, check_filter, field_reader, passes_filter
+from ceil_jax.selector.filters import asks_the_same, check_filter, group_reader, passes_filter
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.identity import question_key
 
 QUERIES_AT_ONCE = 64
 """The number of queries that are scored against the bank in one matrix product."""
@@ -74,9 +75,7 @@ class Snapshot:
         """
         most = call.size
         if call.balance is not None:
-            values = set(
-                map(field_reader(call.balance, call.output_key), filter(passes_filter(call), self))
-            )
+            values = set(map(group_reader(call), filter(passes_filter(call), self)))
             if len(values) > call.size:
                 raise UserError(
                     f"balance={call.balance!r}: there are {len(values)} different values, more "
@@ -98,14 +97,14 @@ class Snapshot:
         """No two have equal input and output, and at most `most` have one value of the balanced
         field."""
         passes, own = passes_filter(call), asks_the_same(query, call.template)
-        group = field_reader(call.balance or "output", call.output_key)
+        group = group_reader(call)
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
         taken: Counter[str | None] = Counter()
         excluded = 0
         for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
-            text = (example.input, example.output)
+            text = (question_key(example.input), question_key(example.output))
             if taken[group(example)] >= most or text in texts or not passes(example):
                 continue
             if not call.own_answer and own(example):

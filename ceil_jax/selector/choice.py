@@ -15,7 +15,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text, prompt_order
 from ceil_jax.lm.token_budget import most_that_fit
 from ceil_jax.selector.bank import Shortlist
-from ceil_jax.selector.filters import check_field, field_reader, question
+from ceil_jax.selector.filters import check_field, group_reader, question
 from ceil_jax.selector.selection import Selected, Selection, Stopped
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
@@ -143,8 +143,8 @@ def _groups(examples: Sequence[Example], call: CallSettings) -> np.ndarray:
     """Return a number for each example, the same for equal values of the field that is balanced."""
     if call.balance is None:
         return np.zeros(len(examples), np.intp)
-    values = list(map(field_reader(call.balance, call.output_key), examples))
+    values = list(map(group_reader(call), examples))
     if {*values} == {None}:
-        check_field("balance", call.balance, examples, call, "label")
+        check_field("balance", call.balance, examples, call)
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     return np.array([numbers[value] for value in values], np.intp)

@@ -1,29 +1,66 @@
 """Which examples may be chosen: filters on their fields, and the query's own question, which may
 not.
 
-Metadata are texts. A number in a filter is equal to texts that write it ("2020", "2020.0"), a truth
-value to "true" or "false" in any case, None to a missing field; everything else is compared as
-text.
+Metadata are texts; `tasks.cells.says` compares them with the values of a filter. Names of fields are
+compared as `question_key` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.selector.settings import CallSettings
+from ceil_jax.tasks.cells import plain, says
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.words import question_key
+from ceil_jax.tasks.identity import question_key, same_text
+
+ANSWER = ("output", "label")
+"""Names for the output, whatever it is called, of a bank that has no column of this name."""
 
 
-def field_reader(name: str, output_key: str) -> Callable[[Example], str | None]:
-    """Return what reads a field of an example; None where it has none."""
-    if name in ("output", output_key):
+def of_this_bank(call: CallSettings, examples: Iterable[Example] | None) -> CallSettings:
+    """Return a call whose `filter` and `balance` name the output as the selector does.
+
+    "output" and "label" stand for the output, unless examples have a field of that name. A vector
+    store, whose `examples` are None, reads its filter itself.
+    """
+
+    def meant(name: str) -> str:
+        if name not in ANSWER or any(example.field(name) for example in examples or ()):
+            return name
+        return call.output_key
+
+    balance = None if call.balance is None else meant(call.balance)
+    if examples is None or not isinstance(call.filter, Mapping):
+        return replace(call, balance=balance)
+    wanted = {meant(name): value for name, value in call.filter.items()}
+    return replace(call, balance=balance, filter=wanted)
+
+
+def field_reader(name: str, call: CallSettings) -> Callable[[Example], str | None]:
+    """Return what reads a field of an example, or its input, output or id; None where it has
+    none."""
+    if same_text(name, (call.output_key,)):
         return lambda example: example.output
-    return lambda example: example.fields.get(name)
+    if same_text(name, (call.input_key,)):
+        return lambda example: example.input
+    if name == "id":
+        return lambda example: example.field(name) or example.id
+    return lambda example: example.field(name)
+
+
+def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
+    """Return what reads the value that `balance` counts: texts that are the same are one value."""
+    read = field_reader(call.balance or call.output_key, call)
+
+    def group(example: Example) -> str | None:
+        value = read(example)
+        return None if value is None else question_key(value)
+
+    return group
 
 
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
@@ -38,44 +75,28 @@ def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
         raise UserError(
             f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example"
         )
-    tests = [
-        (field_reader(name, call.output_key), _values(name, value))
-        for name, value in wanted.items()
-    ]
+    tests = [(field_reader(name, call), _values(name, value)) for name, value in wanted.items()]
     return lambda example: all(
-        any(same_value(read(example), value) for value in values) for read, values in tests
+        any(says(read(example), value) for value in values) for read, values in tests
     )
 
 
 def _values(name: str, value: Any) -> Collection[Any]:
+    """The values of which an example must have one."""
     if isinstance(value, Mapping):
         raise UserError(
             f"filter on {name!r} is {value!r:.60}, which holds an operator; expected a value or a "
             "list of values; for anything else give a function: filter=lambda example: "
             f"float(example.fields[{name!r}]) >= 2020"
         )
-    return (
-        value if isinstance(value, Collection) and not isinstance(value, (str, bytes)) else [value]
-    )
-
-
-def same_value(text: str | None, wanted: Any) -> bool:
-    """Return whether the text of a field says a value.
-
-    >>> same_value("2020.0", 2020), same_value("true", True), same_value("2020.0", "2020"), same_value(None, None)
-    (True, True, False, True)
-    """
-    if text is None or wanted is None:
-        return text is wanted
-    text, said = text.strip(), str(wanted).strip()
-    if isinstance(wanted, (bool, np.bool_)):
-        return text.lower() == said.lower()
-    if text == said or not isinstance(wanted, (int, float, np.number)):
-        return text == said
-    try:
-        return float(text) == wanted
-    except ValueError:
-        return False
+    if isinstance(value, Iterator):
+        raise UserError(
+            f"filter on {name!r} is {value!r:.60}, which can be read once; expected a value or a "
+            "list of values"
+        )
+    values = plain(value)
+    several = isinstance(values, Collection) and not isinstance(values, str | bytes)
+    return values if several else [value]
 
 
 def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
@@ -85,28 +106,25 @@ def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
         return
     for name, value in call.filter.items():
         check_field("field in filter", name, bank, call)
-        there = list(dict.fromkeys(map(field_reader(name, call.output_key), bank)))
-        if not any(same_value(text, one) for text in there for one in _values(name, value)):
+        there = list(dict.fromkeys(map(field_reader(name, call), bank)))
+        if not any(says(text, wanted) for text in there for wanted in _values(name, value)):
             shown = ", ".join(map(repr, there[:6])) + (" …" if len(there) > 6 else "")
             raise UserError(
                 f"filter: no example has {name!r} = {value!r:.60}; its values are {shown}"
             )
 
 
-def check_field(
-    what: str, name: str, examples: Iterable[Example], call: CallSettings, *more: str
-) -> None:
+def check_field(what: str, name: str, examples: Iterable[Example], call: CallSettings) -> None:
     """Raise a UserError with the nearest name that there is, if no example has the field."""
     known = {name for example in examples for name in example.fields}
-    known |= {"output", call.output_key, *more}
-    if name not in known:
+    known |= {*ANSWER, "id", call.input_key, call.output_key}
+    if same_text(name, known) is None:
         raise unknown_name(what, name, known)
 
 
 def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the identity of an example's question: the words of its input and of some of its
-    fields."""
-    shown = example.input, *(example.fields.get(name, "") for name in names)
+    """Return the identity of an example's question: that of its input and of some of its fields."""
+    shown = example.input, *(example.field(name) or "" for name in names)
     return tuple(map(question_key, shown))
 
 
@@ -116,6 +134,6 @@ def asks_the_same(query: Example, template: Template) -> Callable[[Example], boo
 
     Ids say nothing, because they may come from different files.
     """
-    names = [name for name in template.fields if name in query.fields]
+    names = [name for name in template.fields if query.field(name) is not None]
     own = question(query, names)
     return lambda example: question(example, names) == own

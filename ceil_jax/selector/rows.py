@@ -3,8 +3,7 @@ references too."""
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,20 +11,18 @@ from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.files import TableLike, numbered_rows, read_table
+from ceil_jax.tasks.files import TableLike, read_table
 from ceil_jax.tasks.rows import (
     Columns,
-    as_text,
-    check_text,
     examples_of,
+    ids_of_rows,
     list_of_texts,
-    missing,
     row_example,
     valid,
 )
 from ceil_jax.tasks.spec import RowError
-
-log = logging.getLogger(__name__)
+from ceil_jax.tasks.tables.frames import frame_rows
+from ceil_jax.tasks.tables.table_rows import numbered_rows
 
 ExampleLike = Example | Mapping[str, Any]
 """An Example, or {"input": …, "output": …}, with id, choices, references and metadata if wanted."""
@@ -37,7 +34,7 @@ _HINT = "say which is meant with input_key=… and output_key=…"
 
 
 def as_examples(
-    rows: Iterable[str | ExampleLike],
+    rows: Iterable[str | ExampleLike] | Any,
     columns: Columns,
     source: str = "examples",
     unit: str = "row",
@@ -47,26 +44,51 @@ def as_examples(
 ) -> list[Example]:
     """Return an Example for each row; its id is empty where the row has none.
 
-    Messages call the rows `source`, and one of them `unit` and its number, or what `names` calls
-    it. Queries need not be `answered`, and may also be texts. A row that is no example is a
-    UserError that names its place and field.
+    Args:
+        rows: a list of Examples and mappings, or a table in memory (`tables.frames.frame_rows`).
+        columns: which columns have a role.
+        source: what messages call the rows.
+        unit: what they call one of them, with its number.
+        answered: whether rows must have outputs. Queries need none, and may also be texts.
+        names: the names of the rows in messages, in place of their numbers.
+
+    Raises:
+        UserError: no list and no table, or a row that is no example; the message names its place
+            and field.
     """
-    if isinstance(rows, (str, Mapping, Example)):
-        raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
-    if hasattr(rows, "columns"):
-        raise UserError(
-            f"{source}: expected a list of {source}, found a data frame; give "
-            "frame.to_dict('records')"
-        )
-    given: list[Any] = list(rows)
+    frame = None if isinstance(rows, Example) else frame_rows(rows)
+    given = _listed(rows, source) if frame is None else list(frame.rows)
     plain = all(isinstance(row, Mapping) for row in given)
     needed = (*columns.input, columns.output)[: 1 + answered] if plain else ()
-    read = partial(_example, columns=columns, answered=answered)
-    table = numbered_rows(source, given, unit)
+    table = numbered_rows(source, given, unit).with_whole_numbers()
+    ids = frame is None or ids_of_rows(table)  # ids of a list are meant, and refused if they repeat
+    read = partial(_example, columns=columns, answered=answered, ids=ids)
     found = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
     if answered:
         columns.note(source)
     return found
+
+
+def _listed(rows: Any, source: str) -> list[Any]:
+    """The rows of what should be a list of them."""
+    if isinstance(rows, str | os.PathLike):
+        raise UserError(
+            f"{source}: expected a list of {source}, found one text, {str(rows)[:60]!r}; put it "
+            "into a list, or give a file to CeilSelector.from_csv"
+        )
+    if isinstance(rows, Mapping | Example):
+        raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
+    if not isinstance(rows, Iterable):
+        raise UserError(f"{source}: expected a list of {source}, found {type(rows).__name__}")
+    return [_mapping(row) for row in rows]
+
+
+def _mapping(row: Any) -> Any:
+    """A row that has columns by name and is no mapping, such as one of SQLite or pandas, as a
+    mapping; any other as it is."""
+    if isinstance(row, Mapping | Example) or not callable(getattr(row, "keys", None)):
+        return row
+    return dict(row)
 
 
 def table_examples(
@@ -80,15 +102,7 @@ def table_examples(
     example, is a UserError.
     """
     split = read_table(table, delimiter)
-    ids = Counter(as_text(row.get("id")) for row in split.rows if not isinstance(row, RowError))
-    repeated = [id for id, count in ids.items() if id and count > 1]
-    if repeated:
-        log.warning(
-            "%s: column 'id' repeats (%r %d times; %d such): it is metadata, and examples get ids "
-            "of their own",
-            *(split.source, repeated[0], ids[repeated[0]], len(repeated)),
-        )
-    read = partial(_example, columns=columns, ids=not repeated)
+    read = partial(_example, columns=columns, ids=ids_of_rows(split))
     found = examples_of(split, "", columns.used, read, skip_bad_rows=skip_bad_rows, hint=_HINT)
     columns.note(split.source)
     return found
@@ -109,15 +123,11 @@ def _example(
         raise RowError(
             f"expected an Example or {{'input': …, 'output': …}}, found {type(row).__name__}"
         )
-    ids = ids and "id" not in columns.used
     own: dict[str, Any] = {
         name: several
         for name in ("choices", "references")
         if name not in columns.used and (several := list_of_texts(row, name)) is not None
     }
-    id = check_text("id", "" if not ids or missing(row.get("id")) else str(row["id"]))
-    rest = {
-        name: value for name, value in row.items() if name not in own and not (ids and name == "id")
-    }
-    example = replace(row_example(id, rest, columns, answered=answered), **own)
+    rest = {name: value for name, value in row.items() if name not in own}
+    example = replace(row_example("", rest, columns, answered=answered, ids=ids), **own)
     return valid(example, answered, columns.output) if own else example

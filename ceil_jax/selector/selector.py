@@ -12,8 +12,9 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.selector.bank import Bank
+from ceil_jax.selector.bank import Bank, Snapshot
 from ceil_jax.selector.choice import select_from
+from ceil_jax.selector.filters import of_this_bank
 from ceil_jax.selector.folder import download, load_selector, save_selector
 from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
@@ -222,6 +223,10 @@ class CeilSelector(Settings):
         vars(other).update(vars(self), bank=copy.copy(self.bank))
         return other
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """As `copy.copy`: what a deep copy is for, that the two change apart, holds already."""
+        return copy.copy(self)
+
     def __reduce__(self) -> Any:
         raise UserError(
             "a selector is not pickled: save_pretrained(folder) here, "
@@ -309,9 +314,10 @@ class CeilSelector(Settings):
     ) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded
         together."""
-        call = CallSettings(**{**self.settings, **options})
+        settings = CallSettings(**{**self.settings, **options})
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
+        call = of_this_bank(settings, bank if isinstance(bank, Snapshot) else None)
         texts = [query.input for query in asked]
         vectors = embed(self.query_encoder, "query", texts, bank.dim, asked)
         shortlists = bank.shortlists(asked, vectors, call)

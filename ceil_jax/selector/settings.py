@@ -131,7 +131,8 @@ class Options(TypedDict, total=False):
     Example."""
     balance: str | None
     """A metadata field: the numbers of examples of any two of its values differ by at most one;
-    examples without it count as one value. "label" is the output."""
+    examples without it count as one value. "output" and "label" are the output, unless a field is
+    called so."""
 
 
 @dataclass(eq=False, repr=False)
@@ -145,8 +146,6 @@ class CallSettings(Settings):
     balance: str | None = None
 
     def __post_init__(self) -> None:
-        if self.balance == "label":
-            self.balance = "output"
         if self.k is None and self.token_budget is None:
             raise UserError("select needs k=… (examples), token_budget=… (tokens) or both")
         if self.token_budget is not None and self.count_tokens is None:

@@ -14,8 +14,9 @@ from ceil_jax.selector.bank import Shortlist, Snapshot
 from ceil_jax.selector.rows import OWN, as_examples
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.selector.vectors import embed
+from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.rows import Columns, as_text
+from ceil_jax.tasks.rows import Columns
 
 KEPT = 50_000
 """The number of documents whose vectors are kept in memory; with 768 numbers each, 150 MB."""

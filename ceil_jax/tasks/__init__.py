@@ -9,10 +9,10 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `registry`: `TASKS`, all entries by name, and `register_task`
 - `load`: `load_task`, a named task, from files or the hub; `own_file`: `load_file`, a task of the
   user's own table
-- `files`: rows from files (JSON, separated values, parquet) and data frames; `rows`: a row to an
-  example
+- `files`: the one reader of files and tables in memory; `tables`: its steps, one module each;
+  `cells`: one cell as a text, and whether it says a value; `rows`: a row to an example
 - `assets`: weights and texts that install from the Python package index, checked and cached
-- `words`: when two texts are one question (`question_key`); which queries stand in a bank
+- `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
 - `labels`: whether outputs are labels, whatever the metric
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
 - `draws`: what is drawn by a seed, and the random generator of a text

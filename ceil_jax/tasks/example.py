@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.identity import same_text
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Example:
     def texts(self) -> tuple[str, ...]:
         """The texts that the input is made of: `parts`, or `input` alone."""
         return self.parts or (self.input,)
+
+    def field(self, name: str) -> str | None:
+        """Return the value of a field, whose name is compared as `question_key` does; None where
+        there is none."""
+        written = same_text(name, self.fields)
+        return None if written is None else self.fields[written]
 
 
 Context = Literal["input", "example"]
@@ -106,17 +113,21 @@ class Template:
         return tuple(name for name in self.names[:-1] if name != self.input)
 
     def _before_answer(self, example: Example) -> str:
-        values = {**example.fields, self.input: example.input}
-        try:
-            return "".join(
-                values[name] if name else literal for literal, name in _pieces(self.pattern)[:-1]
-            )
-        except KeyError as missing:
+        return "".join(
+            self._value(name, example) if name else literal
+            for literal, name in _pieces(self.pattern)[:-1]
+        )
+
+    def _value(self, name: str, example: Example) -> str:
+        value = example.input if name == self.input else example.field(name)
+        if value is None:
             who = f"example {example.id!r}" if example.id else repr(example.input)[:60]
+            names = dict.fromkeys((*example.fields, self.input))
             raise UserError(
-                f"template {self.pattern!r} names {missing}, which {who} lacks; "
-                f"it has {', '.join(map(repr, values))}; literal braces are written {{{{ and }}}}"
-            ) from None
+                f"template {self.pattern!r} names {name!r}, which {who} lacks; "
+                f"it has {', '.join(map(repr, names))}; literal braces are written {{{{ and }}}}"
+            )
+        return value
 
     def example(self, example: Example) -> str:
         """Return an example of the bank with its answer, as it is written in context; errors as in
@@ -145,12 +156,22 @@ def column_template(
     """Return a template of a table's columns, in the names of an example where no other column has
     these.
 
-    `{input}` and `{output}` stand for the two roles, unless another column is called so. `columns`
-    names all columns; by default those in the pattern, with `input` among them if it names it.
+    `{input}` and `{output}` stand for the two roles, unless another column is called so. Names are
+    compared as `question_key` does, and written as the table has them.
+
+    Args:
+        pattern: the text of an example in a prompt, with names of columns in braces.
+        separator: the text between examples.
+        input: the column of the input; "" where the input is made of several.
+        output: the column of the output.
+        columns: the names of all columns; by default those in the pattern, with `input` among them
+            if it names it.
 
     Raises:
         UserError: the pattern does not end with its only answer.
     """
+    known = [output, input, *(columns or ())]
+    pattern = _renamed(pattern, lambda name: same_text(name, known) or name)
     named = [name for _, name in _pieces(pattern)]
     if named[-1:] not in ([output], ["output"]):
         raise UserError(f"template {pattern!r} must end with its only {{{output}}}")
@@ -163,13 +184,15 @@ def column_template(
         role: name for role, name in (("input", asked), ("output", answer)) if role not in columns
     }
     roles |= {output: answer, input: asked}
-    shown = _PIECE.sub(
-        lambda piece: (
-            f"{{{roles.get(piece['name'], piece['name'])}}}" if piece["name"] else piece[0]
-        ),
-        pattern,
-    )
+    shown = _renamed(pattern, lambda name: roles.get(name, name))
     return Template(shown, separator, asked, answer)
+
+
+def _renamed(pattern: str, rename: Callable[[str], str]) -> str:
+    """Return a pattern with other names in its braces."""
+    return _PIECE.sub(
+        lambda piece: f"{{{rename(piece['name'])}}}" if piece["name"] else piece[0], pattern
+    )
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from pathlib import Path
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tasks.files import TableRows, numbered_rows, read_table
+from ceil_jax.tasks.files import read_table
 from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec
+from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
 from ceil_jax.tasks.words import bert_words, first_of_each
 
 __all__ = ["load_file", "load_task"]

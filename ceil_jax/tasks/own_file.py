@@ -1,23 +1,34 @@
-"""A task of the user's own table: `load_file`."""
+"""A task of the user's own table: `load_file`, and the options of it."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
-from ceil_jax.tasks.files import TableLike, TableRows, numbered_rows, read_table
+from ceil_jax.tasks.files import TableLike, read_table
+from ceil_jax.tasks.identity import look_alikes, question_key
+from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.rows import Columns, as_text, examples_of, row_example, valid
+from ceil_jax.tasks.rows import (
+    Columns,
+    choice_of,
+    examples_of,
+    ids_of_rows,
+    row_example,
+    valid,
+)
 from ceil_jax.tasks.spec import FieldError, Row
-from ceil_jax.tasks.words import first_of_each, question_key
+from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
+from ceil_jax.tasks.words import first_of_each
 
 log = logging.getLogger(__name__)
 
@@ -26,148 +37,242 @@ DATABASE = "database"
 it."""
 
 
+@dataclass(frozen=True)
+class FileOptions:
+    """How a user's table becomes a task."""
+
+    input: str | Sequence[str] = "input"
+    """The column that retrievers see; of several, such as premise and hypothesis, the joined
+    text."""
+    output: str = "output"
+    """The column with the answer: text, a truth value or a finite number."""
+    template: str | Template | None = None
+    """How an example stands in a prompt, by names of columns; it ends with the output's. `{input}`
+    and `{output}` stand for the pair where no other column is called so. By default input, tab,
+    output."""
+    metric: str | None = None
+    """A name in `ceil_jax.metrics.METRICS`, which a run checks; by default accuracy with `choices`,
+    else exact_match. With accuracy and no `choices`, the distinct answers of the table are the
+    choices."""
+    choices: Iterable[Any] | None = None
+    """The answers to choose from; every output must be one of them. None by default."""
+    seed: int = 0
+    """Draws the queries that are held out, and what `limit` and `bank_limit` keep."""
+    validation: float | TableLike = 0.1
+    """The fraction of the distinct inputs that is held out as queries, or a table of queries."""
+    separator: str | None = None
+    """What stands between examples; by default an empty line, or `stop` on a line of its own where
+    an empty line does not hold it. A Template brings its own."""
+    max_new_tokens: int = 128
+    """The longest answer that is generated, in tokens of the LM."""
+    stop: str | Sequence[str] = ("\n",)
+    """Strings that end a generated answer; a line's end by default."""
+    delimiter: str | None = None
+    """What separates the values of a text table; by default what its content fits."""
+    skip_bad_rows: bool = False
+    """Leave out rows that cannot be used, with a warning that lists them; refused by default."""
+    limit: int | None = None
+    """How many queries to keep at most; all by default."""
+    bank_limit: int | None = None
+    """How many examples of the bank to keep at most; all by default."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns of the input."""
+        return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The strings that end a generated answer."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def between(self) -> str:
+        """What stands between the examples of a prompt."""
+        if self.separator is not None:
+            return self.separator
+        if any(end in "\n\n" for end in self.stops):
+            return "\n\n"
+        return f"\n{self.stops[0] if self.stops else ''}\n"
+
+
+class FileKeywords(TypedDict, total=False):
+    """The fields of `FileOptions` as keywords of `load_file`."""
+
+    input: str | Sequence[str]
+    output: str
+    template: str | Template | None
+    metric: str | None
+    choices: Iterable[Any] | None
+    seed: int
+    validation: float | TableLike
+    separator: str | None
+    max_new_tokens: int
+    stop: str | Sequence[str]
+    delimiter: str | None
+    skip_bad_rows: bool
+    limit: int | None
+    bank_limit: int | None
+
+
 def load_file(
-    path: TableLike,
-    *,
-    input: str | Sequence[str] = "input",
-    output: str = "output",
-    template: str | Template | None = None,
-    metric: str | None = None,
-    choices: Sequence[str] | None = None,
-    seed: int = 0,
-    validation: float | TableLike = 0.1,
-    separator: str | None = None,
-    max_new_tokens: int = 128,
-    stop: Sequence[str] = ("\n",),
-    delimiter: str | None = None,
-    skip_bad_rows: bool = False,
-    limit: int | None = None,
-    bank_limit: int | None = None,
+    path: TableLike, options: FileOptions | None = None, **keywords: Unpack[FileKeywords]
 ) -> Task:
-    """Return a task made of a user's own table: a file (JSON, JSON lines, CSV, TSV, parquet) or a
-    data frame.
+    """Return a task made of a user's own table: `load_file("films.csv", input="text", output="label")`.
 
     The columns that are used are checked; the others come along in `Example.fields` if they are
-    text or numbers. The bank is de-duplicated by the text that a prompt shows before the answer,
-    and has no row that shows that of a query (`question_key` compares). Rows of equal inputs stay
-    on one side of the split.
+    text or numbers. A column `id` whose values do not repeat gives the examples' ids. The bank is
+    de-duplicated by the text that a prompt shows before the answer, and has no row that shows that
+    of a query (`question_key` compares). Rows of equal inputs stay on one side of the split.
 
     Args:
-        path: the file, or a pandas or polars data frame.
-        input: the column that retrievers see; of several, such as premise and hypothesis, the
-            joined text.
-        output: the column with the answer: text, a truth value or a finite number.
-        template: how an example stands in a prompt, by names of columns; it ends with the output's.
-            `{input}` and `{output}` stand for the pair where no other column is called so. By
-            default input, tab, output.
-        metric: a name in `ceil_jax.metrics.METRICS`, which a run checks; accuracy by default with
-            `choices`, else exact_match. With accuracy and no `choices`, the distinct answers of
-            `path` are the choices.
-        choices: the answers to choose from; every output must be one of them. None by default.
-        seed: draws the queries that are held out.
-        validation: the fraction of the distinct inputs that is held out as queries (0.1), or a
-            table of queries.
-        separator: what stands between examples; by default an empty line, or `stop` on a line of
-            its own where an empty line does not hold it. A Template brings its own.
-        max_new_tokens: the longest answer that is generated, in tokens of the LM (128).
-        stop: strings that end a generated answer; a line's end by default.
-        delimiter: what separates the values of a text file; by default a tab in .tsv, else a comma.
-        skip_bad_rows: leave out rows that cannot be used, with a warning that lists them; refused
-            by default.
-        limit: how many queries to keep at most; all by default.
-        bank_limit: how many examples of the bank to keep at most; all by default.
+        path: a file, or a table in memory: see `read_table`.
+        options: the roles of the columns, the metric, the queries; the defaults of `FileOptions`.
+        keywords: fields of `FileOptions`, in place of those of `options`.
 
     Raises:
         UserError: fields cannot be read (the message names file, lines and field); an output is not
             among the choices, or has a stop string in it where answers are generated, so that it
-            could never be right; the template names what is no column; no row is left for the bank.
+            could never be right; the template names what is no column; no row is left for the bank;
+            a keyword that is no field.
     """
-    options, options_of = _options(choices), ""
-    stop = (stop,) if isinstance(stop, str) else tuple(stop)
-    metric = metric or ("accuracy" if options else "exact_match")
-    inputs = (input,) if isinstance(input, str) else tuple(input)
-    # a choice is not generated: it may hold what would end an answer
-    ends = () if options or metric == "accuracy" else stop
-    if separator is None:
-        separator = (
-            "\n\n" if any(end in "\n\n" for end in stop) else f"\n{stop[0] if stop else ''}\n"
-        )
-    table = read_table(path, delimiter)
-    Columns(inputs, output)  # refuses a column in both roles
-    shape = _shape(template, separator, inputs, output, table)
-    named, hint = shape.fields, "--input, --output and --template name columns"
-    if metric == "sql_execution":
-        named = (*named, DATABASE)
-        hint += f", and the metric {metric} needs the path of an SQLite file in {DATABASE!r}"
-
-    def examples(table: TableRows, name: str) -> list[Example]:
-        columns = Columns(inputs, output, named)
-
-        def read(id: str, row: Row) -> Example:
-            example = replace(row_example(id, row, columns), choices=options)
-            if options and example.output not in options:
-                raise FieldError(output, f"one of {', '.join(options)}{options_of}", example.output)
-            _check_ends(example.output, ends, output)
-            if metric == "sql_execution":
-                file = Path(table.source).parent / Path(example.fields[DATABASE]).expanduser()
-                example = replace(example, fields={**example.fields, DATABASE: str(file)})
-            return example
-
-        found = examples_of(table, name, columns.used, read, skip_bad_rows=skip_bad_rows, hint=hint)
-        columns.note(table.source)
-        return found
-
-    rows = examples(table, "train")
-    if metric == "accuracy" and not options:
-        options, options_of = (
-            tuple(sorted({row.output for row in rows})),
-            f" (the answers in {table.source})",
-        )
-        rows = [replace(row, choices=options) for row in rows]
-        alike = Counter(map(question_key, options))
-        if odd := [option for option in options if alike[question_key(option)] > 1]:
-            log.warning(
-                "%s: labels that look the same: %s", table.source, ", ".join(map(ascii, odd))
-            )
-    if isinstance(validation, int | float):
-        bank, queries = _hold_out(rows, validation, seed, table.source)
+    known = FileKeywords.__annotations__
+    for name in keywords:
+        if name not in known:
+            raise unknown_name("argument of load_file", name, known)
+    options = replace(options or FileOptions(), **keywords)
+    choices = _choices(options.choices)
+    metric = options.metric or ("accuracy" if choices else "exact_match")
+    table = read_table(path, options.delimiter)
+    reader = _Reader(options, metric, _shape(options, table), choices)
+    rows = reader.examples(table, "train")
+    if not choices and (metric == "accuracy" or labels_of(rows)):
+        rows = _spelled_alike(rows, table.source)
+    if metric == "accuracy" and not choices:
+        choices = tuple(sorted({row.output for row in rows}))
+        reader = replace(reader, choices=choices, source=f" (the answers in {table.source})")
+        rows = [replace(row, choices=choices) for row in rows]
+    if isinstance(options.validation, int | float):
+        bank, queries = _hold_out(rows, options.validation, options.seed, table.source)
     else:
-        bank, queries = rows, examples(read_table(validation, delimiter), "validation")
+        bank = rows
+        queries = reader.examples(read_table(options.validation, options.delimiter), "validation")
     file = Path(table.source).name
     stem = file.split(".")[0]  # no file may pass for a task of the papers
     task = Task(
         name=file if stem in TASKS else stem,
         train=bank,
         validation=queries,
-        template=shape,
+        template=reader.template,
         metric=metric,
-        max_new_tokens=max_new_tokens,
-        stop=stop,
+        max_new_tokens=options.max_new_tokens,
+        stop=options.stops,
         available=len(queries),
     )
     task = separated(task, table.source)
-    kept = draw(task.train, bank_limit, seed)
-    return replace(task, train=kept, validation=draw(task.validation, limit, seed))
+    return replace(
+        task,
+        train=draw(task.train, options.bank_limit, options.seed),
+        validation=draw(task.validation, options.limit, options.seed),
+    )
 
 
-def _options(choices: Iterable[Any] | None) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class _Reader:
+    """What makes examples of the rows of a table."""
+
+    options: FileOptions
+    metric: str
+    template: Template
+    choices: tuple[str, ...]
+    """The answers to choose from; none where answers are generated, or not known yet."""
+    source: str = ""
+    """Where the choices come from, for messages."""
+
+    def examples(self, table: TableRows, name: str) -> list[Example]:
+        """Return the example of each row; its id is that of the column `id`, or `name` and its
+        number."""
+        needs_database = self.metric == "sql_execution"
+        named = (*self.template.fields, *((DATABASE,) if needs_database else ()))
+        columns = Columns(self.options.inputs, self.options.output, named)
+        hint = "--input, --output and --template name columns"
+        if needs_database:
+            hint += (
+                f", and the metric {self.metric} needs the path of an SQLite file in {DATABASE!r}"
+            )
+        ids = ids_of_rows(table)
+
+        def read(id: str, row: Row) -> Example:
+            example = self._checked(row_example(id, row, columns, ids=ids))
+            return _with_database(example, table.source) if needs_database else example
+
+        found = examples_of(
+            table,
+            name,
+            columns.used,
+            read,
+            skip_bad_rows=self.options.skip_bad_rows,
+            hint=hint,
+        )
+        columns.note(table.source)
+        return found
+
+    def _checked(self, example: Example) -> Example:
+        """The example with its choices; a FieldError if its output is none of them, or no answer
+        that is generated can be it."""
+        output = self.options.output
+        if self.choices:
+            choice = choice_of(example.output, self.choices, output, self.source)
+            return replace(example, output=choice, choices=self.choices)
+        if self.metric != "accuracy":  # a choice may hold what would end an answer
+            _check_ends(example.output, self.options.stops, output)
+        return example
+
+
+def _with_database(example: Example, source: str) -> Example:
+    """The example with the path of its database, which the file names relative to itself."""
+    file = Path(source).parent / Path(example.field(DATABASE) or "").expanduser()
+    return replace(example, fields={**example.fields, DATABASE: str(file)})
+
+
+def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
+    """Rows whose labels have one spelling each: of those that are the same text, the one that most
+    rows have. A warning says which there are."""
+    counts = Counter(row.output for row in rows)
+    alike = look_alikes(counts)
+    if not alike:
+        return list(rows)
+    shown = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
+    log.warning(
+        "%s: labels that look the same: %s; each is read as the spelling of most rows",
+        *(source, shown),
+    )
+    spelling = {
+        label: max(several, key=lambda other: counts[other])
+        for several in alike.values()
+        for label in several
+    }
+    return [replace(row, output=spelling.get(row.output, row.output)) for row in rows]
+
+
+def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
     """The choices as texts, in order."""
     if isinstance(choices, str | Mapping):
         raise UserError(f"choices are {choices!r:.80}; expected a list of texts")
-    found = [as_text(choice) for choice in (() if choices is None else choices)]
-    texts = tuple(text.strip() for text in found if text)
-    if len({*texts}) < len(found):
-        raise UserError(f"choices are {found!r:.80}; expected different texts")
+    given = [as_text(choice) for choice in (() if choices is None else choices)]
+    texts = tuple(text.strip() for text in given if text)
+    if len({*texts}) < len(given) or look_alikes(texts):
+        raise UserError(f"choices are {given!r:.80}; expected different texts")
     return texts
 
 
-def _shape(
-    template: str | Template | None,
-    separator: str,
-    inputs: tuple[str, ...],
-    output: str,
-    table: TableRows,
-) -> Template:
+def _shape(options: FileOptions, table: TableRows) -> Template:
+    """The template of the options, in the names of an example."""
+    inputs = options.inputs
+    output = options.output
+    separator = options.between
+    template = options.template
+    Columns(inputs, output)  # refuses a column in both roles
     if template is None and len(inputs) == 1:
         return Template("{input}\t{output}", separator)
     if template is None:
@@ -187,7 +292,8 @@ def _shape(
 def _hold_out(
     examples: list[Example], fraction: float, seed: int, path: str
 ) -> tuple[list[Example], list[Example]]:
-    """Return (bank, queries); a query's id is `validation-` and its position in the file."""
+    """Return (bank, queries). A query that has no id of its own is called `validation-` and its
+    position in the file."""
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
     keys = [question_key(example.input) for example in examples]
@@ -197,13 +303,16 @@ def _hold_out(
             f"{path}: all rows have one input; at least 2 different ones make a bank and a query"
         )
     held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
-    rows = list(zip(examples, keys, strict=True))
-    queries = [
-        replace(row, id=row.id.replace("train", "validation", 1))
-        for row, key in rows
-        if key in held
-    ]
-    return [row for row, key in rows if key not in held], queries
+    queries = []
+    bank = []
+    for position, (example, key) in enumerate(zip(examples, keys, strict=True)):
+        if key not in held:
+            bank.append(example)
+        elif example.id == f"train-{position}":
+            queries.append(replace(example, id=f"validation-{position}"))
+        else:
+            queries.append(example)
+    return bank, queries
 
 
 def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
@@ -213,23 +322,28 @@ def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
             raise FieldError(name, way, answer)
 
 
-def _check(task: Task) -> None:
-    """Raise a UserError that names the first example that cannot be used, or the output that no
-    answer can be."""
+def _checked(task: Task) -> Task:
+    """Return a task with checked examples; a UserError names the first one that cannot be used, or
+    the output that no answer can be."""
 
-    def check(_: str, example: Any) -> Example:
-        if valid(example).id in seen:
-            raise FieldError("id", "an id that no other example has", example.id)
-        seen.add(example.id)
-        _check_ends(example.output, () if example.choices else task.stop)
-        return example
+    def side(name: str, rows: Sequence[Any]) -> list[Example]:
+        ids: set[str] = set()
 
-    sides: dict[str, Sequence[Any]] = {"bank": task.train, "queries": task.validation}
-    for name, rows in sides.items():
-        seen: set[str] = set()
+        def check(_: str, row: Any) -> Example:
+            example = valid(row)
+            if example.id in ids:
+                raise FieldError("id", "an id that no other example has", example.id)
+            ids.add(example.id)
+            _check_ends(example.output, () if example.choices else task.stop)
+            return example
+
         if not rows:
             raise UserError(f"{task.name}: no {name}")
-        examples_of(numbered_rows(f"{task.name}, {name}", rows, "example"), "", (), check)
+        return examples_of(numbered_rows(f"{task.name}, {name}", rows, "example"), "", (), check)
+
+    return replace(
+        task, train=side("bank", task.train), validation=side("queries", task.validation)
+    )
 
 
 def separated(task: Task, source: str = "") -> Task:
@@ -237,27 +351,57 @@ def separated(task: Task, source: str = "") -> Task:
     first is kept.
 
     The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that
-    has the id of a row of the bank gets another id. `source` (by default the task's name) names the
-    rows in a warning that says how many are left out; that all of them are, or that one is no
-    example of this task, is a UserError.
+    has the id of a row of the bank gets another id. Warnings say how many rows are left out, and
+    how many texts have answers that differ, as where two annotators disagree.
+
+    Args:
+        task: with a bank and queries of the user's own.
+        source: names the rows in messages; by default the task's name.
+
+    Raises:
+        UserError: no row is left for the bank, or one is no example of this task.
     """
-    _check(task)
-    path, rows, queries, template = source or task.name, task.train, task.validation, task.template
-    asked = {question_key(template.query(query)) for query in queries}
-    others = [row for row in rows if question_key(template.query(row)) not in asked]
+    task = _checked(task)
+    source = source or task.name
+
+    def shown(example: Example) -> str:
+        return question_key(task.template.query(example))
+
+    asked = {shown(query) for query in task.validation}
+    others = [row for row in task.train if shown(row) not in asked]
     if not others:
         raise UserError(
-            f"{path}: every row has the text of a query, so that none is left for the bank"
+            f"{source}: every row has the text of a query, so that none is left for the bank"
         )
-    bank = first_of_each(others, lambda row: question_key(template.query(row)))
+    bank = first_of_each(others, shown)
+    _warn_of_conflicts(source, [*task.train, *task.validation], shown)
     for count, what in (
-        (len(rows) - len(others), "with a query's text"),
+        (len(task.train) - len(others), "with a query's text"),
         (len(others) - len(bank), "with another's text"),
     ):
         if count:
-            log.warning("%s: %d row%s %s left out", path, count, "s" * (count > 1), what)
+            log.warning("%s: %d row%s %s left out", source, count, "s" * (count > 1), what)
     ids = {row.id for row in bank}
     queries = [
-        replace(query, id=f"query-{query.id}") if query.id in ids else query for query in queries
+        replace(query, id=f"query-{query.id}") if query.id in ids else query
+        for query in task.validation
     ]
     return replace(task, train=bank, validation=queries)
+
+
+def _warn_of_conflicts(
+    source: str, examples: Sequence[Example], shown: Callable[[Example], str]
+) -> None:
+    """Log how many texts have answers that differ, and one of them with its answers."""
+    answers: dict[str, dict[str, str]] = {}
+    for example in examples:
+        answers.setdefault(shown(example), {})[question_key(example.output)] = example.output
+    conflicts = [(text, several) for text, several in answers.items() if len(several) > 1]
+    if conflicts:
+        text, several = conflicts[0]
+        log.warning(
+            "%s: %d text%s more than one answer, such as %.60r with %s: labels that differ are no "
+            "copies; the bank keeps each text's first row",
+            *(source, len(conflicts), " has" if len(conflicts) == 1 else "s have"),
+            *(text, ", ".join(f"{answer!r:.40}" for answer in list(several.values())[:3])),
+        )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.cells import as_text, missing, nests, only_item, plain, texts_of
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.files import TableRows
+from ceil_jax.tasks.identity import same_text
 from ceil_jax.tasks.spec import NOT_EMPTY, FieldError, Row, RowError, text
+from ceil_jax.tasks.tables.table_rows import TableRows
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +46,10 @@ def examples_of(
             lines and the field.
     """
     there = table.columns() if columns else {}
-    if there and (absent := [column for column in columns if column not in there]):
+    if there and (absent := _absent(columns, there)):
         raise UserError(
             f"{table.source}: no column {', '.join(map(repr, absent))}; it has "
-            f"{', '.join(map(repr, there))}" + f"; {hint}" * bool(hint)
+            f"{', '.join(map(repr, there))}" + nested(table) + (f"; {hint}" if hint else "")
         )
     examples: list[Example] = []
     bad: list[tuple[int, RowError]] = []
@@ -56,7 +57,7 @@ def examples_of(
         try:
             if isinstance(row, RowError):
                 raise row
-            if absent := [column for column in columns if column not in row]:
+            if absent := _absent(columns, row):
                 raise RowError(
                     f"no field {', '.join(map(repr, absent))}; it has {', '.join(map(repr, row))}"
                 )
@@ -81,6 +82,24 @@ def examples_of(
     raise UserError(said + way * (skip_bad_rows is not None))
 
 
+def _absent(columns: Sequence[str], names: Collection[str]) -> list[str]:
+    """The columns that are not among some names, compared as `question_key` does."""
+    return [column for column in columns if same_text(column, names) is None]
+
+
+def nested(table: TableRows) -> str:
+    """Return a clause that names the columns that hold objects or lists in the table's first row,
+    and what to do; "" where there are none."""
+    first = next((row for row in table.rows if not isinstance(row, RowError)), {})
+    names = [repr(name) for name, value in first.items() if nests(value)]
+    if not names:
+        return ""
+    return (
+        f" ({', '.join(names)} hold objects or lists: write what is in them as columns; Label Studio "
+        "does as JSON-MIN or CSV)"
+    )
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns of a table that are used, and a count of those that could not come along."""
@@ -95,7 +114,7 @@ class Columns:
     it."""
 
     def __post_init__(self) -> None:
-        if self.output in self.input:
+        if same_text(self.output, self.input) is not None:
             raise UserError(f"{self.output!r} is the input and the output; expected two columns")
 
     @property
@@ -111,28 +130,40 @@ class Columns:
             log.warning("%s: %s were left out: columns %s", source, what, names)
 
 
-def row_example(id: str, row: Row, columns: Columns, *, answered: bool = True) -> Example:
+def row_example(
+    id: str, row: Row, columns: Columns, *, answered: bool = True, ids: bool = False
+) -> Example:
     """Return a row as an example. All columns but those of input and output become its `fields`, as
     texts.
 
     Numbers, truth values and dates become texts, as Python writes them. A missing value (None, NaN,
-    an empty cell) leaves its field out. The output must be there if `answered`; a query need not
-    have one.
+    an empty cell) leaves its field out.
+
+    Args:
+        id: the example's id.
+        row: the cells by column. Names are compared as `question_key` does.
+        columns: which columns have a role.
+        answered: whether the output must be there; a query need not have one.
+        ids: whether the column `id`, where it is not empty, is the id in place of `id`.
 
     Raises:
         FieldError: a used column is missing, empty, no text or number, or cannot be written.
     """
-    parts = tuple(_needed(row, name).strip() for name in columns.input)
+    inputs = [same_text(name, row) or name for name in columns.input]
+    answer = same_text(columns.output, row) or columns.output
+    named = {same_text(name, row) or name for name in columns.named}
+    parts = tuple(_needed(row, name).strip() for name in inputs)
     output = (
-        _needed(row, columns.output).strip()
-        if answered or not missing(row.get(columns.output))
-        else ""
+        _needed(row, answer).strip() if answered or not missing(only_item(row.get(answer))) else ""
     )
+    if ids and "id" not in {*inputs, answer, *named}:
+        id = check_text("id", as_text(row.get("id")) or id)
+        row = {name: value for name, value in row.items() if name != "id"}
     fields = {}
     for name, value in row.items():
-        if name in columns.named:
+        if name in named:
             fields[name] = _needed(row, name, blank=True)
-        elif name in (*columns.input, columns.output) or missing(value) or as_text(value) == "":
+        elif name in (*inputs, answer) or missing(value) or as_text(value) == "":
             continue
         elif name and _carried(name) == name and (carried := _carried(value)) is not None:
             fields[name] = carried
@@ -160,51 +191,45 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
         check_text(name, value)
     for name in ("input", "output")[: 1 + answered]:
         text(own, name)
-    if answered and example.choices and example.output not in example.choices:
-        raise FieldError(
-            output, f"one of its choices, {', '.join(example.choices)}", example.output
-        )
-    return example
+    if not (answered and example.choices):
+        return example
+    return replace(example, output=choice_of(example.output, example.choices, output))
 
 
-def as_text(value: Any) -> str | None:
-    """Return a cell's value as text; None where it is missing, a container, bytes, or an infinite
-    number."""
-    if isinstance(value, str):
-        return value
-    if (
-        isinstance(value, Mapping | list | tuple | set | bytes)
-        or _is_array(value)
-        or missing(value)
-    ):
-        return None
-    return None if isinstance(value, float) and not math.isfinite(value) else str(value)
+def choice_of(answer: str, choices: Sequence[str], name: str = "output", source: str = "") -> str:
+    """Return the choice that an answer is, as `question_key` compares them, as it is written there.
+
+    Raises:
+        FieldError: it is none of them; the message calls the field `name` and tells where the
+            choices come from (`source`).
+    """
+    choice = same_text(answer, choices)
+    if choice is None:
+        raise FieldError(name, f"one of the choices {', '.join(choices)}{source}", answer)
+    return choice
 
 
 def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
     """Return a field that is a list (or an array) of texts or numbers, checked by `check_text`;
     else None."""
-    value: Any = row.get(name)
-    items = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(items, list | tuple):
-        return None
-    found = [as_text(item) for item in items]
-    return (
-        tuple(check_text(name, text) for text in found if text is not None)
-        if None not in found
-        else None
-    )
+    texts = texts_of(row.get(name))
+    return None if texts is None else tuple(check_text(name, text) for text in texts)
 
 
-def missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, or pandas' NaN, NaT and NA, which are not equal to
-    themselves."""
-    # NA == NA is NA, which is neither true nor false
-    return value is None or (not _is_array(value) and str(value == value) != "True")
+def ids_of_rows(table: TableRows) -> bool:
+    """Return whether the column `id` names the rows of a table: it is there, and no value repeats.
 
-
-def _is_array(value: Any) -> bool:
-    return bool(getattr(value, "shape", ()))  # a number of numpy's has the shape ()
+    A warning says that values repeat.
+    """
+    ids = Counter(as_text(row.get("id")) for row in table.rows if not isinstance(row, RowError))
+    repeated = [id for id, count in ids.items() if id and count > 1]
+    if repeated:
+        log.warning(
+            "%s: column 'id' repeats (%r %d times; %d such): it is metadata, and examples get ids "
+            "of their own",
+            *(table.source, repeated[0], ids[repeated[0]], len(repeated)),
+        )
+    return not repeated and any(ids)
 
 
 def check_text(name: str, text: str) -> str:
@@ -225,15 +250,16 @@ def check_text(name: str, text: str) -> str:
 
 
 def _needed(row: Row, name: str, *, blank: bool = False) -> str:
-    value = row.get(name)
-    # annotation tools write the label of a text as a list
-    text = as_text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    value = plain(row.get(name))
+    text = as_text(only_item(value))
     if text is None or not (blank or text.strip()):
         expected = (
             "text or a finite number, which the template or the metric needs"
             if blank
             else NOT_EMPTY
         )
+        if isinstance(value, bytes):
+            expected += ", not bytes (value.decode() makes a text of them)"
         raise FieldError(name, expected, value)
     return check_text(name, text)
 

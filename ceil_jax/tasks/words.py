@@ -1,35 +1,17 @@
-"""When two texts are the same: to a user's file and to a selector, and to the papers, which fold
-more."""
+"""Which queries stand in a bank, and when two questions are the same to the papers, which fold more
+than `identity` does."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.identity import question_key
 
 T = TypeVar("T")
-
-
-_NO_PLACE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
-"""Characters that are not seen and change no meaning, as joiners of letters do."""
-
-
-def question_key(text: str) -> str:
-    """Return the identity of a question: its text in Unicode's normal form NFC, with runs of white
-    space folded and without characters that take no place.
-
-    Two texts of equal keys are one question: an example with a query's key never stands in that
-    query's prompt. What may change a meaning (case, accents, width, punctuation) tells questions
-    apart.
-
-    >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
-    (True, False)
-    """
-    return " ".join(unicodedata.normalize("NFC", text.translate(_NO_PLACE)).split())
 
 
 def bert_words(text: str) -> str:

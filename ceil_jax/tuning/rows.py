@@ -9,7 +9,8 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tasks.words import first_of_each, question_key
+from ceil_jax.tasks.identity import question_key
+from ceil_jax.tasks.words import first_of_each
 from ceil_jax.tuning.verdict import FEWEST_ROWS
 
 MOST_TUNING, MOST_FINAL = 300, 500

@@ -95,15 +95,18 @@ def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path, moved_fo
     assert selector_of(run, graph, "dpp").context == "input"
 
 
-def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_stay(tmp_path):
+def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_and_ids_stay(tmp_path):
     file = tmp_path / "films.csv"
-    rows = [f"{example.input},{example.output},en" for example in TASK.train]
-    file.write_text("\n".join(["text,label,language", *rows]))
+    rows = [f"{row.input},{row.output},en,T-{i}" for i, row in enumerate(TASK.train)]
+    file.write_text("\n".join(["text,label,language,id", *rows]))
     named = {"input": "text", "output": "label", "template": "{text} It is {output}"}
     task = load_file(file, **named, choices=("bad", "good"))
     opened = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
     export_method(*opened, "dpp", tmp_path / "selector")
-    chosen = CeilSelector.from_pretrained(tmp_path / "selector").select("a new film", k=1)
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    selector.remove([selector.examples[0].id, *(f"T-{i}" for i in range(50, 53))])
+    assert all(example.id.startswith("T-") for example in selector.examples)
+    chosen = selector.select("a new film", k=1)
     assert (
         chosen.prompt.endswith("\n\na new film It is")
         and chosen.examples[0].fields["language"] == "en"

@@ -52,6 +52,10 @@ def test_words_of_english_are_runs_of_letters_and_digits_as_ever(text):
         # digits of any script; Turkish İ; a decomposed é
         ("٣٤ ๕ १२", ["34", "5", "12"]),
         ("İZMİR cafe\u0301", ["izmir", "café"]),
+        # what is not seen divides no word: a soft hyphen, marks of direction, joiners, selectors
+        ("ca\u00adfé \u2067שלום\u2069", ["café", "שלום", "לום"]),
+        ("Ko\u200brea\u200e na\u0131\u2061ve", ["korea", "naıve"]),
+        ("葛\U000e0100飾", ["葛", "飾", "葛飾"]),
         # emoji: one token each, whatever the skin; a flag is one
         ("ok👍🏽👍 ❤️🇩🇪", ["ok", "👍", "👍", "❤", "🇩🇪"]),
         ("👩‍🚀", ["👩", "🚀"]),
@@ -71,6 +75,9 @@ def test_words_of_other_scripts(text, expected):
         (["إلغاء الطلب", "نسيت كلمة المرور"], "كَلِمة مرور جديدة", 1),
         (["आदेश रद्द करें", "पासवर्ड भूल गया"], "पासवर्ड बदलें", 1),
         (["😡 late", "great 🎉"], "🎉🎉", 1),
+        (["the bar", "the cafe\u0301"], "café", 1),
+        (["the bar", "the café"], "CAFE\u0301\u200f?", 1),
+        (["a bridge", "a wi\u00adfi network"], "wifi", 1),
     ],
 )
 def test_bm25_finds_the_example_that_shares_words(bank, query, found):

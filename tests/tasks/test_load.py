@@ -261,7 +261,7 @@ def test_accuracy_takes_its_options_from_the_answers(tmp_path):
     with pytest.raises(UserError) as caught:
         read(write_jsonl(tmp_path / "c.jsonl", rows[3:5]), metric="accuracy", validation=other)
     assert str(caught.value) == (
-        f"{other}, line 2, field 'label': expected one of label 3, label 4 (the answers in "
+        f"{other}, line 2, field 'label': expected one of the choices label 3, label 4 (the answers in "
         f"{tmp_path / 'c.jsonl'}), found '?'{SKIP}"
     )
 
@@ -282,12 +282,16 @@ BROKEN = [
     ("a.jsonl", f'{GOOD}{{"text": "a", "label": " "}}', "line 2, field 'label': expected"),
     ("a.jsonl", f'{GOOD}{{"text": "a", "label": null}}', "field 'label': .* found None"),
     ("a.jsonl", f'{GOOD}{{"text": ["a", "b"], "label": "bad"}}', "line 2, field 'text': expected"),
-    ("a.jsonl", f'{GOOD}{{"text": "a", "label": "fair"}}', "one of bad, good, found 'fair'"),
+    (
+        "a.jsonl",
+        f'{GOOD}{{"text": "a", "label": "fair"}}',
+        "one of the choices bad, good, found 'fair'",
+    ),
     ("a.csv", "text,label\na,good\nb,c,good\n", "line 3: 3 cells, the header has 2"),
     ("a.csv", "text,text\na,b\n", "two columns have one name"),
-    ("a.jsonl.gz", GOOD, "cannot read"),
-    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], "cannot read"),
-    ("a.parquet", GOOD, "cannot read"),
+    ("a.csv.gz", "text\na\n", "no column 'label'; it has 'text'"),
+    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], "a gzip file that is cut"),
+    ("a.parquet", GOOD, "is no parquet file: its content is .*fine"),
     (
         "a.json",
         '{\n"data": []}',

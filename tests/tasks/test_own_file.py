@@ -2,7 +2,7 @@
 one note."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import datasets
 import numpy as np
@@ -14,8 +14,7 @@ from refusing import refused
 
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
-from ceil_jax.tasks.own_file import separated
-from ceil_jax.tasks.rows import as_text, missing
+from ceil_jax.tasks.own_file import FileKeywords, FileOptions, separated
 
 
 def rows_of(task):
@@ -108,12 +107,12 @@ def test_separated_values(tmp_path, name, separator, delimiter):
     [
         (
             "a.csv",
-            "a;label\na;b\n",
+            "a;label\na\nb;c;d\ne\n",
             {},
             "the header is one column, 'a;label'; if ';' separates values, say so",
         ),
-        ("a.csv", "text\tlabel\na\tb\n", {}, r"--delimiter '\\t'"),
-        ("a.txt", "text|label\na|b\n", {}, "say what separates its values, as in --delimiter ';'"),
+        ("a.csv", "text\tlabel\na\nb\n", {}, r"--delimiter '\\t'"),
+        ("a.txt", "text:label\na:b\n", {}, "say what separates its values, as in --delimiter ';'"),
         (
             "a.csv",
             "text,label\na,b\n",
@@ -280,17 +279,6 @@ def test_a_data_frame_is_a_table(caplog):
     assert "columns 'd' (9 rows), 'v' (9 rows)" in caplog.text
 
 
-def test_values_and_missing_values():
-    for nothing in (None, float("nan"), np.float32("nan"), pd.NaT, pd.NA):
-        assert missing(nothing) and as_text(nothing) is None
-    for thing in ([1], (), {}, b"x", np.zeros(2), float("inf")):
-        assert not missing(thing) and as_text(thing) is None
-    assert [
-        as_text(value)
-        for value in (True, 0, 2.5, np.int64(3), np.bool_(False), pd.Timestamp("2026-01-02"), "")
-    ] == [*("True", "0", "2.5", "3", "False", "2026-01-02 00:00:00", "")]
-
-
 def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
     def row(id, text, place):
         return Example(id, text, "x", fields={"place": place})
@@ -318,7 +306,7 @@ def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
         ({"output": 5}, "sums, bank, example 1, field 'output': expected a text, found 5"),
         ({"input": " "}, "field 'input': expected a text that is not empty"),
         ({"output": "one\ntwo"}, "field 'output': expected text without .*ends an answer"),
-        ({"choices": ("a", "b")}, "field 'output': expected one of its choices, a, b, found 'x'"),
+        ({"choices": ("a", "b")}, "field 'output': expected one of the choices a, b, found 'x'"),
         ({"id": "2"}, "example 2, field 'id': expected an id that no other example has"),
     ],
 )
@@ -335,3 +323,88 @@ def test_a_task_of_ones_own_is_checked(changed, message):
         separated(task)
     with refused("sums: no queries"):
         separated(replace(task, train=rows, validation=[]))
+
+
+def test_options_and_keywords_are_one_thing(tmp_path):
+    assert set(FileKeywords.__annotations__) == {field.name for field in fields(FileOptions)}
+    path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},l{i}\n" for i in range(9)))
+    options = FileOptions(input="text", output="label", limit=1)
+    assert load_file(path, options) == load_file(path, input="text", output="label", limit=1)
+    assert len(load_file(path, options, validation=0.5, limit=None).validation) == 5
+    with refused("unknown argument of load_file 'inputs'; did you mean 'input'"):
+        load_file(path, inputs="text")
+
+
+def ids_of(path, **options):
+    task = load_file(path, input="text", output="label", **options)
+    return [row.id for row in task.train], [row.id for row in task.validation]
+
+
+def test_ids_of_the_file_are_the_examples_ids(tmp_path, caplog):
+    rows = [f"T-{i},train {i},l{i}" for i in range(10)]
+    path = write(tmp_path / "a.csv", "\n".join(["id,text,label", *rows]))
+    bank, queries = ids_of(path)
+    assert sorted([*bank, *queries]) == [f"T-{i}" for i in range(10)] and len(queries) == 1
+    assert "id" not in load_file(path, input="text", output="label").train[0].fields
+    # queries of another file, one of which has the id of another text
+    other = write(tmp_path / "b.csv", "id,text,label\nT-3,new,x\nQ-1,newer,x\n")
+    assert ids_of(path, validation=other)[1] == ["query-T-3", "Q-1"]
+    # a template that shows the column needs it as a field
+    task = load_file(path, input="text", output="label", template="{id} {text} {label}")
+    assert task.train[0].fields["id"].startswith("T-") and task.train[0].id.startswith("train-")
+    # a cell that is empty, and ids that repeat
+    write(path, "\n".join(["id,text,label", ",train 0,l0", *rows[1:]]))
+    bank, queries = ids_of(path)
+    assert sorted([*bank, *queries])[-1] in ("train-0", "validation-0")
+    write(
+        path,
+        "\n".join(["id,text,label", rows[1], *rows[1:]]).replace("T-1,train 1,l1", "T-1,x,y", 1),
+    )
+    bank, queries = ids_of(path)
+    assert "column 'id' repeats ('T-1' 2 times; 1 such): it is metadata" in caplog.text
+    assert {id.split("-")[0] for id in (*bank, *queries)} == {"train", "validation"}
+
+
+def test_numbers_as_ids_are_written_as_they_are(tmp_path):
+    frame = pd.DataFrame({"id": range(10**18, 10**18 + 9), "text": [*"abcdefghi"], "label": "x"})
+    bank, queries = ids_of(frame)
+    assert sorted([*bank, *queries]) == [str(10**18 + i) for i in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        # two annotators
+        (
+            ["a,good", "a,bad", "b,good"],
+            "1 text has more than one answer, such as 'a' with 'good', 'bad'",
+        ),
+        (
+            ["a,good", "A\u200e,x", " a\u200e,bad", "b,good"],
+            "1 text has more than one answer, such as 'a'",
+        ),
+        (["a,x", "b,x", "a,y", "b,y", "b,z", "c,x"], "2 texts have more than one answer"),
+        # copies, in one spelling or two
+        (["a,good", "a,good", "b,good"], ""),
+        (["a,cafe\u0301", "a,caf\u00e9", "b,good"], ""),
+        (["a,good", "b,bad"], ""),
+    ],
+)
+def test_answers_that_differ_are_no_copies(tmp_path, caplog, rows, said):
+    path = write(
+        tmp_path / "a.csv", "\n".join(["text,label", *rows, *(f"{i},z" for i in range(9))])
+    )
+    query = write(tmp_path / "q.csv", "text,label\nq,x\n")
+    load_file(path, input="text", output="label", validation=query)
+    assert said in caplog.text if said else "more than one answer" not in caplog.text
+
+
+def test_an_answer_that_differs_from_the_query_s_is_counted(tmp_path, caplog):
+    path = write(tmp_path / "a.csv", "text,label\nq,good\nb,bad\n")
+    load_file(
+        path,
+        input="text",
+        output="label",
+        validation=pd.DataFrame({"text": ["q"], "label": ["bad"]}),
+    )
+    assert "1 text has more than one answer, such as 'q' with 'good', 'bad'" in caplog.text

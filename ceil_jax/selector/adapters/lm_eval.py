@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.vectors import Encodes
-from ceil_jax.tasks.words import question_key
+from ceil_jax.tasks.identity import question_key
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,91 @@
+"""When two texts are the same text: one question, one label, one column's name.
+
+Unicode writes many texts in more than one way, and has characters that nobody sees. Whatever
+compares texts (the query's own answer, copies, labels, names of columns, the words of BM25, filters)
+asks this module. Rows keep their text to the letter: keys are for comparison only.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable
+
+_DEFAULT_IGNORABLE = (
+    (0x00AD, 0x00AD),  # soft hyphen
+    (0x034F, 0x034F),  # combining grapheme joiner
+    (0x061C, 0x061C),  # Arabic letter mark
+    (0x115F, 0x1160),  # Hangul fillers
+    (0x17B4, 0x17B5),  # Khmer inherent vowels
+    (0x180B, 0x180F),  # Mongolian variation selectors and vowel separator
+    (0x200B, 0x200F),  # zero width space and joiners, left-to-right and right-to-left mark
+    (0x202A, 0x202E),  # bidirectional embeddings and overrides
+    (0x2060, 0x206F),  # word joiner, invisible operators, isolates, deprecated format characters
+    (0x3164, 0x3164),  # Hangul filler
+    (0xFE00, 0xFE0F),  # variation selectors 1 to 16
+    (0xFEFF, 0xFEFF),  # zero width no-break space, the byte order mark
+    (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
+    (0xFFF0, 0xFFF8),  # unassigned, reserved for format characters
+    (0x1BCA0, 0x1BCA3),  # shorthand format controls
+    (0x1D173, 0x1D17A),  # musical symbols' begin and end
+    (0xE0000, 0xE0FFF),  # tags and variation selectors 17 to 256
+)
+"""First and last code points with the property Default_Ignorable_Code_Point, from
+DerivedCoreProperties.txt of the Unicode Character Database, version 16.0. Python's `unicodedata`
+does not have the property."""
+
+_IGNORED = re.compile(
+    "[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in _DEFAULT_IGNORABLE) + "]+"
+)
+
+
+def question_key(text: str) -> str:
+    """Return the identity of a text: Unicode's normal form NFC, without the characters that are
+    ignored where they are displayed (`Default_Ignorable_Code_Point`), with runs of white space
+    folded to one blank and none at the ends.
+
+    Two texts of equal keys are the same: an example with a query's key never stands in that query's
+    prompt, and two such labels are one. What may change a meaning (case, accents, width,
+    punctuation) tells texts apart.
+
+    >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
+    (True, False)
+    >>> question_key("cafe\\u0301\\u200e") == question_key("café")
+    True
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _IGNORED.sub("", text))
+    return " ".join(text.split())
+
+
+def same_text(text: str, others: Collection[str]) -> str | None:
+    """Return the one of some texts that is the same as `text`, as it is written there.
+
+    A text that is equal letter for letter comes first, then the first one of equal `question_key`;
+    None where there is neither.
+
+    >>> same_text("re\\u0301ponse", ["question", "réponse"])
+    'réponse'
+    """
+    if text in others:
+        return text
+    key = question_key(text)
+    return next((other for other in others if _key_of_any(other) == key), None)
+
+
+def _key_of_any(name: object) -> str | None:
+    """The key of a text; None for what is no text, as keys of rows may be."""
+    return question_key(name) if isinstance(name, str) else None
+
+
+def look_alikes(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Return the different spellings of each text that has more than one: key → spellings, in
+    order.
+
+    >>> look_alikes(["tea", "tea\\u200b", "milk"])
+    {'tea': ['tea', 'tea\\u200b']}
+    """
+    spellings: dict[str, list[str]] = {}
+    for text in dict.fromkeys(texts):
+        spellings.setdefault(question_key(text), []).append(text)
+    return {key: several for key, several in spellings.items() if len(several) > 1}

@@ -1,0 +1,108 @@
+"""Parquet and Arrow to rows, with the names of their ClassLabels, as `datasets` writes them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.spec import Row
+from ceil_jax.tasks.tables import magic
+from ceil_jax.tasks.tables.magic import Kind
+from ceil_jax.tasks.tables.table_rows import TableRows, check_names, numbered_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+
+def columnar_rows(source: str, content: bytes, kind: Kind) -> TableRows:
+    """Return the rows of the bytes of a parquet or an Arrow file.
+
+    Raises:
+        UserError: the file cannot be read, or is cut.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if kind == magic.PARQUET and not content.endswith(b"PAR1"):
+        raise UserError(f"{source} is a parquet file that is cut; fetch or write it again")
+    buffer = pa.BufferReader(content)
+    try:
+        if kind == magic.PARQUET:
+            table = pq.read_table(buffer)
+        elif kind == magic.ARROW_FILE:
+            table = pa.ipc.open_file(buffer).read_all()
+        else:
+            table = pa.ipc.open_stream(buffer).read_all()
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"cannot read {source}, {kind.name}: {reason}") from None
+    return arrow_rows(source, table)
+
+
+def arrow_rows(source: str, table: pa.Table) -> TableRows:
+    """Return the rows of an Arrow table."""
+    import pyarrow as pa
+
+    check_names(source, table.column_names)
+    features = _features(source, table.schema.metadata or {})
+    columns: dict[str, list[Any]] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        names = label_names(features.get(name))
+        try:
+            columns[name] = [named(value, names) for value in column.to_pylist()]
+        except (pa.ArrowException, ValueError, OverflowError, LookupError) as error:
+            # a date that Python does not have: no text, so that the column is left out if nobody
+            # needs it
+            columns[name] = [(str(error),)] * len(column)
+    rows: list[Row] = [
+        dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+    ]
+    return numbered_rows(source, rows)
+
+
+def _features(source: str, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    """The kinds of the columns that `datasets` wrote down; none where it was not `datasets`."""
+    written = metadata.get(b"huggingface")
+    if written is None:
+        return {}
+    try:
+        features = json.loads(written)["info"]["features"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        features = None
+    if isinstance(features, Mapping):
+        return features
+    log.warning(
+        "%s: what `datasets` wrote about its columns cannot be read; labels keep their numbers",
+        source,
+    )
+    return {}
+
+
+def label_names(kind: Any) -> Sequence[str] | None:
+    """Return the names of a column of ClassLabels, or of lists of them, from what `datasets` says
+    of the column; None for any other column."""
+    while isinstance(kind, list | Mapping):
+        inner = (kind[0] if kind else None) if isinstance(kind, list) else kind.get("feature")
+        if not inner:
+            break
+        kind = inner
+    if not isinstance(kind, Mapping) or kind.get("_type") != "ClassLabel":
+        return None
+    names = kind.get("names")
+    right = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return names if right else None
+
+
+def named(value: Any, names: Sequence[str] | None) -> Any:
+    """Return the name of a label's number, and those of a list of numbers; −1 stands for no
+    label."""
+    if names is None or not isinstance(value, int | list):
+        return value
+    if isinstance(value, list):
+        return [named(item, names) for item in value]
+    return names[value] if 0 <= value < len(names) else None

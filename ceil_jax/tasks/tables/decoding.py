@@ -1,0 +1,58 @@
+"""Bytes to text: UTF-8, or what a byte order mark says."""
+
+from __future__ import annotations
+
+import codecs
+
+from ceil_jax.errors import UserError
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decoded(source: str, content: bytes) -> str:
+    """Return the text of a file: UTF-8, or UTF-16 and UTF-32 with a byte order mark.
+
+    Raises:
+        UserError: it is none of these; the message names the first line that is not, and a command
+            that converts the file.
+    """
+    encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
+    if encoding == "utf-8" and (guess := _wide(content)):
+        raise UserError(
+            f"{source} looks like {guess.upper()} without a byte order mark; convert it: iconv -f "
+            f"{guess.upper()} -t UTF-8 {source} > utf8-{_file(source)}"
+        )
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = error.object[error.start] if error.start < len(error.object) else 0
+        if encoding.startswith(("utf-16", "utf-32")):
+            raise UserError(
+                f"{source}, line {line}: not {encoding.upper()}, which its first bytes say it is; "
+                "it may be cut: fetch it again"
+            ) from None
+        raise UserError(
+            f"{source}, line {line}: not UTF-8 (byte {byte:#04x}); convert the file, for example "
+            f"with iconv -f WINDOWS-1252 -t UTF-8 {source} > utf8-{_file(source)}"
+        ) from None
+    return text.removeprefix("\ufeff")
+
+
+def _wide(content: bytes) -> str:
+    """The name of the encoding of two bytes a character that the content seems to have."""
+    start = content[:2000]
+    for name, other in (("utf-16le", start[1::2]), ("utf-16be", start[0::2])):
+        if len(other) > 8 and other.count(0) > 0.4 * len(other):
+            return name
+    return ""
+
+
+def _file(source: str) -> str:
+    return source.replace("\\", "/").rsplit("/", 1)[-1]

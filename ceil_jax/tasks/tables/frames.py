@@ -1,0 +1,88 @@
+"""Tables in memory to rows: pandas, polars, Arrow, `datasets`, and mappings of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from typing import Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.cells import plain
+from ceil_jax.tasks.spec import Row
+from ceil_jax.tasks.tables.columnar import arrow_rows, label_names, named
+from ceil_jax.tasks.tables.table_rows import TableRows, check_names, numbered_rows
+
+
+def frame_rows(table: Any) -> TableRows | None:
+    """Return the rows of a table in memory; None for what is none.
+
+    Taken are frames of pandas and polars (also lazy ones), Arrow tables and batches, data sets of
+    `datasets` (also streamed ones), whatever else hands its columns over as Arrow does, and a
+    mapping of columns to lists of one length.
+
+    Raises:
+        UserError: several tables by name, such as the splits of a DatasetDict; two columns of one
+            name.
+    """
+    if isinstance(table, str | bytes | list | tuple):
+        return None
+    if isinstance(table, Mapping):
+        return _mapping_rows(table)
+    if hasattr(table, "features") and hasattr(table, "with_format"):
+        return _dataset_rows(table)
+    if hasattr(table, "collect") and hasattr(table, "lazy"):  # a LazyFrame of polars
+        table = table.collect()
+    if hasattr(table, "columns") and (hasattr(table, "to_dicts") or hasattr(table, "to_dict")):
+        return _data_frame_rows(table)
+    hands_over = hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
+    if hands_over and (hasattr(table, "schema") or hasattr(table, "columns")):
+        import pyarrow as pa
+
+        return arrow_rows("Arrow table", pa.table(table))
+    return None
+
+
+def is_frame(table: Any) -> bool:
+    """Return whether a value is a table in memory, or holds such."""
+    marks = ("columns", "column_names", "with_format")
+    return not isinstance(table, Mapping) and any(hasattr(table, mark) for mark in marks)
+
+
+def _data_frame_rows(frame: Any) -> TableRows:
+    names = [str(name) for name in frame.columns]
+    check_names("data frame", names)
+    records = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_dict("records")
+    return numbered_rows(
+        "data frame", [{str(name): value for name, value in row.items()} for row in records]
+    )
+
+
+def _dataset_rows(dataset: Any) -> TableRows:
+    """The rows of a data set of `datasets`, with the names of its labels."""
+    if hasattr(dataset, "num_rows"):
+        return arrow_rows("data set", dataset.with_format("arrow")[:])
+    features = dataset.features.to_dict() if dataset.features is not None else {}
+    names = {name: label_names(kind) for name, kind in features.items()}
+    rows: list[Row] = [
+        {name: named(value, names.get(name)) for name, value in row.items()} for row in dataset
+    ]
+    return numbered_rows("data set", rows)
+
+
+def _mapping_rows(tables: Mapping[Any, Any]) -> TableRows | None:
+    """The rows of a mapping of columns; a UserError for one of tables."""
+    splits = [repr(name) for name, part in tables.items() if is_frame(part)]
+    if splits and len(splits) == len(tables):
+        raise UserError(
+            f"expected one table, found a {type(tables).__name__} of {len(splits)}: "
+            f"{', '.join(splits)}; give one of them, as in data[{splits[0]}]"
+        )
+    parts = {name: plain(part) for name, part in tables.items()}
+    columns = {str(name): part for name, part in parts.items() if isinstance(part, list | tuple)}
+    lengths = {len(part) for part in columns.values() if isinstance(part, Sized)}
+    if not parts or len(columns) < len(parts) or len(lengths) > 1:
+        return None
+    check_names("columns", list(columns))
+    rows: list[Row] = [
+        dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+    ]
+    return numbered_rows("columns", rows)

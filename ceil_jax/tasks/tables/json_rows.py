@@ -1,0 +1,183 @@
+"""JSON to rows: a list of objects, one object a line, or one object that holds all rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.spec import Row, RowError
+from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
+
+_BLANKS = re.compile(r"\s*")
+
+
+def is_json(text: str) -> bool:
+    """Return whether a text begins with a JSON object, or is a list of objects."""
+    start = _BLANKS.match(text).end()  # type: ignore[union-attr]
+    if text[start : start + 1] not in ("{", "["):
+        return False
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) or (
+        isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+    )
+
+
+def json_rows(source: str, text: str) -> TableRows:
+    """Return the rows of JSON, whose shape the content decides.
+
+    A list of objects; objects one a line, or one after the other over several lines; or one object
+    that holds all rows: by number, by id, by column (as pandas writes them), as a list of columns
+    and a list of lists, or as a list under its only name.
+
+    Raises:
+        UserError: a list or an object that is no JSON, which may be because it is cut; one object
+            that holds no rows.
+    """
+    if text.lstrip().startswith("["):
+        return _list_rows(source, text)
+    lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [_object(line) for _, line in numbered]
+    if len(rows) == 1 and isinstance(rows[0], dict):
+        held = rows_of_object(rows[0])
+        return TableRows(source, rows, [numbered[0][0]]) if held is None else _held(source, held)
+    if rows and isinstance(rows[0], RowError) and (objects := _one_after_the_other(text)):
+        if len(objects) > 1:
+            return TableRows(source, [row for _, row in objects], [line for line, _ in objects])
+        [(_, only)] = objects
+        held = rows_of_object(only)
+        if held is not None:
+            return _held(source, held)
+        lists = [repr(name) for name, value in only.items() if isinstance(value, list)]
+        raise UserError(
+            f"{source} is one object, expected a list of rows or one a line; keys with lists: "
+            f"{', '.join(lists) or 'none'}"
+        )
+    return TableRows(source, rows, [number for number, _ in numbered])
+
+
+def _held(source: str, rows: list[Row]) -> TableRows:
+    return numbered_rows(source, rows)
+
+
+def _list_rows(source: str, text: str) -> TableRows:
+    try:
+        values = json.loads(text, object_pairs_hook=_mapping)
+    except (ValueError, RecursionError) as error:
+        at = getattr(error, "pos", 0)
+        if at >= len(text.rstrip()) - 1 or "Unterminated" in str(error):
+            tail = " ".join(text[-60:].split())
+            raise UserError(
+                f"{source}: not JSON ({error}); it ends too early, after {tail!r}: the file may be "
+                "cut, fetch or write it again"
+            ) from None
+        raise UserError(f"{source}: not JSON ({error}): {text.strip()[:60]!r}") from None
+    if not isinstance(values, list):
+        return numbered_rows(source, [_not_a_row(values)])
+    return numbered_rows(
+        source, [row if isinstance(row, dict) else _not_a_row(row) for row in values]
+    )
+
+
+def _object(text: str) -> Row | RowError:
+    try:
+        value = json.loads(text, object_pairs_hook=_mapping)
+    except (ValueError, RecursionError) as error:
+        return RowError(f"not JSON ({error}): {text.strip()[:60]!r}")
+    return value if isinstance(value, dict) else _not_a_row(value)
+
+
+def _one_after_the_other(text: str) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a text and the line of each, however many lines they take; none where
+    anything else stands among them."""
+    decoder = json.JSONDecoder(object_pairs_hook=_mapping)
+    objects: list[tuple[int, dict[str, Any]]] = []
+    line = 1
+    end = 0
+    while (start := _BLANKS.match(text, end).end()) < len(text):  # type: ignore[union-attr]
+        line += text.count("\n", end, start)
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            return []
+        if not isinstance(value, dict):
+            return []
+        objects.append((line, value))
+        line += text.count("\n", start, end)
+    return objects
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError(f"a name stands twice among {', '.join(name for name, _ in pairs)}")
+    return mapping
+
+
+def _not_a_row(value: Any) -> RowError:
+    return RowError(f"expected an object of columns, found {type(value).__name__}")
+
+
+def rows_of_object(value: Mapping[str, Any]) -> list[Row] | None:
+    """Return the rows that one object holds; None where it holds none, as an object that is a row
+    itself.
+
+    >>> rows_of_object({"0": {"text": "a"}, "1": {"text": "b"}})
+    [{'text': 'a'}, {'text': 'b'}]
+    >>> rows_of_object({"text": {"0": "a", "1": "b"}, "label": {"0": "x", "1": "y"}})
+    [{'text': 'a', 'label': 'x'}, {'text': 'b', 'label': 'y'}]
+    >>> rows_of_object({"text": ["a", "b"], "label": ["x", "y"]})
+    [{'text': 'a', 'label': 'x'}, {'text': 'b', 'label': 'y'}]
+    >>> rows_of_object({"text": "a", "label": "x"}) is None
+    True
+    """
+    parts = list(value.values())
+    if not parts:
+        return None
+    names = value.get("columns")
+    data = value.get("data")
+    if isinstance(names, list) and isinstance(data, list) and _is_table(names, data):
+        return [dict(zip(map(str, names), row, strict=True)) for row in data]
+    if {*value} == {"schema", "data"} and isinstance(data, list):
+        return data if all(isinstance(row, dict) for row in data) else None
+    if all(isinstance(part, dict) for part in parts):
+        return _rows_of_objects(value)
+    if not all(isinstance(part, list) and part for part in parts):
+        return None
+    objects = [isinstance(item, dict) for part in parts for item in part]
+    if all(objects) and len(parts) == 1:
+        return list(parts[0])
+    if any(objects) or len({len(part) for part in parts}) > 1:
+        return None
+    return [dict(zip(value, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def _is_table(names: Sequence[Any], data: Sequence[Any]) -> bool:
+    return all(isinstance(row, list) and len(row) == len(names) for row in data)
+
+
+def _rows_of_objects(value: Mapping[str, Mapping[str, Any]]) -> list[Row] | None:
+    """The rows of an object of objects: by number, by column and number, or by id."""
+    inner = list(value.values())
+    numbers = dict.fromkeys(number for part in inner for number in part)
+    if _are_numbers(value):
+        return list(inner)
+    if numbers and _are_numbers(numbers):
+        return [
+            {name: part[number] for name, part in value.items() if number in part}
+            for number in numbers
+        ]
+    shared = set.intersection(*({*part} for part in inner))
+    if len(inner) > 1 and len(shared) > 1:
+        return [{"id": id, **row} for id, row in value.items()]
+    return None
+
+
+def _are_numbers(names: Mapping[str, Any]) -> bool:
+    return all(name.isascii() and name.isdigit() for name in names)

@@ -1,0 +1,195 @@
+"""Tables in text: what separates the values, which line is the header, and what quotes mean."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.spec import Row, RowError
+from ceil_jax.tasks.tables.table_rows import TableRows, check_names
+
+log = logging.getLogger(__name__)
+
+SEPARATORS = ",;\t|"
+"""What separates values in the files that people have."""
+
+_SAMPLE = 500
+"""Lines by which the separator is known."""
+
+csv.field_size_limit(2**31 - 1)  # 131,072 characters by default
+
+
+class _Records(NamedTuple):
+    """The records of a text table, the header among them."""
+
+    records: list[tuple[int, list[str]]]
+    """The first line of each, and its cells; empty lines are none."""
+    error: str = ""
+    """What is wrong with the quotes; "" where they pair up."""
+    line: int = 0
+    """Where that is."""
+
+
+def separated_rows(
+    source: str, text: str, usual: str = "", delimiter: str | None = None
+) -> TableRows:
+    """Return the rows of a table with a header; a row's line is its first one.
+
+    Quotes are characters like any other where they do not pair up as CSV has them, and every line
+    by itself has as many cells as the header; a warning says so.
+
+    Args:
+        source: names the file in messages.
+        text: its content.
+        usual: the separator that the file's ending stands for; "" for none.
+        delimiter: the separator, where the user or the file's first line (`sep=;`) says it; by
+            default the one with which the rows fit the header best, or else one another; `usual`
+            where several do.
+
+    Raises:
+        UserError: no separator fits and there is no usual one; a quote has no partner; the header
+            is not the first line, or has two columns of one name.
+    """
+    lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
+    if stated := re.fullmatch("sep=(.)", lines[0]):  # as Excel writes it
+        delimiter = stated[1]
+        lines[0] = ""
+    if delimiter is None:
+        delimiter = _separator(lines, usual)
+        if not delimiter:
+            raise UserError(
+                f"{source}: say what separates its values, as in --delimiter ';' (delimiter=';' in "
+                "Python)"
+            )
+        if delimiter != usual:
+            log.info("%s: %r separates the values", source, delimiter)
+    records = _checked_records(source, lines, delimiter)
+    if not records:
+        return TableRows(source, [], [])
+    (line, written), *others = records
+    header = [name.strip() for name in written]
+    _check_header(source, line, header, others)
+    rows = [_row(header, line, cells, written) for _, cells in others]
+    return TableRows(source, rows, [line for line, _ in others])
+
+
+def _row(header: list[str], line: int, cells: list[str], written: list[str]) -> Row | RowError:
+    if cells == written:
+        return RowError("the header once more")
+    if len(cells) == len(header):
+        return dict(zip(header, cells, strict=True))
+    return RowError(
+        f"{len(cells)} cells, the header has {len(header)} (line {line}: {_shown(header)})"
+    )
+
+
+def _shown(header: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, header))
+    return shown if len(shown) <= 80 else f"{shown[:79]}…"
+
+
+class _Fit(NamedTuple):
+    """How well a separator fits; larger is better."""
+
+    header: float
+    """The share of the rows that have as many cells as the header, if that is half of them and the
+    header has two cells or more; else 0."""
+    rows: float
+    """The same share for the most frequent number of cells, whatever the header has."""
+
+
+def _separator(lines: Sequence[str], usual: str) -> str:
+    """The separator with which the most rows fit the header, or else one another; `usual` where no
+    other does better."""
+    sample = lines[:_SAMPLE]
+    fits = {separator: _fit(sample, separator, len(lines) > _SAMPLE) for separator in SEPARATORS}
+    best = max(SEPARATORS, key=lambda separator: (fits[separator], separator == usual))
+    return usual if fits[best] == _Fit(0.0, 0.0) else best
+
+
+def _fit(sample: Sequence[str], separator: str, cut: bool) -> _Fit:
+    records = _records(sample, separator)
+    rows = _plain(sample, separator) if records.error else records.records
+    if cut and len(rows) > 2:
+        rows = rows[:-1]  # the end of the last one may stand below the sample
+    header, *lengths = [len(cells) for _, cells in rows] or [0]
+    counts = Counter(lengths)
+
+    def share(length: int) -> float:
+        part = counts[length] / max(len(lengths), 1)
+        return part if length > 1 and part >= 0.5 else 0.0
+
+    return _Fit(share(header), max(map(share, counts), default=0.0))
+
+
+def _plain(lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
+    """The cells of each line by itself, with quotes as characters."""
+    return [(number, line.split(separator)) for number, line in enumerate(lines, 1) if line]
+
+
+def _records(lines: Sequence[str], separator: str) -> _Records:
+    """The records as CSV has them, up to the first quote that has no partner."""
+    records: list[tuple[int, list[str]]] = []
+    content = io.StringIO("\n".join(lines), newline="")
+    reader = csv.reader(content, strict=True, delimiter=separator, skipinitialspace=True)
+    start = 1
+    try:
+        for cells in reader:
+            if cells:
+                records.append((start, cells))
+            start = reader.line_num + 1
+    except csv.Error as error:
+        return _Records(records, str(error), start)
+    return _Records(records)
+
+
+def _checked_records(
+    source: str, lines: Sequence[str], separator: str
+) -> list[tuple[int, list[str]]]:
+    """The records of the whole table; a UserError for a quote without a partner."""
+    plain = _plain(lines, separator)
+    plain_fits = all(len(cells) == len(plain[0][1]) for _, cells in plain)
+    records, error, line = _records(lines, separator)
+    if error and not plain_fits:
+        raise UserError(
+            f"{source}, line {line}: a quote that begins or ends in this row has no partner "
+            f"({error}); double it, or say what separates the values if it is not {separator!r}"
+        )
+    unpaired = error or any(len(cells) != len(records[0][1]) for _, cells in records)
+    # a quote that closes lines later swallowed them
+    swallowed = separator == "\t" and len(records) < len(plain)
+    if plain_fits and (unpaired or swallowed):
+        log.warning("%s: quotes do not pair up; they are read as characters like any other", source)
+        return plain
+    return records
+
+
+def _check_header(
+    source: str, line: int, header: list[str], rows: Sequence[tuple[int, list[str]]]
+) -> None:
+    """Raise a UserError if the line that was taken for the header cannot be it."""
+    check_names(f"{source}, line {line}", header)
+    if len(header) == 1:
+        for other in SEPARATORS:
+            if other in header[0]:
+                raise UserError(
+                    f"{source}, line {line}: the header is one column, {header[0]!r:.80}; if "
+                    f"{other!r} separates values, say so: --delimiter {other!r} "
+                    f"(delimiter={other!r} in Python)"
+                )
+    lengths = Counter(len(cells) for _, cells in rows)
+    [(usual, count)] = lengths.most_common(1) or [(0, 0)]
+    if len(header) < usual and len(header) not in lengths and 2 * count >= len(rows) >= 2:
+        first, cells = next((number, cells) for number, cells in rows if len(cells) == usual)
+        raise UserError(
+            f"{source}: line {line} was taken for the header: {_shown(header)}; it has "
+            f"{len(header)} cell{'s' * (len(header) > 1)}, and {count:,} of {len(rows):,} lines "
+            f"below it have {usual}. If the header is line {first} ({_shown(cells)}), take away "
+            "what stands above it; else name the missing columns"
+        )

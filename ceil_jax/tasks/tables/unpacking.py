@@ -1,0 +1,160 @@
+"""The content of a file, unpacked if it is packed, up to a bound."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.tables import magic
+from ceil_jax.tasks.tables.magic import Kind, kind_of
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+SMALL = 64 * 2**20
+"""Bytes that may be unpacked from a file of any size."""
+
+RATIO = 100
+"""Larger contents may be so many times as large as the packed file. Texts are 3 to 20 times as large
+as their gzip files; a file that is made to fill the memory (a "bomb") is 1,000 times as large."""
+
+LARGEST = 4 * 2**30
+"""Bytes that may be unpacked at most: all rows are held in memory, several times over while they
+are read."""
+
+LAYERS = 3
+"""Files packed within packed files, at most."""
+
+_UNPACKERS: dict[Kind, Callable[[io.BytesIO], Readable]] = {
+    magic.GZIP: lambda packed: gzip.GzipFile(fileobj=packed),
+    magic.BZIP2: bz2.BZ2File,
+    magic.XZ: lzma.LZMAFile,
+}
+
+_OFFICE = {
+    "xl/": Kind("an Excel workbook", "save the sheet as CSV (UTF-8)"),
+    "word/": Kind("a Word document", "save the table as CSV (UTF-8)"),
+    "ppt/": Kind("a PowerPoint document", "save the table as CSV (UTF-8)"),
+    "content.xml": Kind("an OpenDocument file", "save the sheet as CSV (UTF-8)"),
+    "data.pkl": Kind("a file of torch", "save the rows as CSV, JSON lines or parquet"),
+}
+"""Archives that are a document: a name, or its beginning, that they hold."""
+
+
+class Content(NamedTuple):
+    """The bytes of a file, unpacked."""
+
+    content: bytes
+    kind: Kind
+    """What they are by their first bytes: parquet, Arrow or text."""
+    name: str
+    """The name of the file, without the ending that says how it is packed; of an archive, that of
+    the file inside."""
+
+
+def unpacked(path: Path) -> Content:
+    """Return the content of a file: gzip, bzip2 and xz unpacked, the only data file of a zip
+    archive taken out.
+
+    Raises:
+        UserError: the file cannot be read, is cut, or holds something else than rows, which the
+            message names together with what to do; or it unpacks to more than the bound.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    limit = min(LARGEST, max(SMALL, RATIO * len(content)))
+    name = path.name
+    for _ in range(LAYERS):
+        kind = kind_of(content)
+        if kind in _UNPACKERS:
+            content = _bounded(path, _UNPACKERS[kind](io.BytesIO(content)), limit, kind)
+        elif kind == magic.ZIP:
+            content, name = _only_file(path, content, limit)
+        elif kind.way:
+            raise UserError(f"{path} is {kind.name}: {kind.way.replace('FILE', str(path))}")
+        else:
+            return Content(content, kind, _unpacked_name(name))
+    raise UserError(f"{path} is packed more than {LAYERS} times over; unpack it first")
+
+
+def _unpacked_name(name: str) -> str:
+    """The name of a file without endings such as .gz; browsers may unpack and keep the name."""
+    file = PurePosixPath(name)
+    while file.suffix.lower() in (".gz", ".bz2", ".xz", ".zip"):
+        file = PurePosixPath(file.stem)
+    return str(file)
+
+
+def _bounded(path: Path, stream: Readable, limit: int, kind: Kind) -> bytes:
+    """The whole stream, if that is no longer than the limit."""
+    try:
+        content = stream.read(limit + 1)
+    except EOFError:
+        raise UserError(
+            f"{path} is {kind.name} that is cut, as by a download that broke off; fetch it again"
+        ) from None
+    except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise UserError(
+            f"{path} is {kind.name} that is damaged ({error}); fetch it again"
+        ) from None
+    if len(content) > limit:
+        raise UserError(
+            f"{path} unpacks to more than {limit / 2**20:,.0f} MiB, which no file of texts of its "
+            f"size does (at most {RATIO} times as much is taken); if it is right, unpack it yourself"
+        )
+    return content
+
+
+def _only_file(path: Path, content: bytes, limit: int) -> tuple[bytes, str]:
+    """The only data file of a zip archive, and its name."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
+        raise UserError(
+            f"{path} is a zip archive that is cut or damaged ({error}); fetch it again"
+        ) from None
+    names = archive.namelist()
+    for mark, kind in _OFFICE.items():
+        if any(name.startswith(mark) or name.endswith(f"/{mark}") for name in names):
+            raise UserError(f"{path} is {kind.name}: {kind.way}")
+    files = [
+        info for info in archive.infolist() if not info.is_dir() and not _beside(info.filename)
+    ]
+    if len(files) != 1:
+        held = ", ".join(repr(info.filename) for info in files[:5]) or "no file"
+        more = f" and {len(files) - 5:,} more" if len(files) > 5 else ""
+        raise UserError(
+            f"{path} is a zip archive of {held}{more}: unpack it, and name the file of rows"
+        )
+    [info] = files
+    if info.flag_bits & 1:
+        raise UserError(f"{path} is a zip archive with a password: unpack it first")
+    try:
+        stream = archive.open(info)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        raise UserError(
+            f"{path} is a zip archive that cannot be read ({error}): unpack it"
+        ) from None
+    return _bounded(path, stream, limit, magic.ZIP), PurePosixPath(info.filename).name
+
+
+def _beside(name: str) -> bool:
+    """Whether a file of an archive is what systems and authors put beside the data."""
+    file = PurePosixPath(name)
+    hidden = any(part.startswith((".", "__MACOSX")) for part in file.parts)
+    papers = file.stem.lower() in ("readme", "license", "licence", "citation", "thumbs", "desktop")
+    return hidden or (papers and file.suffix.lower() in ("", ".md", ".txt", ".cff", ".db", ".ini"))

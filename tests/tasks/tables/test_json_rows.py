@@ -1,0 +1,104 @@
+"""JSON in the shapes that people have, under either name."""
+
+import json
+
+import pandas as pd
+import pytest
+from refusing import refused
+
+from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.load import load_file
+
+ROWS = [{"text": "film 0", "label": "good"}, {"text": "film 1", "label": "bad"}]
+FRAME = pd.DataFrame(ROWS)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(ROWS),
+        json.dumps(ROWS, indent=2),
+        "\n".join(map(json.dumps, ROWS)),
+        "\r\n".join(map(json.dumps, ROWS)),
+        "\n\n".join(json.dumps(row, indent=2) for row in ROWS),  # as jq writes it
+        "".join(json.dumps(row, indent=2) for row in ROWS),
+        json.dumps({"0": ROWS[0], "1": ROWS[1]}),
+        json.dumps({"0": ROWS[0], "1": ROWS[1]}, indent=1),
+        json.dumps({"rows": ROWS}),
+        json.dumps({"data": ROWS}, indent=1),
+        json.dumps({"text": ["film 0", "film 1"], "label": ["good", "bad"]}),
+        *(
+            FRAME.to_json(orient=orient)
+            for orient in ("records", "index", "columns", "split", "table")
+        ),
+        FRAME.to_json(orient="records", lines=True),
+    ],
+)
+def test_rows_in_any_shape(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    rows = [
+        {key: row[key] for key in ("text", "label")} for row in read_table(tmp_path / name).rows
+    ]
+    assert rows == ROWS
+
+
+def test_rows_by_id_have_their_ids(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"T-1": ROWS[0], "T-2": ROWS[1]}))
+    assert [row["id"] for row in read_table(tmp_path / "a.json").rows] == ["T-1", "T-2"]
+
+
+def test_an_object_that_is_a_row(tmp_path):
+    row = {"text": "a", "label": "x", "spans": [{"start": 0}], "meta": {"a": 1}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    assert read_table(tmp_path / "a.jsonl").rows == [row]
+
+
+def test_lines_of_objects_over_several_lines(tmp_path):
+    (tmp_path / "a.json").write_text("".join(json.dumps(row, indent=1) + "\n" for row in ROWS))
+    assert read_table(tmp_path / "a.json").lines == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            json.dumps(ROWS)[:-20],
+            r"not JSON .* it ends too early, after '.*film': the file may be cut",
+        ),
+        (json.dumps(ROWS)[:-1], "it ends too early"),
+        ('[{"a": 1}, oops]', r"not JSON \(Expecting value.*char 11\)"),
+        ('{\n "version": "1",\n "data": [{"a": 1}]}', "is one object, .*keys with lists: 'data'"),
+        ("[1, 2]", "row 1: expected an object of columns, found int"),
+        ('[["text", "label"], ["a", "b"]]', "row 1: expected an object of columns, found list"),
+        ('{"text": "a", "label": "x"}\n{"text": "b"', "line 2: not JSON"),
+        ("text,label\na,b\n", "line 1: not JSON"),
+        ("", "holds no rows"),
+        ("[]", "holds no rows"),
+    ],
+)
+def test_what_is_no_rows(tmp_path, content, message):
+    (tmp_path / "a.json").write_text(content)
+    with refused(message):
+        load_file(tmp_path / "a.json", input="text", output="label")
+
+
+def test_what_annotation_tools_export(tmp_path):
+    tasks = [
+        {
+            "id": i,
+            "data": {"text": f"film {i}"},
+            "annotations": [{"result": [{"value": {"choices": ["good"]}}]}],
+        }
+        for i in range(9)
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(tasks))
+    with refused(
+        r"no column 'text', 'label'; it has 'id', 'data', 'annotations' \('data', 'annotations' hold "
+        "objects or lists: .*JSON-MIN or CSV"
+    ):
+        load_file(tmp_path / "a.json", input="text", output="label")
+    plain = [{"id": i, "text": f"film {i}", "sentiment": "good", "annotator": 1} for i in range(9)]
+    (tmp_path / "a.json").write_text(json.dumps(plain))
+    task = load_file(tmp_path / "a.json", input="text", output="sentiment")
+    assert {row.output for row in task.train} == {"good"}
