@@ -1,0 +1,194 @@
+"""An LM's answer: its text, and why it ended. One place for local LMs, /completions and chat.
+
+A back end gives what was written and why it stopped (`LanguageModel.write`); what follows is the
+same for all of them. An answer ends at its first stop string, but not within a JSON value or a code
+fence that it begins with, and a fence around it is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+Ended = Literal["stop", "length", "refused", "tool_call"]
+"""stop: by itself or at a stop string; length: cut by the token limit; refused: by the model or a
+filter of the server; tool_call: it stood in a call of a tool, from which it was taken."""
+
+Removed = Literal["reasoning", "fence", "wrapper"]
+"""What stood around an answer: reasoning, a code fence, or other marks such as a role prefix."""
+
+
+class Answer(NamedTuple):
+    """What an LM wrote, and why it ended."""
+
+    text: str
+    ended: Ended = "stop"
+    removed: tuple[Removed, ...] = ()
+
+    @property
+    def trouble(self) -> str:
+        """Why the answer can hardly be right, as in `TROUBLES`; "" where nothing speaks against
+        it."""
+        if self.ended in ("length", "refused"):
+            return self.ended
+        return "" if self.text.strip() else "empty"
+
+    def stored(self) -> Any:
+        """Return the answer as a JSON value: its text alone where there is nothing else to say."""
+        return self.text if self == Answer(self.text) else list(self)
+
+
+def stored_answer(value: Any) -> Answer:
+    """Return the answer that `Answer.stored` gave as a JSON value.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    if isinstance(value, str):
+        return Answer(value)
+    match value:
+        case [str(text), ended, [*removed]] if ended in get_args(Ended):
+            return Answer(text, ended, tuple(removed))
+    raise ValueError(f"{value!r:.80} is no answer")
+
+
+TROUBLES = {
+    "length": "cut by the token limit",
+    "refused": "refused by the model or filtered by the server",
+    "empty": "empty",
+}
+"""The troubles of answers, in words."""
+
+_FENCE = r"(?P<fence>`{3,}|~{3,})"
+_OPENED = re.compile(rf"\s*{_FENCE}[^\n`]*(?:\n|\Z)")
+"""The line that opens a fence, at the beginning of an answer."""
+
+
+def first_stop(text: str, stop: Sequence[str]) -> int | None:
+    """Return where the earliest stop string begins in `text`; None if there is none."""
+    starts = [start for string in stop if (start := text.find(string)) >= 0]
+    return min(starts, default=None)
+
+
+def ended_at_stop(answer: Answer, stop: Sequence[str]) -> Answer:
+    """Return an answer up to its first stop string. A JSON object or list that it begins with is
+    kept whole, and what stood in a fence is.
+
+    >>> ended_at_stop(Answer("good, because\\nit is", "length"), ["\\n"])
+    Answer(text='good, because', ended='stop', removed=())
+    >>> ended_at_stop(Answer('{\\n  "light": "on"\\n}\\nThat is all.'), ["\\n"]).text
+    '{\\n  "light": "on"\\n}'
+    """
+    if "fence" in answer.removed or answer.ended == "tool_call":
+        return answer
+    end = _end_of_json(answer.text)
+    if end is None and answer.ended == "length" and _begins_json(answer.text):
+        return answer
+    if end is None:
+        end = first_stop(answer.text, stop)
+    elif first_stop(answer.text[end:], stop) is None and not answer.text[end:].strip():
+        return answer
+    if end is None:
+        return answer
+    ended: Ended = "stop" if answer.ended == "length" else answer.ended
+    return answer._replace(text=answer.text[:end], ended=ended)
+
+
+def _begins_json(text: str) -> bool:
+    return re.match(r"""\s*(\{\s*("|\}|\Z)|\[\s*(["{\[\]\d]|\Z))""", text) is not None
+
+
+def _end_of_json(text: str) -> int | None:
+    """Where the JSON object or list ends with which a text begins; None if it begins with none."""
+    if not _begins_json(text):
+        return None
+    start = len(text) - len(text.lstrip())
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return end
+
+
+def opens_fence(text: str, prompt: str) -> str:
+    """Return the fence that an answer opens and does not close, such as "```"; "" where there is
+    none, or the prompt has fences of its own."""
+    opened = _OPENED.match(text)
+    if opened is None or opened["fence"] in prompt or opened["fence"] in text[opened.end() :]:
+        return ""
+    return opened["fence"]
+
+
+def without_fence(answer: Answer, prompt: str) -> Answer:
+    """Return the code within the fence that an answer begins with; a fence that the token limit
+    left open ends with the text."""
+    opened = _OPENED.match(answer.text)
+    if opened is None or opened["fence"] in prompt:
+        return answer
+    code, closed, _ = answer.text[opened.end() :].partition(opened["fence"])
+    ended: Ended = "stop" if closed and answer.ended == "length" else answer.ended
+    return Answer(trimmed(code), ended, (*answer.removed, "fence"))
+
+
+def trimmed(text: str) -> str:
+    """Return a text without empty lines before it and blanks behind it; the indentation of its
+    first line stays."""
+    return re.sub(r"\A(?:[^\S\n]*\n)+", "", text).rstrip()
+
+
+Write = Callable[[Sequence[int], Sequence[str], Sequence[str]], Sequence[Answer]]
+"""(Rows, their prompts, stop strings) → what the LM writes behind these prompts."""
+
+
+def answers_to(prompts: Sequence[str], stop: Sequence[str], write: Write) -> list[Answer]:
+    """Return the answers to prompts.
+
+    Where a stop string ends an answer within a fence that it has opened, the LM goes on behind it
+    up to the end of the fence.
+    """
+    rows = range(len(prompts))
+    written = write(rows, prompts, stop)
+    answers = [ended_at_stop(answer, stop) for answer in written]
+    fences = [
+        opens_fence(answer.text, prompt) if answer.ended == "stop" else ""
+        for answer, prompt in zip(answers, prompts, strict=True)
+    ]
+    for fence in sorted({*fences} - {""}):
+        opened = [row for row in rows if fences[row] == fence]
+        begun = [_begun(written[row].text, stop) for row in opened]
+        longer = [prompts[row] + text for row, text in zip(opened, begun, strict=True)]
+        for row, text, code in zip(opened, begun, write(opened, longer, [fence]), strict=True):
+            answers[row] = code._replace(text=text + code.text)
+    return [without_fence(answer, prompt) for answer, prompt in zip(answers, prompts, strict=True)]
+
+
+def _begun(text: str, stop: Sequence[str]) -> str:
+    """A text up to the end of its first stop string; of one that the server has cut off, a line's
+    end takes its place."""
+    start = first_stop(text, stop)
+    if start is None:
+        return text.rstrip("\n") + "\n"
+    return text[: start + max(len(s) for s in stop if text.startswith(s, start))]
+
+
+def note_on(answers: Sequence[Answer], limit: int) -> str:
+    """Return one line on what was removed from answers of at most `limit` tokens, and on those that
+    can hardly be right; "" where there is nothing to say."""
+    counts = Counter(name for answer in answers for name in answer.removed)
+    counts.update(answer.trouble for answer in answers)
+    counts["tool_call"] = sum(answer.ended == "tool_call" for answer in answers)
+    words = {
+        "reasoning": "had reasoning, which was removed",
+        "fence": "had a code fence around them, which was removed",
+        "wrapper": "had a role prefix or other marks around them, which were removed",
+        "tool_call": "stood in a tool call, from which they were taken",
+        "length": f"were cut by the limit of {limit} tokens, reasoning included "
+        "(--max-new-tokens or max_new_tokens=… raises it)",
+        "refused": f"were {TROUBLES['refused']}",
+        "empty": "were empty",
+    }
+    parts = [f"{counts[name]:,} {text}" for name, text in words.items() if counts[name]]
+    return f"Of {len(answers):,} answers of the LM, {', '.join(parts)}." if parts else ""

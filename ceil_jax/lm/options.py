@@ -1,0 +1,169 @@
+"""Which of some options an answer in words means: what an LM that cannot score wrote, as a
+label."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_BEFORE = "\"'`´‘’“”„«»*_#>~.,:;([{|= \t\r\n"
+_BEHIND = "\"'`´‘’“”«»*_~.,:;!?…)]}|\\ \t\r\n"
+"""Punctuation, quotes, brackets, blanks and marks of Markdown that may stand around a label. Not
++, -, # and < where they may be part of it (C++, -1, C#, <5)."""
+_NOT = re.compile(
+    r"(?:\b(?:not|isn't|never|no|neither|nor|without|than|instead of)|n't|n’t)"
+    r"(?:\s+(?:a|an|the|about|of|in|for|really|to|be|it))*\s*[\"'`*(]*\Z",
+    re.IGNORECASE,
+)
+"""The end of a text behind which a label is denied."""
+_IS_NOT = re.compile(
+    r"[\"'`*)]*\s+(?:is|are|was|does|do|can|would)(?:n't|n’t|\s+not\b|not\b)", re.IGNORECASE
+)
+"""The beginning of a text before which a label is denied."""
+_ANSWER = re.compile(
+    r"\b(?:answer|label|category|class|classification|prediction|output|result|choice|verdict"
+    r"|sentiment|conclusion|decision|option|tag|topic|intent)s?\b[^\n]{0,40}?"
+    r"(?:\b(?:is|are|be)\b|[:=]|->|=>|→)\s*(?P<rest>[^\n]+)",
+    re.IGNORECASE,
+)
+"""What follows "the answer is", "Label:" and the like."""
+_HEAD = re.compile(r"(?P<head>[^\n]{1,200}?)(?:\s[-–—]\s|\s*(?:\.(?!\d)|[:(–—])|\Z)")
+_LABEL_FIELD = re.compile(
+    r"(?:final_?)?(?:answer|label|category|class|classification|prediction|output|result|choice)",
+    re.IGNORECASE,
+)
+_OUT_OF = re.compile(r"(\d)\s*(?:/|out of|of)\s*\d+", re.IGNORECASE)
+_TAG = re.compile(r"<([A-Za-z][\w-]*)>(?P<inner>.*?)</\1>", re.DOTALL)
+
+
+def option_in(text: str, options: Sequence[str]) -> str | None:
+    """Return the one option that a written answer means; None where it means none, or several.
+
+    Tried in this order, and each but for case, blanks, punctuation, quotes and marks around it:
+
+    1. The whole answer is an option, or a JSON value that holds one.
+    2. Its first line, its last line, or what stands before the first punctuation mark is one.
+    3. Exactly one option stands behind "the answer is", "Label:" or the like.
+    4. Exactly one option stands in it at all. A longer option ("not spam") hides a shorter one
+       within it ("spam"), and one that is denied ("not billing", "rather than billing") does not
+       count.
+
+    >>> teams = ["billing", "mobile app", "hr"]
+    >>> option_in("**Billing.**", teams), option_in('{"label": "Mobile_App"}', teams)
+    ('billing', 'mobile app')
+    >>> option_in("This belongs to HR, not billing.", teams), option_in("billing or hr", teams)
+    ('hr', None)
+    """
+    names = _names(options)
+    for piece in _pieces(text):
+        for name in (piece.strip(), _bare(piece), _folded(piece)):
+            if (option := names.get(name)) is not None:
+                return option
+    if (option := _only_number(text, options)) is not None:
+        return option
+    for match in reversed(list(_ANSWER.finditer(text))):
+        if len(meant := _mentioned(match["rest"], options)) == 1:
+            return meant.pop()
+    meant = _mentioned(text, options)
+    return meant.pop() if len(meant) == 1 else None
+
+
+def _bare(text: str) -> str:
+    """A text without what may stand around a label; the sign of a number stays."""
+    plain = unicodedata.normalize("NFKC", text).strip()
+    plain = re.sub(r"\A<([^<>]+)>\Z", r"\1", plain)
+    plain = re.sub(r"\A[-–•]\s+", "", plain)
+    return plain.lstrip(_BEFORE).rstrip(_BEHIND) or text.strip()
+
+
+def _folded(text: str) -> str:
+    """`_bare` in one case, with one blank for runs of blanks, hyphens between words and
+    underscores."""
+    return re.sub(r"(?<=\w)[-_\s]+(?=\w)", " ", _bare(text)).casefold()
+
+
+def _names(options: Sequence[str]) -> Mapping[str, str]:
+    """Each option by how it may be written; what two options would share is no name of either."""
+    names: dict[str, str | None] = {}
+    for option in options:
+        for name in {_bare(option), _folded(option)}:
+            names[name] = option if names.get(name, option) == option else None
+    known = {name: option for name, option in names.items() if option is not None}
+    return {**known, **{option.strip(): option for option in options}}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The parts of an answer that may be a label as a whole, the surest first."""
+    yield text
+    yield from _in_json(text)
+    yield from (match["inner"] for match in _TAG.finditer(text))
+    lines = [line for line in text.splitlines() if line.strip(_BEFORE + _BEHIND)]
+    for line in [*lines[:1], *lines[-1:]]:
+        yield line
+        label, cue, rest = line.partition(":")
+        if cue and len(label.split()) <= 4:
+            yield rest
+    if lines and (head := _HEAD.match(lines[0].strip())):
+        yield head["head"]
+
+
+def _in_json(text: str) -> Iterator[str]:
+    """The texts that a JSON value in an answer holds as its label."""
+    begin = re.search(r"[\[{]", text)
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text[begin.start() :] if begin else text)
+    except (ValueError, RecursionError):
+        return
+    yield from _values(value)
+
+
+def _values(value: Any) -> Iterator[str]:
+    if isinstance(value, str | int | float):
+        yield str(value)
+    elif isinstance(value, list) and len(value) == 1:
+        yield from _values(value[0])
+    elif isinstance(value, dict):
+        yield from (name for name, flag in value.items() if flag is True)
+        named = [inner for name, inner in value.items() if _LABEL_FIELD.fullmatch(name)]
+        others = [inner for inner in value.values() if isinstance(inner, str)]
+        for inner in named or (value.values() if len(value) == 1 else others):
+            yield from _values(inner)
+
+
+def _only_number(text: str, options: Sequence[str]) -> str | None:
+    """The option that is the one number of an answer, where all options are numbers: 4.0 is 4, and
+    4/5 is 4."""
+    values = {_number(option): option for option in options}
+    if None in values or len(values) < len(options):
+        return None
+    numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", _OUT_OF.sub(r"\1", text))
+    meant = {values[number] for one in numbers if (number := float(one)) in values}
+    return meant.pop() if len(meant) == 1 and len({*map(float, numbers)}) == 1 else None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\s*-?\d+(?:\.\d+)?\s*", text) else None
+
+
+def _mentioned(text: str, options: Sequence[str]) -> set[str]:
+    """The options that stand in a text as words of their own and are not denied."""
+    plain = unicodedata.normalize("NFKC", text)
+    found: set[str] = set()
+    for option in sorted(options, key=len, reverse=True):
+        words = [re.escape(word) for word in re.split(r"[-_\s]+", _bare(option)) if word]
+        # a letter is a label only as it is written, and not where it is the first word of a sentence
+        alone = len(words) == 1 and len(_bare(option)) == 1 and option.isalpha()
+        after = r"(?=[\s\"'`*.,;:)\]]*\Z|[\"'`*.,;:)\]])" if alone else r"(?![\w]|[.,]\d)"
+        pattern = re.compile(
+            rf"(?<![\w.])(?<!\d,){'[-_ ]+'.join(words)}{after}", 0 if alone else re.IGNORECASE
+        )
+        for mention in pattern.finditer(plain):
+            denied = _NOT.search(plain[: mention.start()]) or _IS_NOT.match(plain[mention.end() :])
+            if not denied:
+                found.add(option)
+        # what is within a longer option is no mention of a shorter one
+        plain = pattern.sub(lambda mention: "\0" * len(mention[0]), plain)
+    return found
