@@ -177,8 +177,10 @@ def _begun(text: str, stop: Sequence[str]) -> str:
 def note_on(answers: Sequence[Answer], limit: int) -> str:
     """Return one line on what was removed from answers of at most `limit` tokens, and on those that
     can hardly be right; "" where there is nothing to say."""
-    counts = Counter(name for answer in answers for name in answer.removed)
-    counts.update(answer.trouble for answer in answers)
+    counts: Counter[str] = Counter()
+    for answer in answers:
+        counts.update(answer.removed)
+        counts[answer.trouble] += 1
     counts["tool_call"] = sum(answer.ended == "tool_call" for answer in answers)
     words = {
         "reasoning": "had reasoning, which was removed",

@@ -3,12 +3,16 @@ own."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.answers import Answer, answers_to, note_on
+
+log = logging.getLogger(__name__)
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -40,6 +44,11 @@ class LanguageModel:
     """The most tokens that the LM reads, prompt and continuation together."""
     can_score = True
     """Whether the LM gives log-probabilities; one that does not can only generate."""
+    ends_itself = False
+    """Whether its answers end by themselves, as those of a chat do; other LMs write on until a stop
+    string or the token limit."""
+    _noted = False
+    """Whether something was said of its answers."""
     at_once: Mapping[str, int] = {"score": 64, "write": 32}
     """Prompts that it is given together, to score and to continue: the most that a kill loses."""
 
@@ -82,11 +91,13 @@ class LanguageModel:
         stop: Sequence[str],
         temperature: float,
         seeds: list[int],
-    ) -> list[str]:
-        """Return what `generate` does, of checked arguments, at least one token and a seed for each
-        prompt.
+    ) -> Sequence[str | Answer]:
+        """Return what the LM writes after each prompt, of checked arguments, at least one token and
+        a seed for each prompt.
 
-        Texts may go on behind their first stop string."""
+        Texts may go on behind their first stop string. An `Answer` also says why the text ended; a
+        plain text counts as one that ended by itself.
+        """
         raise NotImplementedError
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
@@ -149,7 +160,24 @@ class LanguageModel:
         temperature: float = 0.0,
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        """Return the text that the LM writes after each prompt, cut before the first stop string.
+        """Return the texts of `answers`, which has the same arguments."""
+        given = self.answers(prompts, max_new_tokens, stop, temperature=temperature, seed=seed)
+        return [answer.text for answer in given]
+
+    def answers(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        *,
+        temperature: float = 0.0,
+        seed: int | Sequence[int] = 0,
+    ) -> list[Answer]:
+        """Return the LM's answer to each prompt, up to its first stop string, and why it ended.
+
+        A JSON value that an answer begins with is kept whole, and so is what stands in a code
+        fence, which is removed (`lm.answers`). The first answers that had something removed, or can
+        hardly be right, are logged.
 
         Args:
             prompts: N prompts.
@@ -170,27 +198,47 @@ class LanguageModel:
                 f"stop is {stop!r}; it must be a list of non-empty strings, such as ['\\n']"
             )
         if max_new_tokens < 1:
-            return [""] * len(prompts)
+            return [Answer("")] * len(prompts)
         seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
-        written = self.write(prompts, max_new_tokens, stop, temperature, seeds)
-        if len(written) != len(prompts) or not all(isinstance(text, str) for text in written):
-            kinds = ", ".join(sorted({type(text).__name__ for text in written}))
+
+        def write(rows: Sequence[int], texts: Sequence[str], ends: Sequence[str]) -> list[Answer]:
+            own = [seeds[row] for row in rows]
+            return self.written(texts, max_new_tokens, ends, temperature, own)
+
+        answers = answers_to(prompts, stop, write)
+        note = note_on(answers, max_new_tokens)
+        if note and not self._noted:
+            self._noted = True
+            log.warning("%s: %s", self.name, note)
+        return answers
+
+    def written(
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
+    ) -> list[Answer]:
+        """Return what `write` does, checked, as answers.
+
+        Raises:
+            UserError: it gives another number of texts than there are prompts, or no texts.
+        """
+        given = list(self.write(prompts, limit, stop, temperature, seeds))
+        if len(given) != len(prompts) or not all(isinstance(one, str | Answer) for one in given):
+            kinds = ", ".join(sorted({type(one).__name__ for one in given}))
             raise UserError(
-                f"{self.name} wrote {len(written)} answers ({kinds}) to {len(prompts)} prompts"
+                f"{self.name} wrote {len(given)} answers ({kinds}) to {len(prompts)} prompts"
             )
+        answers = [Answer(one) if isinstance(one, str) else one for one in given]
         # a token limit may cut a character of two halves, which no file can hold
-        whole = (
-            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in written
-        )
-        # the released CEIL code calls .strip("<|endoftext|>"), which makes "ind /home -type" of
-        # "find /home -type f"
-        return [text[: first_stop(text, stop)] for text in whole]
-
-
-def first_stop(text: str, stop: Sequence[str]) -> int | None:
-    """Return where the earliest stop string begins in `text`; None if there is none."""
-    starts = [start for string in stop if (start := text.find(string)) >= 0]
-    return min(starts, default=None)
+        return [
+            answer._replace(
+                text=answer.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+            for answer in answers
+        ]
 
 
 def check_choices(choices: Sequence[Sequence[str]]) -> None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ceil_jax.lm.answers import Answer, stored_answer
 from ceil_jax.lm.base import LanguageModel, check_choices
 from ceil_jax.lm.readings_file import ReadingsFile, Row, checksum
 from ceil_jax.store.cost import Cost
@@ -55,7 +56,8 @@ class LMRequest(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The answer to a request: a log-probability for each choice, in nats, or a text."""
+    """The answer to a request: a log-probability for each choice, in nats, or what was written
+    (`Answer.stored`)."""
 
     value: Any
     cost: Cost
@@ -77,9 +79,8 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
         values = [row.tolist() for row in found]
     else:
         seeds = [one.seed for one in requests]
-        values = lm.generate(
-            prompts, first.limit, first.stop, temperature=first.temperature, seed=seeds
-        )
+        written = lm.written(prompts, first.limit, first.stop, first.temperature, seeds)
+        values = [answer.stored() for answer in written]
     lengths = [1 + len(one.prompt) + sum(map(len, one.choices)) for one in requests]
     upto = np.cumsum([0, *lengths]) / sum(lengths)
     seconds = np.diff(upto * (time.perf_counter() - began) / sharing).tolist()
@@ -200,6 +201,7 @@ class ReadLM(LanguageModel):
     ) -> None:
         self.lm, self.readings = lm, readings
         self.name, self.context_length, self.can_score = lm.name, lm.context_length, lm.can_score
+        self.ends_itself = lm.ends_itself
         self._reader, self._shard = reader, shard
         self._meters: list[ReadingMeter] = []
         self._what = "reading prompts"
@@ -237,14 +239,14 @@ class ReadLM(LanguageModel):
         stop: Sequence[str],
         temperature: float,
         seeds: list[int],
-    ) -> list[str]:
+    ) -> list[Answer]:
         asked = [
             LMRequest(
                 prompt, (), False, limit, tuple(stop), temperature, seed if temperature else 0
             )
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
-        return self._read(asked)
+        return [stored_answer(value) for value in self._read(asked)]
 
     def missing(self, requests: Sequence[LMRequest]) -> int:
         """Return how many of the distinct requests have not been read."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths, first_stop
+from ceil_jax.lm.answers import Answer, first_stop
+from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
 from ceil_jax.tasks.draws import text_rng
 
 BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
@@ -60,14 +61,15 @@ class TinyLM(LanguageModel):
         stop: Sequence[str],
         temperature: float,
         seeds: list[int],
-    ) -> list[str]:
-        texts: list[str] = []
+    ) -> list[Answer]:
+        answers: list[Answer] = []
         self.tokens_read += int(self.count_tokens(list(dict.fromkeys(prompts))).sum())
         for row, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
             read = _TOKEN.findall(prompt)
             check_lengths(self, [len(read) + 1], [row])
-            texts.append(self._continued(read, limit, stop, temperature, text_rng(prompt, seed)))
-        return texts
+            draw = text_rng(prompt, seed)
+            answers.append(self._continued(read, limit, stop, temperature, draw))
+        return answers
 
     def _scored(self, row: int, prompt: str, continuation: str) -> tuple[float, int]:
         matches = list(_TOKEN.finditer(prompt + continuation))
@@ -86,7 +88,7 @@ class TinyLM(LanguageModel):
         stop: Sequence[str],
         temperature: float,
         draw: np.random.Generator,
-    ) -> str:
+    ) -> Answer:
         begin = len(read)
         while read and len(read) - begin < limit and len(read) < self.context_length:
             seen = list(dict.fromkeys(read))
@@ -98,8 +100,8 @@ class TinyLM(LanguageModel):
                 read.append(seen[log_probs.argmax()])
             self.tokens_read += 1
             if first_stop("".join(read[begin:]), stop) is not None:
-                break
-        return "".join(read[begin:])
+                return Answer("".join(read[begin:]))
+        return Answer("".join(read[begin:]), "length" if read else "stop")
 
 
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:

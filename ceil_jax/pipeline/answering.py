@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from ceil_jax.lm import LanguageModel
+from ceil_jax.lm.answers import TROUBLES, trimmed
+from ceil_jax.lm.options import option_in
 from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.metrics import METRICS
@@ -20,9 +23,122 @@ from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.registry import Retrieved
 from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
-from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import Overlap, overlap
+
+NO_OPTION = "no option"
+"""The trouble of an answer in words that means none of the options, or several."""
+
+
+class Reply(NamedTuple):
+    """An LM's answer to a query."""
+
+    prediction: str
+    trouble: str = ""
+    """Why it can hardly be right: a key of `lm.answers.TROUBLES`, or NO_OPTION; "" for nothing."""
+
+
+class Way(Protocol):
+    """A way of answering queries with an LM. Gold outputs are not read."""
+
+    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+        """Return what the LM is asked about each query's prompt."""
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        """Return the LM's answer to each query's prompt."""
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        """Return float [N], about the most tokens that answering takes beside each prompt."""
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """The most likely of a query's choices, by their log-probabilities."""
+
+    template: Template
+    per_token: bool
+
+    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+        return [
+            LMRequest(prompt, tuple(self._options(query)), self.per_token)
+            for prompt, query in zip(prompts, queries, strict=True)
+        ]
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        options = [self._options(query) for query in queries]
+        best = lm.choose(prompts, options, per_token=self.per_token)
+        return [Reply(query.choices[int(i)]) for query, i in zip(queries, best, strict=True)]
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        texts = sorted({text for query in queries for text in self._options(query)})
+        lengths = dict(zip(texts, lm.count_tokens(texts), strict=True))
+        sums = [sum(lengths[text] for text in self._options(query)) for query in queries]
+        return np.array(sums, np.float64)
+
+    def _options(self, query: Example) -> list[str]:
+        return [self.template.continuation(query, choice) for choice in query.choices]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the LM writes, greedily, up to the stop strings."""
+
+    template: Template
+    max_new_tokens: int
+    stop: tuple[str, ...]
+
+    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+        return [LMRequest(text, (), False, self.max_new_tokens, self.stop) for text in prompts]
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        answers = lm.answers(prompts, self.max_new_tokens, self.stop)
+        return [Reply(_without_edges(answer.text), answer.trouble) for answer in answers]
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        return np.full(len(queries), float(self.max_new_tokens))
+
+
+@dataclass(frozen=True)
+class WritingAnOption(Writing):
+    """The choice that an LM which cannot score means by what it writes (`lm.options.option_in`);
+    where that is none, its words."""
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        answers = lm.answers(prompts, self.max_new_tokens, self.stop)
+        replies = []
+        for answer, query in zip(answers, queries, strict=True):
+            option = option_in(answer.text, query.choices)
+            if option is None:
+                replies.append(Reply(answer.text.strip(), answer.trouble or NO_OPTION))
+            else:
+                replies.append(Reply(option))
+        return replies
+
+
+def way_of_answering(
+    lm: LanguageModel, prompting: Prompting, stop: Sequence[str], queries: Sequence[Example]
+) -> Way:
+    """Return how an LM answers queries: where these have choices, it chooses by log-probabilities,
+    or, if it has none to give, writes one of them; else it writes.
+
+    A chat that is to write one of the choices is not cut at `stop`: the label may stand in a later
+    line.
+    """
+    template, limit = prompting.template, prompting.max_new_tokens
+    if not (queries and queries[0].choices):
+        return Writing(template, limit, tuple(stop))
+    if lm.can_score:
+        return Choosing(template, prompting.per_token)
+    return WritingAnOption(template, limit, () if lm.ends_itself else tuple(stop))
 
 
 def ask(
@@ -31,40 +147,45 @@ def ask(
     stop: Sequence[str],
     prompts: Sequence[str],
     queries: Sequence[Example],
-) -> list[str]:
-    """Return the LM's answer to the prompt of each query: the most likely choice, or for tasks
-    without choices what it writes, greedily, up to the `stop` strings. Gold outputs are not
-    read."""
-    if queries and queries[0].choices:
-        options = [
-            [prompting.template.continuation(q, choice) for choice in q.choices] for q in queries
-        ]
-        best = lm.choose(prompts, options, per_token=prompting.per_token)
-        return [query.choices[int(i)] for query, i in zip(queries, best, strict=True)]
-    return [text.strip() for text in lm.generate(prompts, prompting.max_new_tokens, stop)]
+) -> list[Reply]:
+    """Return the LM's answer to the prompt of each query (`way_of_answering`)."""
+    return way_of_answering(lm, prompting, stop, queries).replies(lm, prompts, queries)
+
+
+def _without_edges(text: str) -> str:
+    """A written answer without empty lines around it, blanks behind it, and the one blank before it
+    that is a tokenizer's; indentation stays."""
+    return re.sub(r"\A (?! )", "", trimmed(text))
 
 
 @dataclass(frozen=True)
 class Answers(Stage[list[dict[str, Any]]]):
     """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain),
-    prediction, gold."""
+    prediction, gold, and the trouble with an answer that can hardly be right."""
 
     queries: Examples
     bank: Examples
 
     def rows_of(
-        self, answers: Sequence[str], examples: Sequence[list[Any]] | None = None
+        self, replies: Sequence[Reply], examples: Sequence[list[Any]] | None = None
     ) -> list[dict[str, Any]]:
         """Return the row of each query; by default without examples."""
-        triples = zip(self.queries.examples, examples or [[]] * len(answers), answers, strict=True)
-        return [
-            {"id": query.id, "examples": shown, "prediction": answer, "gold": query.output}
-            for query, shown, answer in triples
-        ]
+        triples = zip(self.queries.examples, examples or [[]] * len(replies), replies, strict=True)
+        rows = []
+        for query, shown, reply in triples:
+            row = {
+                "id": query.id,
+                "examples": shown,
+                "prediction": reply.prediction,
+                "gold": query.output,
+            }
+            rows.append(row | ({"trouble": reply.trouble} if reply.trouble else {}))
+        return rows
 
     def save(self, folder: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         write_json(folder / "rows.json", rows)
-        return {"queries": len(rows)}
+        troubles = Counter(row["trouble"] for row in rows if row.get("trouble"))
+        return {"queries": len(rows)} | ({"troubles": dict(troubles)} if troubles else {})
 
     def load(self, run: Run, folder: Path) -> list[dict[str, Any]]:
         return read_json(folder / "rows.json")
@@ -109,12 +230,13 @@ class Predictions(Answers):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         queries, picks = self.queries.examples, run.get(self.chosen)
         prompts, lm = self.prompts(run, queries, picks), run.lm(self.prompting.lm)
-        answers = ask(lm, self.prompting, self.stop, [prompt.text for prompt in prompts], queries)
+        texts = [prompt.text for prompt in prompts]
+        replies = ask(lm, self.prompting, self.stop, texts, queries)
         shown = [
             [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order]
             for row, prompt in zip(picks, prompts, strict=True)
         ]
-        return self.save(folder, self.rows_of(answers, shown))
+        return self.save(folder, self.rows_of(replies, shown))
 
     def estimate(self, run: Run) -> Work:
         some, bank = sample(len(self.queries)), self.bank.examples
@@ -126,16 +248,9 @@ class Predictions(Answers):
             drawn = [rng.permutation(len(bank))[: self.shots] for _ in asked]
             picks = [[Retrieved(bank[p].id, int(p), 0.0, 0.0) for p in row] for row in drawn]
         prompting = self.prompting
-        requests = [
-            LMRequest(
-                prompt.text,
-                tuple(prompting.template.continuation(q, c) for c in q.choices),
-                prompting.per_token,
-            )
-            if q.choices
-            else LMRequest(prompt.text, (), False, prompting.max_new_tokens, tuple(self.stop))
-            for q, prompt in zip(asked, self.prompts(run, asked, picks), strict=True)
-        ]
+        prompts = [prompt.text for prompt in self.prompts(run, asked, picks)]
+        way = way_of_answering(run.lm(prompting.lm), prompting, self.stop, asked)
+        requests = way.requests(prompts, asked)
         answers = [q.output for q in self.queries.examples[:200]]
         return reading(run, prompting.lm, requests, len(self.queries) / max(1, len(asked)), answers)
 
@@ -147,7 +262,7 @@ class Majority(Answers):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
-        return self.save(folder, self.rows_of([common] * len(self.queries)))
+        return self.save(folder, self.rows_of([Reply(common)] * len(self.queries)))
 
 
 @dataclass(frozen=True)
@@ -159,7 +274,36 @@ class Classified(Answers):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoder = cached(run, run.get(self.encoders).query)
-        return self.save(folder, self.rows_of(encoder.classify(self.queries.examples)))
+        labels = encoder.classify(self.queries.examples)
+        return self.save(folder, self.rows_of([Reply(label) for label in labels]))
+
+
+def trouble_in_words(trouble: str, limit: int) -> str:
+    """Return what is the matter with answers of at most `limit` tokens, as in "answers that are
+    …"."""
+    if trouble == "length":
+        return f"cut by the limit of {limit} tokens (--max-new-tokens)"
+    if trouble == NO_OPTION:
+        return "none of the options, or several at once, and so counted as wrong"
+    return TROUBLES[trouble]
+
+
+def troubles_of(run: Run, measurements: Sequence[Measurement]) -> str:
+    """Return a line for each kind of trouble with an LM's answers: how many answers of each row had
+    it; "" where there was none."""
+    counts: dict[str, list[str]] = {}
+    for measurement in measurements:
+        predictions = measurement.predictions
+        if not isinstance(predictions, Predictions):
+            continue
+        for trouble, count in (run.summary(predictions) or {}).get("troubles", {}).items():
+            words = trouble_in_words(trouble, predictions.prompting.max_new_tokens)
+            row = f"{count:,} of {len(predictions.queries):,} ({predictions.label})"
+            counts.setdefault(words, []).append(row)
+    return "\n".join(
+        f"Answers of the LM that are {words}: {', '.join(dict.fromkeys(rows))}."
+        for words, rows in counts.items()
+    )
 
 
 class Measured(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ceil_jax.pipeline.answering import troubles_of
 from ceil_jax.pipeline.evaluate import check, evaluate
 from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.plan import plan, this_machine
@@ -114,6 +115,7 @@ def compare(
         *remarks,
         one_seed if trained else "",
         failures(run, targets),
+        troubles_of(run, targets),
         getattr(graph.lm.get(), "note", ""),
     )
     note = "\n".join(filter(None, notes))

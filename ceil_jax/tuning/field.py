@@ -12,7 +12,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
-from ceil_jax.pipeline.answering import ask
+from ceil_jax.pipeline.answering import Reply, ask, way_of_answering
 from ceil_jax.pipeline.choosing import Chosen
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.graph import Graph, open_run
@@ -56,7 +56,7 @@ class Answered(NamedTuple):
     """float [N]: the metric of each row."""
     sample: Sample
     """The rows' statistics, with the metric as a function of their sums."""
-    predictions: Sequence[str]
+    replies: Sequence[Reply]
 
 
 class Field:
@@ -74,7 +74,7 @@ class Field:
         self.run = open_run(config, task, models).run
         self._graphs: dict[RunConfig, Graph] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
-        self._answers: dict[tuple[str, ...], str] = {}
+        self._answers: dict[tuple[str, ...], Reply] = {}
         self._paid: set[str] = set()
         self.base = self.graph(ZERO)
         self.lm = self.run.lm(self.base.lm)
@@ -114,18 +114,9 @@ class Field:
         }
 
     def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
-        """The largest number of tokens of each answer: those of all choices, or as many as are
-        written."""
-        if not queries[0].choices:
-            return np.full(len(queries), float(self.task.max_new_tokens))
-        texts = sorted({text for query in queries for text in self._options(query)})
-        lengths = dict(zip(texts, self.lm.count_tokens(texts), strict=True))
-        return np.array(
-            [float(sum(lengths[text] for text in self._options(query))) for query in queries]
-        )
-
-    def _options(self, query: Example) -> list[str]:
-        return [self.task.template.continuation(query, choice) for choice in query.choices]
+        """The largest number of tokens of each answer."""
+        way = way_of_answering(self.lm, self.base.answering, self.task.stop, queries)
+        return way.most_tokens(self.lm, queries)
 
     def answer(
         self, entrants: Sequence[Entrant], queries: Sequence[Example], span: slice, what: str
@@ -138,7 +129,7 @@ class Field:
         asked = queries[span]
         keys = [
             [
-                (prompt, *self._options(query))
+                (prompt, *query.choices)
                 for prompt, query in zip(one.prompts[span], asked, strict=True)
             ]
             for one in entrants
@@ -159,18 +150,19 @@ class Field:
                 chunk = list(new)[start : start + _CHUNK]
                 prompts, rows, tokens = zip(*(new[key] for key in chunk), strict=True)
                 with self.lm.metered(what) as spent:
-                    answers = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
+                    replies = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
                 self.budget.spend(spent.cost, sum(tokens))
-                self._answers |= zip(chunk, answers, strict=True)
+                self._answers |= zip(chunk, replies, strict=True)
                 shown.update(len(chunk))
         return [self.score([self._answers[key] for key in own], asked) for own in keys]
 
-    def score(self, predictions: Sequence[str], queries: Sequence[Example]) -> Answered:
-        """Return predictions of some rows with the task's metric of them."""
+    def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> Answered:
+        """Return answers to some rows with the task's metric of them."""
+        predictions = [reply.prediction for reply in replies]
         metric = METRICS[self.task.metric]
         scores = metric.scored(predictions, queries)
         sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
-        return Answered(scores, sample, predictions)
+        return Answered(scores, sample, replies)
 
     def preparation(self, candidate: Candidate) -> float:
         """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be

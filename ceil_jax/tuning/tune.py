@@ -4,7 +4,8 @@ once."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ceil_jax.metrics.bootstrap import (
     metric_interval,
     paired,
 )
+from ceil_jax.pipeline.answering import Reply, trouble_in_words
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.free import no_labels
 from ceil_jax.pipeline.methods import METHODS, scorable
@@ -153,7 +155,7 @@ class Search:
             self.notes.append("The minutes had passed before the race was over.")
             return {}
         if start == 0 and len(racers) > 1 and not any(one.scores.any() for one in found):
-            query, answer = self.tuning[0], found[-1].predictions[0]
+            query, answer = self.tuning[0], found[-1].replies[0].prediction
             raise UserError(
                 f"{self.field.base.lm.key} scores 0 on {stop} rows with each of {len(racers)} "
                 f"candidates; where {query.output!r} was right it answered {answer!r}: try another "
@@ -207,13 +209,14 @@ class Search:
         answered = field.answer(entered, self.final, slice(0, paid), "the final rows")
         lengths = [float(one.lengths.mean()) for one in entered]
         samples = [one.sample for one in answered]
+        self._note_troubles([reply for one in answered for reply in one.replies])
         groups = programs(rows, self.task.train)
         verdict = judge(samples, lengths, tolerance, groups)
         alone = None
         if not no_labels(self.task):
             predicted = field.run.get(field.base.predictions("classifier"))
             answers = {row["id"]: row["prediction"] for row in predicted}
-            sample = field.score([answers[row.id] for row in rows], rows).sample
+            sample = field.score([Reply(answers[row.id]) for row in rows], rows).sample
             difference = paired(sample, samples[verdict.recommended])
             alone = Alone(
                 metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups))
@@ -242,6 +245,15 @@ class Search:
             notes=tuple(self.notes),
             alone=alone,
         )
+
+    def _note_troubles(self, replies: Sequence[Reply]) -> None:
+        """Note how many answers to the final rows can hardly be right, and why."""
+        counts = Counter(reply.trouble for reply in replies if reply.trouble)
+        for trouble, count in counts.items():
+            words = trouble_in_words(trouble, self.task.max_new_tokens)
+            self.notes.append(
+                f"Answers to the final rows that are {words}: {count:,} of {len(replies):,}."
+            )
 
     def _raced(self) -> tuple[Standing, ...]:
         """What raced: those that stayed to the end first, by rows and score."""

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.base import LanguageModel, first_stop
+from ceil_jax.lm.answers import first_stop
+from ceil_jax.lm.base import LanguageModel
 
 
 class Known(LanguageModel):

@@ -40,9 +40,9 @@ class Counted(TinyLM):
         self._met(prompts)
         return super().choice_log_likelihood(prompts, choices, **how)
 
-    def generate(self, prompts, *rest, **how):
+    def write(self, prompts, *rest):
         self._met(prompts)
-        return super().generate(prompts, *rest, **how)
+        return super().write(prompts, *rest)
 
 
 @pytest.fixture(autouse=True)

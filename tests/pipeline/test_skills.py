@@ -61,16 +61,16 @@ def asked(monkeypatch):
     verb."""
     prompts = []
     skills = {"how": " counting rows", "list": " all rows", "the": " maximum of a column"}
-    answer = TinyLM.generate
+    write = TinyLM.write
 
-    def generate(self, some, max_new_tokens, stop=(), **options):
-        if max_new_tokens != 200:
-            return answer(self, some, max_new_tokens, stop, **options)
+    def written(self, some, limit, *settings):
+        if limit != 200:
+            return write(self, some, limit, *settings)
         prompts.extend(some)
         self.tokens_read += int(self.count_tokens(some).sum())
         return [skills[prompt.rpartition("Input: ")[2].split()[0]] for prompt in some]
 
-    monkeypatch.setattr(TinyLM, "generate", generate)
+    monkeypatch.setattr(TinyLM, "write", written)
     return prompts
 
 

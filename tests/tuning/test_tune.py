@@ -230,7 +230,7 @@ def test_bad_input_is_named(tmp_path):
         search(tmp_path, task=replace(TASK, train=ROWS[:30]))
 
     class Silent(TinyLM):
-        def generate(self, prompts, *_, **__):
+        def write(self, prompts, *_):
             return ["nothing"] * len(prompts)
 
     free = [replace(row, choices=()) for row in ROWS]

@@ -1,11 +1,13 @@
-"""The answer in what a chat model sends: without reasoning, special tokens, code fences and role
-prefixes."""
+"""The answer in what a server sends: from a text, a tool call or a list of parts; without
+reasoning, special tokens, code fences and role prefixes; and why it ended."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
 from typing import Any, NamedTuple
+
+from ceil_jax.lm.answers import Answer, Ended, Removed, trimmed
 
 _BLOCK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
 _OPEN = (
@@ -43,61 +45,147 @@ _NAMES = (
     r"(?:(?:the |my )?(?:final )?(?:answer|output|response)(?: is)?|assistant|model|bot|(?-i:AI|A))"
 )
 _HEADING = re.compile(rf"\s*#+ *\**{_NAMES}[:*]*[ \t]*\n\s*", re.IGNORECASE)
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a message that hold reasoning."""
 _TEXTS = ("text", "output_text", None)
 """The types of the parts of a content that hold the answer."""
 
 
-class ChatText(NamedTuple):
-    """The answer in a text, and what stood around it."""
+_ENDED: dict[str, Ended] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "content_filter": "refused",
+    "content_filtered": "refused",
+    "refusal": "refused",
+    "safety": "refused",
+    "recitation": "refused",
+    "blocklist": "refused",
+    "prohibited_content": "refused",
+}
+"""Reasons that servers give for an end, in lower case; all others mean that the text was whole."""
 
-    text: str
-    found: tuple[str, ...] = ()
-    """Any of "reasoning", "wrapper", "empty"."""
 
-
-def chat_text(choices: Any, prompt: str) -> ChatText:
+def chat_answer(choices: Any, prompt: str) -> Answer:
     """Return the answer in the first of the choices of /chat/completions; "" where there is none.
 
     Marks that the prompt holds itself, such as code fences around the answers of the examples,
-    belong to the answer and stay.
+    belong to the answer and stay. Where the content is empty and a tool is called, the call is the
+    answer, written as the prompt's examples are.
 
-    >>> chat_text([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
-    ChatText(text='good', found=('reasoning', 'wrapper'))
+    Raises:
+        ValueError: the choice holds an error in place of an answer.
+
+    >>> chat_answer([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
+    Answer(text='good', ended='stop', removed=('reasoning', 'wrapper'))
     """
     first = min(choices or [{}], key=lambda choice: choice.get("index") or 0)
     message = first.get("message") or {}
-    content = message.get("content") or ""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    apart = [message.get(name) for name in ("reasoning_content", "reasoning", "thinking")]
-    apart += [part for part in parts if part.get("type") not in _TEXTS]
+    ended = _ended(first)
+    content = message.get("content") or first.get("text") or ""
+    entries = content if isinstance(content, list) else [content]
+    parts: list[Any] = [{"text": one} if isinstance(one, str) else one for one in entries]
     whole = "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXTS)
-    said = _REASONED.sub("", whole)
-    text = _unwrapped(said, prompt)
-    while (inside := _unwrapped(text, prompt)) != text:
-        text = inside
-    found = {
-        "reasoning": said != whole or any(apart),
-        "wrapper": text != said.strip(),
-        "empty": not text,
+    if message.get("refusal") or any(part.get("type") == "refusal" for part in parts):
+        ended = "refused"
+    elif not whole.strip() and (calls := _calls(message)):
+        return Answer(_written(calls, prompt), "length" if ended == "length" else "tool_call")
+    apart: list[Any] = [message.get(name) for name in _REASONING]
+    apart += [part for part in parts if part.get("type") not in (*_TEXTS, "refusal")]
+    text = _REASONED.sub("", whole)
+    if text != whole:
+        text = text.lstrip(" \t")  # behind its end, not a line's indentation
+    inner, fenced = _unwrapped(text, prompt)
+    removed: dict[Removed, bool] = {
+        "reasoning": text != whole or any(apart),
+        "fence": fenced,
+        "wrapper": not fenced and inner.strip() != text.strip(),
     }
-    return ChatText(text, tuple(name for name, there in found.items() if there))
+    if not removed["wrapper"] and not fenced:
+        # indentation stays, and one blank is a tokenizer's
+        inner = re.sub(r"\A (?! )", "", trimmed(text.strip("\ufeff")))
+    return Answer(inner, ended, tuple(name for name, there in removed.items() if there))
 
 
-def completed_text(choice: Any, *_: str) -> ChatText:
-    """Return the answer in a choice of /completions, which may begin with reasoning as well."""
+def completed_answer(choice: Any, *_: str) -> Answer:
+    """Return the answer in a choice of /completions, which may begin with reasoning as well; errors
+    as in `chat_answer`."""
+    ended = _ended(choice)
     whole = choice.get("text") or ""
     text = _REASONED.sub("", whole)
-    return ChatText(text, ("reasoning",) * (text != whole) + ("empty",) * (not text))
+    return Answer(text, ended, () if text == whole else ("reasoning",))
 
 
-def _unwrapped(text: str, prompt: str) -> str:
-    """The answer without the marks around it that the prompt does not hold, and without white
-    space."""
+def _ended(choice: Any) -> Ended:
+    """Why a choice ended; a ValueError if it is an error."""
+    reason = choice.get("finish_reason") or choice.get("stop_reason") or ""
+    error = choice.get("error")
+    if error or reason == "error":
+        message = error.get("message") if isinstance(error, dict) else error
+        raise ValueError(f"the answer is an error: {message or 'no message'}")
+    return _ENDED.get(str(reason).lower(), "stop")
+
+
+class _Call(NamedTuple):
+    name: str
+    arguments: str
+
+
+def _calls(message: Any) -> list[_Call]:
+    """The tool calls of a message, the old form and custom tools included."""
+    entries = [entry for entry in message.get("tool_calls") or [] if isinstance(entry, dict)]
+    functions = [entry.get("function") or entry.get("custom") for entry in entries]
+    calls = []
+    for function in (*functions, message.get("function_call")):
+        if isinstance(function, dict):
+            given = function.get("arguments", function.get("input"))
+            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            if given is not None:
+                calls.append(_Call(str(function.get("name") or ""), arguments))
+    return calls
+
+
+def _written(calls: list[_Call], prompt: str) -> str:
+    """Calls as text: with the tool's name where the prompt's examples have such names, else their
+    arguments alone."""
+    named = re.search(r"""["'](name|function|tool)["']\s*:""", prompt)
+    texts = []
+    for call in calls:
+        text = call.arguments
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = None
+        if named and isinstance(values, dict):
+            field = "parameters" if '"parameters"' in prompt else "arguments"
+            text = json.dumps({named[1]: call.name, field: values}, ensure_ascii=False)
+        elif f"{call.name}(" in prompt and isinstance(values, dict):
+            pairs = (f"{name}={json.dumps(value)}" for name, value in values.items())
+            text = f"{call.name}({', '.join(pairs)})"
+        texts.append(text)
+    return texts[0] if len(texts) == 1 else "\n".join(texts)
+
+
+def _unwrapped(text: str, prompt: str) -> tuple[str, bool]:
+    """The answer without the marks around it that the prompt does not hold; and whether it stood in
+    a code fence, whose lines are kept as they are."""
+    fenced = False
+    while True:
+        inner, code = _once_unwrapped(text, prompt)
+        fenced = fenced or code
+        if inner == text or (fenced and "\n" in inner):
+            return inner, fenced
+        text = inner
+
+
+def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
+    """The answer without one layer of marks, and whether a fence was among them."""
     text = re.sub(rf"^(?:\s*{_SPECIAL})+", "", text).strip("\ufeff \t\r\n")
     ends = (mark.start() for mark in re.finditer(_SPECIAL, text) if mark[0] not in prompt)
     text = text[: next(ends, None)].strip()
     if (fence := _FENCE.match(text)) and fence[1] not in prompt:
-        text = fence[2]
+        return trimmed(fence[2]), True
     for pattern in (_TAG, _BOX):
         if (found := pattern.search(text)) and found[1] not in prompt:
             text = found["text"]
@@ -118,21 +206,9 @@ def _unwrapped(text: str, prompt: str) -> str:
         plain = re.match(r"[^\s/.*]", inner) and not (pair == "__" and re.fullmatch(r"\w+", inner))
         if plain and text == f"{pair}{inner}{pair}" and pair not in inner + prompt:
             text = inner
-    return text.strip()
+    return text.strip(), False
 
 
 def _prefix(name: str, end: str) -> str:
     """The pattern of a name before an answer, which may be set in bold with its end or without."""
     return rf"[\s#>-]*(\*\*|__|)({name})(?:\1{end}|{end}\1)\s*"
-
-
-def note_on(found: Counter[str], answers: int) -> str:
-    """Return one line on what stood around so many answers, by how often each was `found`; "" for
-    nothing."""
-    words = {
-        "reasoning": "had reasoning, which was removed",
-        "wrapper": "had a code fence, a role prefix or other marks around them, which were removed",
-        "empty": "were empty (refused, or cut by the token limit while reasoning)",
-    }
-    said = ", ".join(f"{found[name]:,} {text}" for name, text in words.items() if found[name])
-    return f"Of {answers:,} answers of the LM, {said}." if said else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
-from ceil_jax.lm.openai.chat import ChatText, chat_text, completed_text, note_on
+from ceil_jax.lm.openai.chat import chat_answer, completed_answer
 from ceil_jax.lm.openai.client import Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.http import Refused
@@ -100,7 +100,7 @@ class EndpointLM(LanguageModel):
         self._tokens = TokenCounter(
             self._client, self._model, config.tokenizer, self._stated_prompt_tokens
         )
-        self._noted = False
+        self.ends_itself = chat
         log.info("%s: %s", self.name, self._what_it_does())
 
     def _find_interface(self, listed: Listed) -> Interface:
@@ -146,14 +146,13 @@ class EndpointLM(LanguageModel):
         stop: Sequence[str],
         temperature: float,
         seeds: list[int],
-    ) -> list[str]:
+    ) -> list[Answer]:
         """Generate, as far as the server honours greedy decoding and seeds.
 
         A chat is not sent the stop strings, which would end it within its reasoning or its first
-        code fence: its answer is cut here. The first answers that had something removed, or were
-        empty, are logged.
+        code fence: `answers` cuts its texts.
         """
-        written: dict[int, ChatText] = {}
+        written: dict[int, Answer] = {}
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
         if stop and not self._interface.chat:
             body["stop"] = list(stop)
@@ -165,15 +164,9 @@ class EndpointLM(LanguageModel):
                 read = self._client.map(partial(self._chat, request), texts, "generating")
             else:
                 pairs = [(prompts[row], "") for row in rows]
-                read = self._completions(pairs, request, "generating", completed_text)
+                read = self._completions(pairs, request, "generating", completed_answer)
             written |= zip(rows, read, strict=True)
-        note = note_on(
-            Counter(name for answer in written.values() for name in answer.found), len(written)
-        )
-        if note and not self._noted:
-            self._noted = True
-            log.warning("%s: %s", self.name, note)
-        return [written[row].text for row in range(len(prompts))]
+        return [written[row] for row in range(len(prompts))]
 
     def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
@@ -249,17 +242,17 @@ class EndpointLM(LanguageModel):
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         return [found for batch in self._client.map(ask, batches, what) for found in batch]
 
-    def _chat(self, body: dict[str, Any], prompt: str) -> ChatText:
+    def _chat(self, body: dict[str, Any], prompt: str) -> Answer:
         messages = [{"role": "user", "content": prompt}]
         try:
             return self._asked(
                 {"messages": messages, **body},
-                lambda answer: chat_text(answer["choices"], prompt),
+                lambda answer: chat_answer(answer["choices"], prompt),
             )
         except Refused as refusal:
             if "content_filter" not in str(refusal):
                 raise
-            return ChatText("", ("empty",))
+            return Answer("", "refused")
 
     def _asked(self, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
         try:

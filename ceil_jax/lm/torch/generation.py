@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from ceil_jax.lm.base import first_stop
+from ceil_jax.lm.answers import Answer, Ended, first_stop
 from ceil_jax.lm.torch.padded import padded_ids
 
 
@@ -71,7 +71,8 @@ class Writer:
         stop: Sequence[str],
     ):
         self.draw = draw
-        self.done = False
+        self.ended: Ended | None = None
+        """Why the text has ended; None while it goes on."""
         self._tokenizer, self._limit, self._stop = tokenizer, limit, stop
         self._written: list[int] = []
         # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first
@@ -83,12 +84,18 @@ class Writer:
         """Take the next token; `end` says that it ends the text."""
         if not end:
             self._written.append(token)
-        full = len(self._written) >= self._limit
-        self.done = end or full or first_stop(self.text(), self._stop) is not None
+        if end or first_stop(self.text(), self._stop) is not None:
+            self.ended = "stop"
+        elif len(self._written) >= self._limit:
+            self.ended = "length"
 
     def text(self) -> str:
         """Return what has been written."""
         return self._decode(self._before + self._written)[self._skip :]
+
+    def answer(self) -> Answer:
+        """Return what has been written, and why it ended."""
+        return Answer(self.text(), self.ended or "length")
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(
@@ -110,7 +117,7 @@ def write_all(
             chosen = session.predicted.argmax(-1).tolist()
         for writer, token in zip(alive, chosen, strict=True):
             writer.write(token, end=token in ends)
-        going = [row for row, writer in enumerate(alive) if not writer.done]
+        going = [row for row, writer in enumerate(alive) if writer.ended is None]
         if not going:
             return
         if len(going) < len(alive):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
 from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
@@ -82,7 +83,7 @@ class TorchLM(LanguageModel):
         stop: Sequence[str],
         temperature: float,
         seeds: list[int],
-    ) -> list[str]:
+    ) -> list[Answer]:
         """Generate; a text also ends at the model's end-of-text token, or with the context.
 
         Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give
@@ -95,7 +96,7 @@ class TorchLM(LanguageModel):
         ends = {*(ends if isinstance(ends, list) else [ends]), self._tokenizer.eos_token_id}
         lengths = [len(row) + most for row, most in zip(ids, limits, strict=True)]
 
-        def written() -> list[str]:
+        def written() -> list[Answer]:
             generators = map(text_rng, prompts, seeds)
             writers = [
                 Writer(self._tokenizer, *each, stop)
@@ -106,7 +107,7 @@ class TorchLM(LanguageModel):
                 session = Session(self._model, [ids[place] for place in batch])
                 write_all(session, [writers[place] for place in batch], ends, temperature)
                 self.tokens_read += session.read
-            return [writer.text() for writer in writers]
+            return [writer.answer() for writer in writers]
 
         return self._within_memory(written)
 

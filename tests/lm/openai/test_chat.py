@@ -9,8 +9,9 @@ from lm_server import QUICK
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
+from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.openai import chat
-from ceil_jax.lm.openai.chat import chat_text
+from ceil_jax.lm.openai.chat import chat_answer, completed_answer
 
 PROMPT = "A dull film. It is bad\n\nA warm film. It is"
 HARMONY = "<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>good<|return|>"
@@ -51,9 +52,9 @@ def message(content, **fields):
     ids=str,
 )
 def test_reasoning_is_removed_and_counted(content, answer):
-    read = chat_text([message(content)], PROMPT)
-    assert read.text == answer and "reasoning" in read.found
-    assert ("empty" in read.found) == (not answer)
+    read = chat_answer([message(content)], PROMPT)
+    assert (read.text, read.trouble) == (answer, "" if answer else "empty")
+    assert "reasoning" in read.removed
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,9 @@ def test_reasoning_is_removed_and_counted(content, answer):
     ],
 )
 def test_wrappers_are_removed_and_counted(content):
-    assert chat_text([message(content)], PROMPT) == ("good", ("wrapper",))
+    read = chat_answer([message(content)], PROMPT)
+    assert (read.text, read.ended) == ("good", "stop")
+    assert read.removed == (("fence",) if "```" in content else ("wrapper",))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_wrappers_are_removed_and_counted(content):
     ],
 )
 def test_plain_answers_stay(content, answer):
-    assert chat_text([message(content)], PROMPT) == (answer, ())
+    assert chat_answer([message(content)], PROMPT) == Answer(answer)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_plain_answers_stay(content, answer):
     ],
 )
 def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):
-    assert chat_text([message(content)], prompt).text == answer
+    assert chat_answer([message(content)], prompt).text == answer
 
 
 @pytest.mark.parametrize(
@@ -132,22 +135,104 @@ def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):
     [
         *([], None, [{}], [{"message": None}]),
         *([message(one)] for one in (None, "", [])),
-        [message(None, refusal="I cannot help")],
         [message(None, tool_calls=[{"id": "x"}])],
+        [message(None, tool_calls=None, function_call=None)],
     ],
     ids=str,
 )
 def test_no_answer_is_an_empty_one(choices):
-    assert chat_text(choices, PROMPT) == ("", ("empty",))
+    answer = chat_answer(choices, PROMPT)
+    assert answer == Answer("") and answer.trouble == "empty"
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "ended"),
+    [
+        ({"finish_reason": "length"}, "good", "length"),
+        ({"finish_reason": "max_tokens"}, "good", "length"),
+        ({"finish_reason": "MAX_TOKENS"}, "good", "length"),
+        ({"finish_reason": "content_filter"}, "good", "refused"),
+        ({"finish_reason": None}, "good", "stop"),
+        ({"finish_reason": "eos"}, "good", "stop"),
+        ({"finish_reason": "end_turn"}, "good", "stop"),
+        ({}, "good", "stop"),
+        (message(None, refusal="I cannot help"), "", "refused"),
+        (message([{"type": "refusal", "refusal": "I cannot help"}]), "", "refused"),
+        (message(None) | {"finish_reason": "length"}, "", "length"),
+    ],
+    ids=str,
+)
+def test_why_an_answer_ended(choice, text, ended):
+    assert chat_answer([message("good") | choice if text else choice], PROMPT) == (text, ended, ())
+    if text:
+        assert completed_answer({"text": "good", **choice}) == ("good", ended, ())
+
+
+@pytest.mark.parametrize(
+    "error", [{"message": "overloaded", "code": 502}, {"message": "overloaded"}, "overloaded"]
+)
+def test_an_error_in_a_choice_is_an_error(error):
+    choice = {"message": {"content": ""}, "finish_reason": "error", "error": error}
+    for read in (lambda: chat_answer([choice], PROMPT), lambda: completed_answer(choice)):
+        with pytest.raises(ValueError, match="the answer is an error: overloaded"):
+            read()
+
+
+LIGHT = {"name": "set_light", "arguments": '{"room": "hall"}'}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fields", "text"),
+    [
+        ("q 1", {"tool_calls": [{"type": "function", "function": LIGHT}]}, '{"room": "hall"}'),
+        ("q 1", {"tool_calls": [{"function": LIGHT}] * 2}, '{"room": "hall"}\n{"room": "hall"}'),
+        ("q 1", {"function_call": LIGHT}, '{"room": "hall"}'),
+        ("q", {"function_call": {"name": "f", "arguments": {"a": "é"}}}, '{"a": "é"}'),
+        ("q", {"tool_calls": [{"custom": {"name": "sh", "input": "ls -l"}}]}, "ls -l"),
+        (
+            'q\n{"name": "f", "arguments": {}}\n\nq\n',
+            {"tool_calls": [{"function": LIGHT}]},
+            '{"name": "set_light", "arguments": {"room": "hall"}}',
+        ),
+        (
+            'off\nset_light(room="kitchen")\n\non\n',
+            {"tool_calls": [{"function": LIGHT}]},
+            'set_light(room="hall")',
+        ),
+    ],
+)
+def test_an_answer_in_a_tool_call_is_written_as_the_examples_are(prompt, fields, text):
+    choice = {"message": {"content": None, **fields}, "finish_reason": "tool_calls"}
+    assert chat_answer([choice], prompt) == (text, "tool_call", ())
+    # a text beside a call is the answer
+    choice["message"]["content"] = "good"
+    assert chat_answer([choice], prompt) == Answer("good")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("    return x + 1", "    return x + 1"),
+        ("```python\n    a = 1\n\n    return a\n```", "    a = 1\n\n    return a"),
+        (
+            "Sure:\n\n```sql\nSELECT a\nFROM b\n```\nThis lists a.",
+            "SELECT a\nFROM b",
+        ),
+        ('```json\n{\n  "a": 1\n}\n```', '{\n  "a": 1\n}'),
+        ("~~~\nx\n~~~", "x"),
+        ("```\nAnswer: good\n```", "good"),
+    ],
+)
+def test_code_keeps_its_lines_and_its_indentation(content, text):
+    assert chat_answer([message(content)], PROMPT).text == text
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
 def test_reasoning_in_a_field_of_its_own(field):
-    assert chat_text([message("good", **{field: "It is warm."})], PROMPT) == (
-        "good",
-        ("reasoning",),
-    )
-    assert chat_text([message(None, **{field: "It is"})], PROMPT) == ("", ("reasoning", "empty"))
+    read = chat_answer([message("good", **{field: "It is warm."})], PROMPT)
+    assert read == Answer("good", "stop", ("reasoning",))
+    read = chat_answer([message(None, **{field: "It is"})], PROMPT)
+    assert read == Answer("", "stop", ("reasoning",)) and read.trouble == "empty"
 
 
 def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
@@ -170,8 +255,8 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
     assert lm.generate(list("01234"), 8, ["\n"]) == ["good", "", "good", "", ""]
     assert (
-        "Of 5 answers of the LM, 2 had reasoning, which was removed, 3 were empty (refused, or "
-        "cut by the token limit while reasoning)." in caplog.text
+        "Of 5 answers of the LM, 2 had reasoning, which was removed, 1 were refused by the model "
+        "or filtered by the server, 2 were empty." in caplog.text
     )
     lm.generate(["0"], 8)
     assert caplog.text.count("had reasoning") == 1
