@@ -1,0 +1,113 @@
+"""How an LM answers: by choosing, by writing, or by writing one of the options; and what is said
+of answers that can hardly be right."""
+
+from dataclasses import replace
+
+import pytest
+from films import SMALL, TASK, One
+
+from ceil_jax.lm.answers import Answer
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.pipeline.answering import (
+    NO_OPTION,
+    Choosing,
+    Reply,
+    Writing,
+    WritingAnOption,
+    ask,
+    way_of_answering,
+)
+from ceil_jax.pipeline.graph import open_run
+from ceil_jax.report.compare import compare
+from ceil_jax.report.write import write_report
+
+FEW = replace(TASK, validation=TASK.validation[:6])
+FREE = replace(
+    FEW,
+    train=[replace(row, choices=()) for row in TASK.train],
+    validation=[replace(row, choices=()) for row in FEW.validation],
+    metric="exact_match",
+)
+
+
+class Chat(TinyLM):
+    """Writes what it is given, in turn, and cannot score."""
+
+    name = "chat"
+    can_score = False
+    ends_itself = True
+
+    def __init__(self, *answers):
+        super().__init__()
+        self.given = [Answer(one) if isinstance(one, str) else one for one in answers]
+
+    def write(self, prompts, limit, stop, temperature, seeds):
+        return [self.given[row % len(self.given)] for row in range(len(prompts))]
+
+
+def opened(tmp_path, lm, task=FEW):
+    return open_run(replace(SMALL, out=tmp_path), task, One(lm))
+
+
+def test_the_way_follows_from_the_choices_and_from_what_the_lm_can(tmp_path):
+    def way(lm, task):
+        graph = opened(tmp_path, lm, task).graph
+        return way_of_answering(lm, graph.answering, ("\n",), task.validation)
+
+    assert isinstance(way(TinyLM(), FEW), Choosing)
+    assert type(way(TinyLM(), FREE)) is Writing and type(way(Chat(""), FREE)) is Writing
+    written = way(Chat(""), FEW)
+    # a chat's label may stand in its last line; an LM that writes on is stopped
+    assert isinstance(written, WritingAnOption) and written.stop == ()
+    chat = Chat("")
+    chat.ends_itself = False
+    assert way(chat, FEW).stop == ("\n",)
+
+
+def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
+    answers = (
+        "Good.",
+        "The film is dull.\n\nLabel: **bad**",
+        "good or bad",
+        "What a question!",
+        Answer("It is", "length"),
+        Answer("", "refused"),
+    )
+    run, graph = opened(tmp_path, Chat(*answers))
+    rows = run.get(graph.predictions("topk"))
+    assert [row["prediction"] for row in rows] == [
+        *("good", "bad", "good or bad", "What a question!", "It is", "")
+    ]
+    assert [row.get("trouble", "") for row in rows] == [
+        *("", "", NO_OPTION, NO_OPTION, "length", "refused")
+    ]
+    table = compare(run, graph, ["topk"])
+    [page] = [write_report(tmp_path / "report", table).read_text()]
+    for said in (
+        "none of the options, or several at once, and so counted as wrong: 2 of 6 (dense top-k).",
+        "cut by the limit of 128 tokens (--max-new-tokens): 1 of 6 (dense top-k).",
+        "refused by the model or filtered by the server: 1 of 6 (dense top-k).",
+    ):
+        assert said in table.text() and said in page
+
+
+@pytest.mark.parametrize(
+    ("written", "prediction"),
+    [
+        (" good", "good"),
+        ("\n    return x\n", "    return x"),
+        ("good\n\n", "good"),
+        ("```sql\nSELECT a\nFROM b\n```", "SELECT a\nFROM b"),
+    ],
+)
+def test_a_written_answer_keeps_its_indentation_and_loses_its_edges(tmp_path, written, prediction):
+    lm = Chat(written)
+    graph = opened(tmp_path, lm, FREE).graph
+    [reply] = ask(lm, graph.answering, (), ["prompt"], FREE.validation[:1])
+    assert reply == Reply(prediction)
+
+
+def test_what_is_left_out_stands_under_the_table(tmp_path):
+    run, graph = opened(tmp_path, TinyLM())
+    table = compare(run, graph, ["topk"], remarks=["Left out: EPR: why.", ""])
+    assert "Left out: EPR: why." in table.text() and table.data()["note"].startswith("Left out")
