@@ -2,7 +2,8 @@
 
 What is done with their scores and answers is in `training` and `pipeline`.
 
-- `base`: `LanguageModel`, the class of all of them, and where generated text ends
+- `base`: `LanguageModel`, the class of all of them
+- `answers`: what an LM answered and why it ended; `options`: which of some options an answer means
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget; `token_budget`: which of the
   chosen examples stay
