@@ -76,14 +76,25 @@ def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | 
 
 def _help(kind: type, name: str, hint: Any) -> str:
     """Return a field's docstring on one line, followed by its range if it has one."""
-    [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    allowed = range_of(hint)
+    docstrings = (_docstring(base, name) for base in kind.__mro__ if is_dataclass(base))
+    docstring = next(filter(None, docstrings), "")
+    return docstring if allowed is None else f"{docstring} Range: {allowed}."
+
+
+def _docstring(kind: type, name: str) -> str:
+    """The docstring below a field of a dataclass, on one line; "" if the field is inherited."""
+    try:
+        source = inspect.getsource(kind)
+    except (OSError, TypeError):
+        return ""
+    [definition] = ast.parse(textwrap.dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
-    said, allowed = "", range_of(hint)
     for field, after in pairwise(definition.body):
         match field, after:
-            case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(
+            case ast.AnnAssign(target=ast.Name(id=field_name)), ast.Expr(
                 value=ast.Constant(value=str(text))
             ):
-                if found == name:
-                    said = " ".join(text.split())
-    return said if allowed is None else f"{said} Range: {allowed}."
+                if field_name == name:
+                    return " ".join(text.split())
+    return ""

@@ -282,3 +282,12 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
         "--limit stands twice: the last one counts" in caplog.text
         and "with \\t as a tab" in caplog.text
     )
+
+
+def test_settings_that_a_dataclass_inherits_have_their_help(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        main(["compare", "--help-all"])
+    shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    assert "--epr.no-in-batch-negatives With the contrastive loss: whether" in shown
+    assert "--ceil.sets-per-step INT|{auto,all} Candidate sets of each query in a step" in shown
