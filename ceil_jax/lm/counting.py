@@ -27,6 +27,9 @@ class CountingLM(LanguageModel):
     counter: Callable[[Sequence[str]], np.ndarray]
     exact: bool = True
     """Whether `counter` counts the real LM's tokens."""
+    reads_rows: bool = False
+    """Whether the real LM reads a prompt again for each choice of several tokens, as on a GPU, and
+    not once for all of them (`lm.torch.padded`)."""
     tokens_read = 0
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -36,13 +39,28 @@ class CountingLM(LanguageModel):
         """Return the tokens that answering some requests reads and writes, by answers of the usual
         length."""
         distinct = list(dict.fromkeys(requests))
-        choices = self.count_tokens([text for one in distinct for text in one.choices])
-        read = (
-            self.count_tokens(list({one.prompt: 0 for one in distinct})).sum()
-            + (choices - 1).clip(0).sum()
-        )
+        read = self._read_in_rows(distinct) if self.reads_rows else self._read_once(distinct)
         length = self.count_tokens(answers).mean() + 1 if answers else 0
         return float(read), float(sum(min(length, one.limit) for one in distinct))
+
+    def _read_once(self, requests: Sequence[LMRequest]) -> int:
+        """The tokens read where a prompt is read once, and behind it all but the last token of each
+        choice."""
+        choices = self.count_tokens([text for one in requests for text in one.choices])
+        prompts = self.count_tokens(list({one.prompt: 0 for one in requests}))
+        return int(prompts.sum() + (choices - 1).clip(0).sum())
+
+    def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
+        """The tokens read where each choice of several tokens has a row of its own, and those of
+        one token share that of the prompt."""
+        prompts = self.count_tokens([one.prompt for one in requests])
+        read = 0
+        for one, length in zip(requests, prompts, strict=True):
+            behind = (self.count_tokens(one.choices) - 1).clip(0) if one.choices else np.zeros(1)
+            own_rows = behind[behind > 0]
+            shares_row = len(own_rows) < len(behind)
+            read += int(length * (len(own_rows) + shares_row) + own_rows.sum())
+        return read
 
 
 def by_characters(texts: Sequence[str]) -> np.ndarray:
@@ -58,4 +76,11 @@ def counting_lm(spec: str, dtype: str) -> CountingLM:
     source, name = source_of(spec)
     from ceil_jax.lm.torch.loading import outline
 
-    return CountingLM(*outline(source, name, dtype))
+    known = outline(source, name, dtype)
+    return CountingLM(
+        known.name,
+        known.context_length,
+        known.parameters,
+        known.count,
+        reads_rows=known.reads_rows,
+    )

@@ -329,7 +329,7 @@ class Measurement(Stage[Measured]):
     are programs, with one program (`tasks.structures.programs`).
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     what = "measuring answers"
     kind = "metric"
     predictions: Answers

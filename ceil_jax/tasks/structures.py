@@ -17,6 +17,10 @@ Structures = Callable[[str], frozenset[str]]
 
 _OPEN, _CLOSE = "([", ")]"
 _VALUE = re.compile(r"""-?\d+(\.\d+)?L?|".*"|'.*'""", re.DOTALL)
+_NAMED = re.compile(r"[(,][\w.]+=[\w*]")
+"""A named argument."""
+_WORD = re.compile(r"\*?[\w.]+(?![\w.]*=)")
+"""A word of a program of named arguments, with COGS' mark of a definite noun."""
 _TOKEN = re.compile(
     r"""\s+|,|[()\[\]]|"[^"]*"|(?P<role>[\w.]+)=(?=[\w*"])|(?P<word>[^\s()\[\],"=]+=*)|="""
 )
@@ -115,14 +119,28 @@ def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndar
     """Return the number of each query's program, by its gold output; None where the bank's outputs
     are no programs.
 
-    Programs are equal that have the same names and edges, whatever their entities and values.
+    Programs are equal that have the same names and edges, whatever their entities and values. Where
+    arguments are named, as in COGS' forms, the names between the brackets are the sentence's own
+    words; programs are equal there that differ in words alone.
     """
     parser = structure_parser_of(bank)
     if parser is None:
         return None
-    return np.unique(
-        [" ".join(sorted(parser(query.output))) for query in queries], return_inverse=True
-    )[1]
+    named = sum(_NAMED.search(example.output) is not None for example in bank)
+    if named >= 0.9 * len(bank):
+        forms = [form_without_words(query.output) for query in queries]
+    else:
+        forms = [" ".join(sorted(parser(query.output))) for query in queries]
+    return np.unique(forms, return_inverse=True)[1]
+
+
+def form_without_words(program: str) -> str:
+    """Return a program of named arguments without its words: what is left are roles and brackets.
+
+    >>> form_without_words("lend(agent=Emma,theme=*cookie(nmod.in=box))")
+    '_(agent=_,theme=_(nmod.in=_))'
+    """
+    return _WORD.sub("_", program)
 
 
 def _is_sql(output: str) -> bool:

@@ -76,3 +76,19 @@ def test_programs_that_differ_in_values_are_one():
     first, second, third = programs(rows, rows)
     assert first == second != third
     assert programs(rows, [Example("w", "a question", "in words")]) is None
+
+
+def test_programs_of_named_arguments_that_differ_in_words_are_one():
+    outputs = [
+        "lend(agent=Emma,theme=*cookie(nmod.in=box))",
+        "eat(agent=boy,theme=cake(nmod.in=*room))",
+        "eat(agent=boy,theme=cake(nmod.on=*room))",
+        "eat(theme=cake(nmod.in=*room),agent=boy)",
+    ]
+    rows = [Example(output, "a question", output) for output in outputs]
+    first, second, *others = programs(rows, rows)
+    assert first == second and len({first, *others}) == 3
+    # a few forms of one word alone do not change what the others are
+    assert (
+        programs(rows, [*rows * 9, Example("w", "Paula", "Paula")]) == programs(rows, rows)
+    ).all()

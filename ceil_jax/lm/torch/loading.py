@@ -7,14 +7,14 @@ import re
 import timeit
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tokens import loading_errors, pair_tokenizer
-from ceil_jax.lm.torch.model import TorchLM, context_length
+from ceil_jax.lm.torch.model import TorchLM, context_length, reads_trees
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
 """The share of the product's speed that reading reaches: on a CPU measured with SmolLM2-135M, on a
@@ -39,11 +39,20 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
     return TorchLM(model, tokenizer, name=_full_name(name, precision))
 
 
-def outline(
-    source: str, name: str, dtype: str
-) -> tuple[str, int, int, Callable[[Sequence[str]], np.ndarray]]:
-    """Return the name, context length, number of parameters and counter of tokens of an LM, without
-    its weights."""
+class Outline(NamedTuple):
+    """What is known of an LM without its weights."""
+
+    name: str
+    context_length: int
+    parameters: int
+    count: Callable[[Sequence[str]], np.ndarray]
+    """Texts → the tokens of each, int [N]."""
+    reads_rows: bool
+    """Whether it reads padded rows here, and not prefix trees (`model.reads_trees`)."""
+
+
+def outline(source: str, name: str, dtype: str) -> Outline:
+    """Return what is known of an LM without loading its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     precision = _precision(dtype)
@@ -51,8 +60,14 @@ def outline(
     with loading_errors(f"the configuration of {source}"):
         config = AutoConfig.from_pretrained(source)
     with torch.device("meta"):
-        parameters = AutoModelForCausalLM.from_config(config).num_parameters()
-    return _full_name(name, precision), context_length(config), parameters, tokenizer.count
+        model = AutoModelForCausalLM.from_config(config)
+    return Outline(
+        _full_name(name, precision),
+        context_length(config),
+        model.num_parameters(),
+        tokenizer.count,
+        not reads_trees(model, _device()),
+    )
 
 
 def _full_name(name: str, precision: torch.dtype) -> str:

@@ -61,9 +61,9 @@ class TorchLM(LanguageModel):
         if on_gpu:
             self.at_once = {"score": 4096, "write": 1024}
         self._reader: TreeReader | PaddedReader = (
-            PaddedReader(model, budget)
-            if on_gpu or not tree_attention.use(model)
-            else TreeReader(model, budget)
+            TreeReader(model, budget)
+            if reads_trees(model, model.device)
+            else PaddedReader(model, budget)
         )
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -129,6 +129,12 @@ class TorchLM(LanguageModel):
                     self._reader.budget,
                 )
             torch.cuda.empty_cache()
+
+
+def reads_trees(model: Any, device: torch.device) -> bool:
+    """Return whether a model reads prefix trees on a device, and prepare its attention for them:
+    on a CPU, if its attention can be set."""
+    return device.type == "cpu" and tree_attention.use(model)
 
 
 def context_length(config: Any) -> int:

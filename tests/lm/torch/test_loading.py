@@ -1,10 +1,14 @@
 """Folders of models: what is loaded, and what is said where it cannot be."""
 
+from dataclasses import replace
+
 import pytest
 from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
+from ceil_jax.lm.counting import counting_lm
+from ceil_jax.lm.readings import LMRequest
 from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM
 
@@ -22,6 +26,24 @@ def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
     assert half.name == lm.name.replace("float32", "bfloat16")
     model("llama", context=64).save_pretrained(folder)
     assert load_lm(str(folder), dtype="float32").name != lm.name
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt_neo"])
+def test_a_dry_run_counts_the_tokens_that_a_reader_of_trees_or_of_rows_reads(tmp_path, kind):
+    model(kind).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    lm = load_lm(str(tmp_path), dtype="float32")
+    counting = counting_lm(str(tmp_path), "float32")
+    prompts = [f"{word} film is so so good; It is" for word in ("A", "One", "No", "Any")]
+    choices = [(" good", " great film so so", " so so good film is")] * len(prompts)
+    lm.choice_log_likelihood(prompts, choices)
+    requests = [LMRequest(*asked) for asked in zip(prompts, choices, strict=True)]
+    read, written = counting.count(requests, ())
+    assert counting.name == lm.name and written == 0
+    assert read == pytest.approx(lm.tokens_read, rel=0.25)
+    # rows repeat the prompt, which is longer than what stands behind it
+    once, _ = replace(counting, reads_rows=False).count(requests, ())
+    assert (read > 2 * once) == (kind == "gpt_neo")
 
 
 def test_loading_says_what_is_wrong(tmp_path):
