@@ -36,6 +36,11 @@ NAMES = {name: task for task, name in evidence.TASKS.items()} | {
     "top-k": "dense top-k",
 }
 """Words of the pages → words of the records."""
+KINDS = {
+    "labels": ("sst5", "movie_reviews", "mrpc", "qnli", "mnli"),
+    "programs": ("geoquery", "geoquery.template", "mtop"),
+}
+"""Columns that are means over the tasks whose outputs are of one kind."""
 ALIKE, WITHOUT = " by program", "mean without "
 """What a column ends with in which every program weighs the same, and begins with for a mean
 without a task."""
@@ -91,6 +96,8 @@ def tasks_of(found, column):
             True,
             Runs,
         )
+    if column in KINDS:
+        return list(KINDS[column]), True, Runs
     alike = column.endswith(ALIKE)
     return [plain(column.removesuffix(ALIKE))], False, ByProgram if alike else Runs
 
