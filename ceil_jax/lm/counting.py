@@ -81,6 +81,6 @@ def counting_lm(spec: str, dtype: str) -> CountingLM:
         known.name,
         known.context_length,
         known.parameters,
-        known.count,
+        known.count_tokens,
         reads_rows=known.reads_rows,
     )

@@ -45,7 +45,7 @@ class Outline(NamedTuple):
     name: str
     context_length: int
     parameters: int
-    count: Callable[[Sequence[str]], np.ndarray]
+    count_tokens: Callable[[Sequence[str]], np.ndarray]
     """Texts → the tokens of each, int [N]."""
     reads_rows: bool
     """Whether it reads padded rows here, and not prefix trees (`model.reads_trees`)."""
