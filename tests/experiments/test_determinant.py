@@ -1,0 +1,47 @@
+"""experiments/determinant.py: what MAP covers beyond the nearest examples, and how it is drawn."""
+
+import determinant
+import numpy as np
+import pytest
+
+from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.tasks.example import Example, Task, Template
+
+PARTS = np.eye(4)
+
+
+def planted_bank(copies):
+    """A bank in which the program f(a,b) has as many copies as are asked for, and g(c) has one;
+    the query asks for both, and is a little nearer to the copies."""
+    train = [Example(str(i), f"copy {i}", "f(a,b)") for i in range(copies)]
+    train += [Example("other", "other", "g(c)"), Example("far", "far", "h(d)")]
+    query = Example("query", "query", "f(a,g(c))")
+    nearly_one = PARTS[0] + 0.01 * np.random.default_rng(0).normal(size=(copies, 4))
+    examples = np.vstack([nearly_one, PARTS[1:3]])
+    task = Task("geoquery", train, [query], Template("{input}\t{output}"), "exact_match")
+    asked = 1.1 * PARTS[0] + PARTS[1]
+    return determinant.Bank(task, "", unit_rows(asked[None]), unit_rows(examples))
+
+
+def test_a_determinant_covers_what_copies_crowd_out(monkeypatch):
+    monkeypatch.setattr(determinant, "COUNTS", (2,))
+    gains = list(determinant.coverage_gains(planted_bank(copies=3)))
+    # the query's parts are f, a, f>a, g, f>g, c and g>c: the copies hold f, a and f>a
+    assert gains[0].nearest == pytest.approx(100 * 3 / 7)
+    assert gains[0].points.mean == pytest.approx(0)  # λ = 0.001 takes the nearest
+    assert gains[-1].points.mean == pytest.approx(100 * 3 / 7)  # λ = 0.1 takes g(c) for a copy
+
+
+def test_a_bank_with_near_copies_has_every_wording_of_an_example():
+    task = determinant.with_near_copies(planted_bank(copies=1).task)
+    assert len({one.id for one in task.train}) == len(task.train) == 3 * len(determinant.WORDINGS)
+    assert {one.output for one in task.train} == {"f(a,b)", "g(c)", "h(d)"}
+
+
+def test_the_figure_has_a_panel_for_each_bank_and_a_line_for_each_count():
+    gains = list(determinant.coverage_gains(planted_bank(copies=3)))
+    drawn = determinant.drawing(gains)
+    assert drawn.count("<polyline") == len({one.shots for one in gains}) == len(determinant.COUNTS)
+    assert drawn.count("coverage, GeoQuery") == 1
+    printed = determinant.table(gains).splitlines()
+    assert len(printed) == 2 + len(determinant.COUNTS) and "λ = 0.05" in printed[0]
