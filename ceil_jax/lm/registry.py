@@ -16,6 +16,7 @@ from ceil_jax.registry import imported, is_function, made_by, tell_of_folder
 from ceil_jax.store.hashing import file_sha256
 from ceil_jax.store.hub_cache import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
+from ceil_jax.store.sidecars import is_sidecar
 
 
 def load_lm(
@@ -90,6 +91,7 @@ def _fingerprint(folder: Path) -> str:
         file
         for kind in ("json", "txt", "model", "safetensors")
         for file in folder.glob(f"*.{kind}")
+        if not is_sidecar(file.relative_to(folder))
     )
     lines = sorted(f"{file.name} {file_sha256(file)}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:8]

@@ -11,6 +11,7 @@
 - `rows`: users' rows, checked and made into `Example`s.
 - `vectors`: what an encoder is here; texts and examples to checked unit vectors.
 - `folder`: a selector saved, loaded, and fetched from the hub.
+- `saved`: the one check of what such a folder holds.
 - `card`: the model card.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework
   only.

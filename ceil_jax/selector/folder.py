@@ -2,9 +2,9 @@
 
 ```
 selector.json        settings, and the sha256 of every file in the folder that it names; replaced
-last content-3/           examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries
-have one of their own;
-                     an encoder's folder is as `load_encoder` takes it
+                     last
+content-3/           examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries have
+                     one of their own; an encoder's folder is as `load_encoder` takes it
 README.md            the model card; not read
 ```
 
@@ -15,7 +15,6 @@ one. After a kill at any moment the folder holds the old selector or the new one
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -26,21 +25,24 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank, Snapshot
-from ceil_jax.selector.card import Card, model_card
-from ceil_jax.selector.rows import as_examples
-from ceil_jax.selector.settings import Settings
+from ceil_jax.selector.card import model_card
+from ceil_jax.selector.saved import (
+    CONTENT,
+    EXAMPLES,
+    FORMAT,
+    MANIFEST,
+    VECTORS,
+    check_files,
+    read_examples,
+    read_manifest,
+    read_vectors,
+)
 from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import file_hashes
 from ceil_jax.store.locking import disk_errors, held
-from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.rows import Columns
 
-FORMAT = 5
-MANIFEST, CARD, LOCK = "selector.json", "README.md", ".lock"
-EXAMPLES, VECTORS = "examples.jsonl", "vectors.npy"
-AGAIN = "save or fetch the selector again"
-
-_CONTENT = re.compile(r"content-[1-9]\d*")
+CARD = "README.md"
+LOCK = ".lock"
 
 
 def save_selector(
@@ -64,7 +66,7 @@ def save_selector(
             )
     check_target(folder)
     with held(folder, LOCK), disk_errors(folder):
-        before = [path for path in folder.iterdir() if _CONTENT.fullmatch(path.name)]
+        before = [path for path in folder.iterdir() if CONTENT.fullmatch(path.name)]
         content = folder / f"content-{1 + max((int(path.name[8:]) for path in before), default=0)}"
         content.mkdir()
         try:
@@ -114,56 +116,20 @@ def check_target(folder: Path) -> None:
 
 
 def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
-    """Return what `save_selector` wrote: the bank, the encoders by name, and the settings."""
+    """Return what `save_selector` wrote, checked (`saved`): the bank, the encoders by name, and the
+    settings."""
     from ceil_jax.encoders import registry
 
-    record = read_manifest(folder / MANIFEST)
-    content, encoders = folder / record["content"], {}
-    try:
-        named, found = record["files"], file_hashes(content)
-        found = {
-            name: sha256 for name, sha256 in found.items() if name.rpartition("/")[2] != ".DS_Store"
-        }
-        for name in sorted({*named, *found}):
-            if named.get(name) != found.get(name):
-                raise UserError(
-                    f"{content / name} is missing, damaged, or of another save; {AGAIN}"
-                )
-        template, card = record["settings"]["template"], record["settings"]["card"]
-        settings = {**record["settings"], "template": Template(**template), "card": Card(**card)}
-        Settings(**settings)
-        for name, title in record["encoders"].items():
-            encoder = registry.load_encoder((content / name).resolve())
-            encoders[name] = encoder.renamed(title) if hasattr(encoder, "renamed") else encoder
-        with (content / EXAMPLES).open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
-        for row in rows:
-            row.update(
-                {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
-            )
-        examples = as_examples([Example(**row) for row in rows], Columns())
-        vectors = np.load(
-            content / VECTORS, mmap_mode="r" if examples else None, allow_pickle=False
-        )
-        return Bank(examples, np.asarray(vectors), record["next_id"]), encoders, settings
-    except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
-        raise UserError(f"{folder} cannot be read ({error!r:.80}); {AGAIN}") from error
-
-
-def read_manifest(file: Path) -> dict[str, Any]:
-    """Return the content of `selector.json`; a UserError if it is missing, damaged or of another
-    format."""
-    try:
-        record = json.loads(file.read_bytes())
-        if record["format"] == FORMAT and _CONTENT.fullmatch(record["content"]):
-            return record
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{file.parent} holds no {file.name}; expected what CeilSelector.save_pretrained wrote"
-        ) from None
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        pass
-    raise UserError(f"{file} is damaged, or of another version than this one reads; {AGAIN}")
+    manifest = read_manifest(folder / MANIFEST)
+    content = folder / manifest.content
+    check_files(content, manifest.files)
+    examples = read_examples(content / EXAMPLES)
+    encoders = {}
+    for name, title in manifest.encoders.items():
+        encoder = registry.load_encoder((content / name).resolve())
+        encoders[name] = encoder.renamed(title) if hasattr(encoder, "renamed") else encoder
+    vectors = read_vectors(content / VECTORS, len(examples), encoders)
+    return Bank(examples, vectors, manifest.next_id), encoders, manifest.settings
 
 
 def download(name: str) -> Path:

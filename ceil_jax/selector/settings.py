@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -88,7 +89,7 @@ class Settings:
 
 
 _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
-    "trade_off": (Real, lambda value: 0 < value < float("inf"), "a number above 0"),
+    "trade_off": (Real, lambda value: 0 < value <= sys.float_info.max, "a number above 0"),
     "near_duplicate": (
         Real,
         lambda value: 0 < value <= 1,

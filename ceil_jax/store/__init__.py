@@ -4,6 +4,7 @@ room above it.
 - `folder`: folders that are finished or not; files that appear whole
 - `locking`: one process at a time in a folder; a full or unwritable disk as one line
 - `places`: paths with `~`, and the home folder
+- `sidecars`: files of file managers and editors, which are never content
 - `hub_cache`: folders that the Hugging Face hub's cache makes
 - `hashing`: hashes of values, files and folders
 - `cost`: `Cost`, seconds and LM tokens

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ceil_jax.store.hashing import canonical, digest, file_sha256, text_digest
+from ceil_jax.store.hashing import canonical, digest, file_hashes, file_sha256, text_digest
 from ceil_jax.store.locking import PART, appearing, disk_errors, held
 
 log = logging.getLogger(__name__)
@@ -115,14 +115,14 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     for half_written in folder.rglob(f"*{PART}"):
         half_written.unlink(missing_ok=True)
-    names = sorted(
-        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
-    )
-    kept = [name for name in names if name not in (KEY, DONE) and not name.endswith(".lock")]
+    files = {
+        name: sha256
+        for name, sha256 in file_hashes(folder).items()
+        if name not in (KEY, DONE) and not name.endswith(".lock")
+    }
     # as they will be read back: keys are strings by then
     plain = json.loads(json.dumps(dict(summary)))
-    record = {"name": folder.name, "summary": plain}
-    record["files"] = {name: file_sha256(folder / name) for name in kept}
+    record = {"name": folder.name, "summary": plain, "files": files}
     record["checksum"] = digest(list(record.values()))
     write(folder / DONE, (json.dumps(record, indent=1) + "\n").encode())
 

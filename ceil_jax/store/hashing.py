@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ceil_jax.store.sidecars import is_sidecar
+
 
 def canonical(value: Any) -> str:
     """Return the one JSON text of a value: keys sorted, no spaces, dataclasses as objects.
@@ -53,6 +55,10 @@ def file_sha256(file: Path) -> str:
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file under a folder, by its relative path, in sorted order."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {file.relative_to(folder).as_posix(): file_sha256(file) for file in files}
+    """Return the sha256 of every file under a folder, by its relative path, in sorted order; files
+    of file managers are left out."""
+    return {
+        file.relative_to(folder).as_posix(): file_sha256(file)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not is_sidecar(file.relative_to(folder))
+    }

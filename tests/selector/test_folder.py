@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 import sys
 import threading
 
@@ -12,12 +13,14 @@ from refusing import refused
 from selector_words import QUERY, ROWS, Words, words
 
 from ceil_jax import CeilSelector, Encoder, Example, load_encoder, register_encoder
-from ceil_jax.selector.folder import check_target, read_manifest
+from ceil_jax.selector.folder import check_target
+from ceil_jax.selector.saved import read_manifest
+from ceil_jax.store.hashing import file_hashes
 
 
 def content(folder):
     """The folder of the current version."""
-    return folder / read_manifest(folder / "selector.json")["content"]
+    return folder / read_manifest(folder / "selector.json").content
 
 
 def test_a_folder_brings_everything_back(saved):
@@ -82,7 +85,7 @@ def test_damaged_folders(saved, tmp_path):
                 CeilSelector.from_pretrained(tmp_path)
         (files / name).write_bytes(whole)
     (files / "encoder" / "more.json").write_text("{}")
-    with refused(r"more.json is missing, damaged, or of another save"):
+    with refused(r"more.json is no file of this selector; remove it"):
         CeilSelector.from_pretrained(tmp_path)
     shutil.rmtree(files)
     with refused(r"content-1/\S* is missing"):
@@ -115,11 +118,165 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
     check("trade_off is .*expected a number above 0", trade_off="0.2")
     check("shortlist is .*whole number from 1", shortlist=2.5)
     check("context is 'inptu'; expected 'input' or 'example'", context="inptu")
-    check("cannot be read .*unexpected keyword argument 'trade'", trade=1)
-    check("cannot be read", template={"pattern": 7})
+    check(r"'settings': expected some of .*trade_off.*found \['trade'\]", trade=1)
+    check("'template.pattern': expected a text, found 7", template={"pattern": 7})
+    check("'template': .*missing 1 required positional argument: 'pattern'", template={})
+    check("'card.metrics': expected numbers by their names", card={"metrics": {"a": "b"}})
+    check("'next_id': expected a whole number from 0, found -1", next_id=-1)
+    check("'next_id': expected a whole number", next_id=2**70)
+    check("'encoders': expected the names encoder", encoders={"../encoder": "x"})
+    check("'files': expected paths inside", files={**record["files"], "../../x": "0"})
+    check("'files': expected a file vectors.npy", files={"examples.jsonl": "0"})
+    check("'files': expected texts by their names", files=["a"])
+    check("trade_off is .*expected a number above 0", trade_off=10**400)
+    check("trade_off is .*expected a number above 0", trade_off=float("nan"))
     check(r"selector\.json is damaged, or of another version", format=2)
     for path in ("../elsewhere", "/etc", "", "content-1/../../b", "content-0"):
         check(r"selector\.json is damaged", content=path)
+
+
+def rewritten(saved, folder, change):
+    """A copy of the saved selector with other content and right checksums."""
+    shutil.copytree(saved[1], folder)
+    change(folder / "content-1")
+    record = json.loads((folder / "selector.json").read_text())
+    record["files"] = file_hashes(folder / "content-1")
+    (folder / "selector.json").write_text(json.dumps(record))
+    return folder
+
+
+def with_vectors(change):
+    def write(content):
+        np.save(content / "vectors.npy", change(np.load(content / "vectors.npy")))
+
+    return write
+
+
+def with_row(change):
+    """Change the third row of the examples."""
+
+    def write(content):
+        lines = (content / "examples.jsonl").read_text().splitlines()
+        changed = change(json.loads(lines[2]))
+        lines[2] = changed if isinstance(changed, str) else json.dumps(changed)
+        (content / "examples.jsonl").write_text("\n".join(lines) + "\n")
+
+    return write
+
+
+def with_bytes(vectors):
+    return lambda content: (content / "vectors.npy").write_bytes(vectors)
+
+
+def header(text, version=1):
+    size = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text
+
+
+def nan_in_the_third(vectors):
+    vectors[2, 5] = np.nan
+    return vectors
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (with_vectors(lambda v: v[:30]), r"float32 vectors \[60, D\].*found float32 \[30, 32\]"),
+        (with_vectors(lambda v: np.vstack([v, v])), r"found float32 \[120, 32\]"),
+        (with_vectors(np.ravel), r"found float32 \[1920\]"),
+        (with_vectors(lambda v: v[0, 0]), r"found float32 \[\]"),
+        (with_vectors(lambda v: v[:, :16]), "vectors of 16 numbers, .* of the encoder have 32"),
+        (with_vectors(nan_in_the_third), "vector 3: expected unit length, found nan"),
+        (with_vectors(lambda v: v * np.inf), "vector 1: expected unit length, found"),
+        (with_vectors(lambda v: v * 0), "all vectors are zero"),
+        (with_vectors(lambda v: v * 100), "vector 1: expected unit length, found 100"),
+        (with_vectors(lambda v: v > 0), "found bool"),
+        (with_vectors(lambda v: v.astype(np.float64)), "found float64"),
+        (with_vectors(lambda v: v.astype(np.float16)), "found float16"),
+        (with_vectors(lambda v: v.astype(">f4")), "found >f4"),
+        (with_vectors(lambda v: v.astype(complex)), "found complex128"),
+        (with_vectors(lambda v: v.astype(str)), "found <U"),
+        (with_vectors(lambda v: v.astype(object)), "vectors.npy is no array"),
+        (with_bytes(b""), "vectors.npy is no array"),
+        (with_bytes(b"PK\x03\x04" + bytes(30)), "vectors.npy is no array"),
+        (with_bytes(header(b"(" * 8999 + b"\n", 2)), "vectors.npy is no array"),
+        (
+            with_bytes(header(b"{'descr':'<f4','fortran_order':False,'shape':(-60,32)}\n")),
+            "vectors.npy is no array",
+        ),
+        (
+            with_bytes(header(b"{'descr':'<f4','fortran_order':False,'shape':(2**62,32)}\n")),
+            "vectors.npy is no array",
+        ),
+        (
+            with_bytes(header(b"{'descr':'<f4','fortran_order':False,'shape':(60,32)}\n")),
+            "vectors.npy is no array",
+        ),
+        (with_row(lambda row: {**row, "id": ROWS[0]["id"]}), "line 1, 'id': .*no other example"),
+        (with_row(lambda row: {**row, "id": ""}), "line 3, 'id': .*no other example"),
+        (with_row(lambda row: {**row, "id": 7}), "line 3, 'id': expected text, found 7"),
+        (with_row(lambda row: {**row, "input": None}), "line 3, 'input': expected text"),
+        (with_row(lambda row: {**row, "input": " "}), "line 3.*'input'"),
+        (with_row(lambda row: {**row, "output": ["a"]}), "line 3, 'output': expected text"),
+        (with_row(lambda row: {**row, "choices": "abc"}), "'choices': expected a list of texts"),
+        (with_row(lambda row: {**row, "references": [1]}), "'references': expected a list of"),
+        (with_row(lambda row: {**row, "parts": {}}), "'parts': expected a list of texts"),
+        (with_row(lambda row: {**row, "fields": {"a": 1.5}}), "'fields': expected texts by their"),
+        (with_row(lambda row: {**row, "more": ""}), "line 3: expected the fields id, input"),
+        (with_row(lambda row: {"id": "a"}), "line 3: expected the fields id, input"),
+        (with_row(lambda row: [row]), "line 3: expected the fields id, input"),
+        (with_row(lambda row: "[" * 100_000), "line 3: not JSON"),
+        (with_row(lambda row: '{"id": ' + "9" * 5000 + "}"), "line 3: not JSON"),
+        (with_row(lambda row: {**row, "input": "\ud83d"}), "line 3.*half a character"),
+        (with_row(lambda row: ""), "line 3: not JSON"),
+        (
+            lambda content: (content / "examples.jsonl").write_bytes(b"\xff\xfe\n"),
+            "line 1: not JSON",
+        ),
+    ],
+)
+def test_right_checksums_and_wrong_content_are_one_line(saved, tmp_path, change, said):
+    folder = rewritten(saved, tmp_path / "s", change)
+    with refused(said) as refusal:
+        CeilSelector.from_pretrained(folder)
+    assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 600
+
+
+SIDECARS = [
+    "._examples.jsonl",
+    "desktop.ini",
+    "Thumbs.db",
+    "THUMBS.DB",
+    ".nfs0000012",
+    ".ipynb_checkpoints/x",
+    ".DS_Store",
+    "Icon\r",
+    "@eaDir/examples.jsonl",
+    "__MACOSX/._vectors.npy",
+    ".gitattributes",
+    "examples.jsonl~",
+]
+
+
+@pytest.mark.parametrize("name", SIDECARS)
+@pytest.mark.parametrize("at", ["", "encoder"])
+def test_files_of_file_managers_are_ignored(saved, tmp_path, name, at):
+    folder = tmp_path / "s"
+    shutil.copytree(saved[1], folder)
+    for place in (folder, folder / "content-1"):
+        file = place / at / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"\0\5\x16\7")
+    selector = CeilSelector.from_pretrained(folder)
+    assert selector.examples == saved[0].examples
+    selector.save_pretrained(folder)
+    assert len(CeilSelector.from_pretrained(folder)) == 60
+
+
+def test_only_what_the_manifest_names_is_read(saved, tmp_path):
+    shutil.copytree(saved[1], tmp_path / "s")
+    (tmp_path / "s" / "content-1" / "notes.txt").write_text("mine")
+    assert len(CeilSelector.from_pretrained(tmp_path / "s")) == 60
 
 
 class Killed(BaseException):

@@ -1,0 +1,284 @@
+"""The one check of a selector's folder, which anybody may have written.
+
+Whatever its files hold, each part comes out of here as its class says, or one line says which file,
+row and field is wrong: the manifest (`read_manifest`), the files that it names (`check_files`), the
+examples (`read_examples`) and their vectors (`read_vectors`). Nothing else in the folder is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ceil_jax.errors import UserError
+from ceil_jax.selector.card import Card
+from ceil_jax.selector.rows import as_examples
+from ceil_jax.selector.settings import Settings
+from ceil_jax.store.hashing import file_sha256
+from ceil_jax.store.sidecars import is_sidecar
+from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.rows import Columns
+
+FORMAT = 5
+MANIFEST = "selector.json"
+EXAMPLES = "examples.jsonl"
+VECTORS = "vectors.npy"
+ENCODERS = ("encoder", "query_encoder")
+AGAIN = "save or fetch the selector again"
+
+CONTENT = re.compile(r"content-[1-9]\d{0,17}")
+"""The name of the folder of a save."""
+
+_UNIT = 1e-3
+"""How much a vector's length may differ from 1."""
+
+_ROWS_AT_ONCE = 65_536
+
+_UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError, OSError)
+"""What readers of JSON and npy raise for content that is none."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of `selector.json`."""
+
+    content: str
+    """The folder of the save."""
+    settings: dict[str, Any]
+    """Arguments of `Settings`."""
+    next_id: int
+    encoders: dict[str, str]
+    """Folder → the encoder's name: "encoder", and "query_encoder" if there is one."""
+    files: dict[str, str]
+    """Relative path in the folder of the save → sha256."""
+
+
+def read_manifest(file: Path) -> Manifest:
+    """Return the content of a selector's `selector.json`.
+
+    Raises:
+        UserError: it is missing, damaged or of another format, or a setting is of a wrong type or
+            range.
+    """
+    try:
+        record = json.loads(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{file.parent} holds no {file.name}; expected what CeilSelector.save_pretrained wrote"
+        ) from None
+    except _UNREADABLE:
+        record = None
+    if not (
+        isinstance(record, dict)
+        and record.get("format") == FORMAT
+        and isinstance(record.get("content"), str)
+        and CONTENT.fullmatch(record["content"])
+    ):
+        raise UserError(f"{file} is damaged, or of another version than this one reads; {AGAIN}")
+    encoders = _texts(record, "encoders", file)
+    if "encoder" not in encoders or not encoders.keys() <= {*ENCODERS}:
+        raise _wrong(file, "encoders", f"the names {' and possibly '.join(ENCODERS)}", encoders)
+    next_id = record.get("next_id")
+    if not isinstance(next_id, int) or isinstance(next_id, bool) or not 0 <= next_id < 2**63:
+        raise _wrong(file, "next_id", "a whole number from 0", next_id)
+    files = _texts(record, "files", file)
+    for name in files:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\0" in name or not name:
+            raise _wrong(file, "files", "paths inside the selector's folder", name)
+    for name in (EXAMPLES, VECTORS):
+        if name not in files:
+            raise _wrong(file, "files", f"a file {name}", list(files))
+    settings = _settings(record.get("settings"), file)
+    return Manifest(record["content"], settings, next_id, encoders, files)
+
+
+def _settings(record: Any, file: Path) -> dict[str, Any]:
+    """Settings from their JSON."""
+    if not isinstance(record, dict):
+        raise _wrong(file, "settings", "settings by their names", record)
+    known = {field.name for field in fields(Settings)} - {"count_tokens"}
+    if unknown := record.keys() - known:
+        raise _wrong(file, "settings", f"some of {', '.join(sorted(known))}", sorted(unknown))
+    template = _typed(Template, record.get("template"), "template", file)
+    card = _typed(Card, record.get("card"), "card", file)
+    settings = {**record, "template": template, "card": card}
+    Settings(**settings)  # refuses what is of a wrong type or range
+    return settings
+
+
+def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
+    """A dataclass of texts, and of numbers by name, from its JSON."""
+    known = {field.name for field in fields(kind)}
+    if not isinstance(record, dict) or not record.keys() <= known:
+        raise _wrong(file, name, f"an object with {', '.join(sorted(known))}", record)
+    for key, value in record.items():
+        numbers = isinstance(value, dict) and all(
+            isinstance(number, int | float) for number in value.values()
+        )
+        if not (numbers if key == "metrics" else isinstance(value, str)):
+            expected = "numbers by their names" if key == "metrics" else "a text"
+            raise _wrong(file, f"{name}.{key}", expected, value)
+    try:
+        return kind(**record)
+    except TypeError as error:  # a field is missing
+        raise UserError(f"{file}, {name!r}: {error}; {AGAIN}") from None
+
+
+def _texts(record: Mapping[str, Any], name: str, file: Path) -> dict[str, str]:
+    value = record.get(name)
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise _wrong(file, name, "texts by their names", value)
+    return value
+
+
+def _wrong(file: Path, field: str, expected: str, value: Any) -> UserError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+    return UserError(f"{file}, {field!r}: expected {expected}, found {shown}; {AGAIN}")
+
+
+def check_files(content: Path, files: Mapping[str, str]) -> None:
+    """Compare the files of a save with their sha256.
+
+    Files that the manifest does not name are not read; in an encoder's folder, whose loader looks
+    for files by name, they are refused but for those of file managers (`is_sidecar`).
+
+    Raises:
+        UserError: a named file is missing or has another content, or there is one too many.
+    """
+    for name, sha256 in files.items():
+        path = content / name
+        try:
+            is_whole = path.is_file() and file_sha256(path) == sha256
+        except OSError:
+            is_whole = False
+        if not is_whole:
+            raise UserError(f"{path} is missing, damaged, or of another save; {AGAIN}")
+    for encoder in ENCODERS:
+        for path in sorted((content / encoder).rglob("*")):
+            relative = path.relative_to(content)
+            if path.is_file() and not is_sidecar(relative) and relative.as_posix() not in files:
+                raise UserError(f"{path} is no file of this selector; remove it")
+
+
+def read_examples(file: Path) -> list[Example]:
+    """Return the examples of a save.
+
+    Raises:
+        UserError: a line is no example, in the types of `Example`, or two have one id.
+    """
+    rows: list[Example] = []
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            where = f"{file}, line {number}"
+            try:
+                record = json.loads(line)
+            except _UNREADABLE:
+                raise UserError(f"{where}: not JSON; {AGAIN}") from None
+            rows.append(_example(record, where))
+    examples = as_examples(rows, Columns(), str(file), "line")
+    counts = Counter(example.id for example in examples)
+    for number, example in enumerate(examples, 1):
+        if counts[example.id] > 1 or not example.id:
+            what = f"{example.id!r}, which {counts[example.id]} examples have"
+            expected = "an id that no other example has"
+            raise UserError(f"{file}, line {number}, 'id': expected {expected}, found {what}")
+    return examples
+
+
+_IS_FIELD = {
+    "text": lambda value: isinstance(value, str),
+    "a list of texts": lambda value: (
+        isinstance(value, list) and all(isinstance(text, str) for text in value)
+    ),
+    "texts by their names": lambda value: (
+        isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    ),
+}
+
+_EXAMPLE = {
+    "id": "text",
+    "input": "text",
+    "output": "text",
+    "choices": "a list of texts",
+    "references": "a list of texts",
+    "fields": "texts by their names",
+    "parts": "a list of texts",
+}
+"""The JSON type of each field of an Example."""
+
+
+def _example(record: Any, where: str) -> Example:
+    if not isinstance(record, dict) or record.keys() != _EXAMPLE.keys():
+        shown = f"{record!r:.80}"
+        raise UserError(f"{where}: expected the fields {', '.join(_EXAMPLE)}, found {shown}")
+    for name, expected in _EXAMPLE.items():
+        if not _IS_FIELD[expected](record[name]):
+            raise UserError(
+                f"{where}, {name!r}: expected {expected}, found {record[name]!r:.80}; {AGAIN}"
+            )
+    lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
+    return Example(**{**record, **lists})
+
+
+def read_vectors(
+    file: Path, examples: int, encoders: Mapping[str, Any]
+) -> Float[np.ndarray, "n d"]:
+    """Return the vectors of a save, float32 [N, D], memory-mapped where there are any.
+
+    Args:
+        file: the file of the vectors.
+        examples: N, the number of examples.
+        encoders: the encoders by name; the `dim` of those that have one is D.
+
+    Raises:
+        UserError: there are more or fewer vectors, they are of another length or type, or are no
+            unit vectors.
+    """
+    try:
+        if examples:
+            vectors: np.ndarray = np.lib.format.open_memmap(file, mode="r")
+        else:  # nothing can be mapped
+            with file.open("rb") as stream:
+                vectors = np.lib.format.read_array(stream, allow_pickle=False)
+    except Exception as error:  # of numpy's own kinds, and all that Python's tokenizer raises
+        message = str(error).partition("\n")[0]
+        raise UserError(f"{file} is no array ({message:.80}); {AGAIN}") from None
+    if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != examples:
+        raise UserError(
+            f"{file}: expected float32 vectors [{examples}, D], one for each example, found "
+            f"{vectors.dtype} {list(vectors.shape)}; {AGAIN}"
+        )
+    length = vectors.shape[1]
+    if not examples:
+        return np.asarray(vectors)
+    for name, encoder in encoders.items():
+        dim = getattr(encoder, "dim", None)
+        if dim is not None and dim != length:
+            raise UserError(
+                f"{file}: vectors of {length} numbers, and those of the {name} have {dim}; {AGAIN}"
+            )
+    some = False
+    for start in range(0, examples, _ROWS_AT_ONCE):
+        lengths = np.linalg.norm(vectors[start : start + _ROWS_AT_ONCE], axis=1)
+        # an encoder may have a vector of zeros for a text of which it knows nothing
+        wrong = ~((np.abs(lengths - 1) <= _UNIT) | (lengths == 0))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise UserError(
+                f"{file}, vector {start + row + 1}: expected unit length, found "
+                f"{lengths[row]:g}; {AGAIN}"
+            )
+        some = some or bool(lengths.any())
+    if not some:
+        raise UserError(f"{file}: all vectors are zero; {AGAIN}")
+    return np.asarray(vectors)
