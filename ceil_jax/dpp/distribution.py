@@ -52,8 +52,21 @@ def subset_log_probs(
     normaliser.
 
     No matrix of all the batch's items is built (the released code builds [B, U, U]), and any
-    trade-off is safe, because no exponential is taken. r comes from `kernel.relevance`, log det S_S
-    from `kernel.block_log_dets`; λ is above 0.
+    trade-off is safe, because no exponential is taken.
+
+    Args:
+        relevance: r, from `kernel.relevance`.
+        block_log_dets: log det S_S of each subset, from `kernel.block_log_dets`.
+        subsets: item indices, −1 at empty positions, which add nothing.
+        trade_off: λ, above 0.
+
+    Raises:
+        ValueError: see `kernel.bounded_trade_off`.
+
+    >>> import jax.numpy as jnp
+    >>> r = jnp.array([0.0, -0.1, -0.2])
+    >>> subset_log_probs(r, jnp.zeros(2), jnp.array([[0, 1], [2, -1]]), trade_off=0.1).round(3).tolist()
+    [-1.0, -2.0]
     """
     chosen = jnp.where(subsets >= 0, relevance[jnp.maximum(subsets, 0)], 0)
     return chosen.sum(axis=-1) / bounded_trade_off(trade_off) + block_log_dets

@@ -91,11 +91,16 @@ def greedy_map_from_features(
     """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off),
     k)`.
 
-    The conditional kernel is never formed, so any λ above 0 is safe, and vectors may have any
-    length. Only the rows of S that belong
-    to chosen items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). A constant
-    added to r (`kernel.relevance`) does not change the set. Ties go to the lower index; only valid
-    items are chosen (all by default).
+    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S that belong
+    to chosen items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). Ties go to the
+    lower index.
+
+    Args:
+        features: vectors of any length; S is their similarity, (1 + cos) / 2.
+        relevance: r on the scale of S. A constant added to it does not change the set.
+        k: items to choose, at least 0.
+        trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
+        valid: items that may be chosen; all by default.
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
@@ -147,7 +152,8 @@ def _greedy(
 ) -> MapResult:
     """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from S's diagonal and a function from items
     to their rows."""
-    n, dtype = diagonal.size, diagonal.dtype
+    n = diagonal.size
+    dtype = diagonal.dtype
     steps = min(k, n)
     if not steps:
         return MapResult(jnp.full(k, -1, jnp.int32), jnp.full(k, -jnp.inf, dtype))

@@ -66,7 +66,8 @@ def greedy_steps(
     factor = np.zeros(
         (n, n)
     )  # row t of the Cholesky factor is written when the t-th item is chosen
-    open_, waiting = np.ones(n, bool), np.zeros(n, bool)
+    open_ = np.ones(n, bool)
+    waiting = np.zeros(n, bool)
     t = 0
     while open_.any():
         allowed = open_ & (taken[groups] == taken[groups[open_]].min())
@@ -76,7 +77,8 @@ def greedy_steps(
         gains = log_quality[candidates] + np.log(residual[candidates])
         best = int(candidates[np.argmax(gains)])
         if not fits(best):
-            open_[best], residual[best] = False, 1
+            open_[best] = False
+            residual[best] = 1
             continue
         if not waiting[best] and waits(best):
             waiting[best] = True

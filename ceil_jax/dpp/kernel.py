@@ -152,7 +152,8 @@ def log_det(
     block moves by no more than its rounding. Only valid rows and columns count (all by default);
     where none is, the result is 0.
     """
-    matrix, k = at_least_float32(matrix), matrix.shape[-1]
+    k = matrix.shape[-1]
+    matrix = at_least_float32(matrix)
     tiny = jnp.finfo(matrix.dtype).tiny
     eye = jnp.eye(k, dtype=bool)
     if valid is not None:

@@ -21,19 +21,26 @@ def maximal_marginal_relevance(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
 ) -> MapResult:
-    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2; λ in [0, 1],
-    where 1 gives top-k.
+    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2 (MMR, Carbonell
+    & Goldstein 1998).
 
-    Features are unit rows, and r is on the scale of s. The result holds valid items (all by
-    default) in the order chosen, ties by the lower index, and the value that each had when it was
-    chosen; −1 and −inf when none is left.
+    The result holds items in the order chosen, ties by the lower index, and the value that each had
+    when it was chosen; −1 and −inf when none is left.
+
+    Args:
+        features: unit rows.
+        relevance: r on the scale of s.
+        k: items to choose, at least 0.
+        trade_off: λ in [0, 1]; 1 gives top-k, 0 looks at diversity alone.
+        valid: items that may be chosen; all by default.
 
     >>> import jax.numpy as jnp
     >>> features = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> maximal_marginal_relevance(features, jnp.array([0.9, 0.9, 0.5]), k=2, trade_off=0.5).items.tolist()
     [0, 2]
     """
-    features, relevance = at_least_float32(features), at_least_float32(relevance)
+    features = at_least_float32(features)
+    relevance = at_least_float32(relevance)
     n = features.shape[0]
     open_ = jnp.ones(n, bool) if valid is None else valid
 
