@@ -20,7 +20,8 @@ def character_counts(prediction: str, gold: str) -> list[int]:
     These are the clipped n-gram matches of orders 1 to 4, the n-grams of the prediction of orders 1
     to 4, and the lengths of the prediction and of the gold answer. Those of a corpus add up.
     """
-    matches, totals = [], []
+    matches = []
+    totals = []
     for n in range(1, ORDER + 1):
         said, meant = (
             Counter(string[i : i + n] for i in range(len(string) - n + 1))
@@ -38,7 +39,8 @@ def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
     The counts, float64 [..., 10], are those of `character_counts`; n goes from 1 to `orders`, an
     int or int [...].
     """
-    matches, totals = counts[..., :ORDER], counts[..., ORDER : 2 * ORDER]
+    matches = counts[..., :ORDER]
+    totals = counts[..., ORDER : 2 * ORDER]
     orders = np.asarray(orders)[..., None]
     used = np.arange(ORDER) < orders
     some = np.all((matches > 0) | ~used, axis=-1) & (orders[..., 0] > 0)

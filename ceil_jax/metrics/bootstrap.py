@@ -182,7 +182,8 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
     cut = ours.values.shape[1]
 
     def difference(sums: np.ndarray, n: int | np.ndarray) -> np.ndarray:
-        higher, lower = ours.statistic(sums[..., :cut], n), theirs.statistic(sums[..., cut:], n)
+        higher = ours.statistic(sums[..., :cut], n)
+        lower = theirs.statistic(sums[..., cut:], n)
         seeds = {np.shape(one)[-1] for one in (higher, lower) if np.ndim(one)}
         if len(seeds - {1}) > 1:  # several of both, but not in pairs
             if lower.shape[-1] < higher.shape[-1]:

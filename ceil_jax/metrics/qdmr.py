@@ -85,7 +85,8 @@ def steps(decomposition: str) -> list[str] | None:
 def lf_em(prediction: str, example: Example) -> float:
     """Return 1 where prediction and gold answer are the same graph, else 0; a malformed one never
     is."""
-    said, meant = steps(prediction), steps(example.output)
+    said = steps(prediction)
+    meant = steps(example.output)
     if said is None or meant is None:
         return 0.0
     classes: dict[tuple[Word, ...], int] = {}

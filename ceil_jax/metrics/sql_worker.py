@@ -115,7 +115,8 @@ def same_result(gold, predicted, ordered):
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
         return False
-    gold_columns, columns = list(zip(*gold, strict=True)), list(zip(*predicted, strict=True))
+    gold_columns = list(zip(*gold, strict=True))
+    columns = list(zip(*predicted, strict=True))
     if ordered:
         return Counter(gold_columns) == Counter(columns)
     bags = [Counter(column) for column in columns]
@@ -125,7 +126,8 @@ def same_result(gold, predicted, ordered):
         """Some columns of the prediction, one for each gold column so far, in whose rows both
         agree."""
         width = len(chosen)
-        ours, theirs = gold_columns[:width], [columns[i] for i in chosen]
+        ours = gold_columns[:width]
+        theirs = [columns[i] for i in chosen]
         agree = Counter(zip(*ours, strict=True)) == Counter(zip(*theirs, strict=True))
         if width and not agree:
             return False
