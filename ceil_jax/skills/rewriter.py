@@ -102,12 +102,18 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter:
-    """Rewrites inputs as skills with one LM and demonstrations, which a seed shuffles into m
-    `orders`.
+    """Rewrites inputs as skills with one LM, which is shown demonstrations.
+
+    Args:
+        lm: writes the skills.
+        demonstrations: inputs with their skills, which open every prompt.
+        orders: m, the shuffled orders of the demonstrations, each of which gives a skill; 5 by
+            default.
+        seed: of the shuffles; 0 by default.
 
     Raises:
-        UserError: the demonstrations have fewer orders than m, or leave no room for an input and
-            its skill in what the LM reads.
+        UserError: the demonstrations have fewer orders than m, or leave too little of the LM's
+            context for an input and its skill.
     """
 
     def __init__(

@@ -45,7 +45,8 @@ def distinctiveness(
     """Return the largest cosine of any two skills. Pairs are compared one by one, so memory is q ×
     n for any m."""
     m = queries.shape[1]
-    queries, items = _unit(queries), jnp.moveaxis(_unit(items), 1, 0)
+    queries = _unit(queries)
+    items = jnp.moveaxis(_unit(items), 1, 0)
 
     def step(best: Float[Array, "q n"], pair: Int[Array, ""]) -> tuple[Float[Array, "q n"], None]:
         new = jnp.matmul(queries[:, pair % m], items[pair // m].T, precision="highest")
