@@ -45,7 +45,8 @@ class Session:
         """Continue with these rows only, in this order."""
         kept = torch.tensor(rows, device=self._mask.device)
         self._cache.batch_select_indices(kept)
-        self._mask, self.predicted = self._mask[kept], self.predicted[kept]
+        self._mask = self._mask[kept]
+        self.predicted = self.predicted[kept]
 
     def _forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> None:
         self.predicted = self._model(
@@ -60,7 +61,15 @@ class Session:
 
 class Writer:
     """One prompt's continuation, which takes tokens until its limit, the model's end of text or a
-    stop string."""
+    stop string.
+
+    Args:
+        tokenizer: of transformers; turns token ids into text.
+        prompt: the prompt's token ids.
+        limit: the largest number of tokens to write.
+        draw: the random numbers of sampling.
+        stop: strings that end the text.
+    """
 
     def __init__(
         self,
@@ -73,7 +82,9 @@ class Writer:
         self.draw = draw
         self.ended: Ended | None = None
         """Why the text has ended; None while it goes on."""
-        self._tokenizer, self._limit, self._stop = tokenizer, limit, stop
+        self._tokenizer = tokenizer
+        self._limit = limit
+        self._stop = stop
         self._written: list[int] = []
         # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first
         # space
@@ -106,8 +117,14 @@ class Writer:
 def write_all(
     session: Session, writers: Sequence[Writer], ends: Collection[int], temperature: float
 ) -> None:
-    """Continue a session, which has a row for each writer, until each text is done and has left the
-    session."""
+    """Continue a session until each text is done and has left the session.
+
+    Args:
+        session: has a row for each writer, read up to the end of its prompt.
+        writers: take the tokens.
+        ends: token ids that end a text.
+        temperature: divides the logits before a token is drawn; 0 takes the most probable one.
+    """
     alive = list(writers)
     while True:
         if temperature:
@@ -122,7 +139,8 @@ def write_all(
             return
         if len(going) < len(alive):
             session.keep(going)
-            alive, chosen = [alive[row] for row in going], [chosen[row] for row in going]
+            alive = [alive[row] for row in going]
+            chosen = [chosen[row] for row in going]
         session.step(chosen)
 
 

@@ -22,9 +22,18 @@ GPU a guess."""
 
 
 def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:
-    """Return the LM of a folder or hub id, with the arguments of `load_lm`; `name` lacks the dtype.
+    """Return the LM of a folder or hub id. Weights are safetensors, and no code of the repository is
+    run.
 
-    Weights are safetensors, and no code of the repository is run.
+    Args:
+        source: a folder or a hub id.
+        name: what messages and keys call the LM; the dtype is added to it.
+        dtype: "auto" (bfloat16 where the machine computes in it), "bfloat16", "float16" or
+            "float32".
+        device_map: transformers' device_map; None for one device, a GPU if there is one.
+
+    Raises:
+        UserError: there is no such LM, its files cannot be read, or the dtype is unknown.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -98,8 +107,12 @@ def _cpu_has_bfloat16() -> bool:
 def reading_speed() -> float:
     """Return parameters × tokens a second that an LM would read here, by one product. Takes a
     second or two."""
-    device, precision = _device(), _precision("auto")
-    rows, inner, columns = 1024, 576, 1536  # 1,024 tokens through a layer of SmolLM2-135M
+    device = _device()
+    precision = _precision("auto")
+    # 1,024 tokens through a layer of SmolLM2-135M
+    rows = 1024
+    inner = 576
+    columns = 1536
     left = torch.ones(rows, inner, dtype=precision, device=device)
     right = torch.ones(inner, columns, dtype=precision, device=device)
     # reading one value waits for a GPU

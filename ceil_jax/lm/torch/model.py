@@ -38,10 +38,16 @@ class TorchLM(LanguageModel):
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a
     continuation); in bfloat16, another pass rounds elsewhere, which moves a log-probability by a
     few hundredths. `tokens_read` counts tokens that go into the model; a continuation's last token
-    is scored but not read. A pass has at most `token_budget` tokens, by default 32,768 on a GPU and
-    1,024 on a CPU. On a CPU, where tokens are what reading costs, a prefix that scored rows share
+    is scored but not read. On a CPU, where tokens are what reading costs, a prefix that scored rows share
     is read once (`scoring.TreeReader`); a GPU reads padded rows, of a prompt and its choices of one
     token each one (`padded.PaddedReader`), because it waits for what is not one large product.
+
+    Args:
+        model: a causal model of transformers.
+        tokenizer: its fast tokenizer.
+        name: what messages and keys call the LM.
+        token_budget: the largest number of tokens in a pass; by default 32,768 on a GPU and 1,024
+            on a CPU.
 
     Raises:
         UserError: the tokenizer is not a fast one; the configuration names no context length.
@@ -86,8 +92,13 @@ class TorchLM(LanguageModel):
     ) -> list[Answer]:
         """Generate; a text also ends at the model's end-of-text token, or with the context.
 
-        Each prompt has its own random generator, seeded by `seed` and its text: equal prompts give
-        equal samples, so take another seed for another sample.
+        Args:
+            prompts: N prompts.
+            limit: the largest number of tokens of a text.
+            stop: strings that end a text; they stay in it.
+            temperature: 0 takes the most probable token; above 0, tokens are drawn.
+            seeds: N seeds. Each prompt has its own random generator, seeded by its seed and its
+                text: equal prompts with equal seeds give equal samples.
         """
         ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))

@@ -37,7 +37,8 @@ class PaddedReader:
         for row, tokens in enumerate(rows):
             if tokens.scored:
                 texts.setdefault(tuple(tokens.ids[:-1]), []).append(row)
-        lengths, owners = [len(text) for text in texts], list(texts.values())
+        lengths = [len(text) for text in texts]
+        owners = list(texts.values())
         for batch in by_token_budget(lengths, self.budget):
             wanted = max(
                 lengths[text] + 1 - rows[row].start for text in batch for row in owners[text]

@@ -60,7 +60,8 @@ class Trie:
         which is bool [end − first, n]. With a window, a token sees that many of the last tokens of
         its row, itself included.
         """
-        path, owners = self.path(first), self._owners[first:end]
+        path = self.path(first)
+        owners = self._owners[first:end]
         tokens = np.concatenate([path, np.arange(first, end)])
         visible = np.zeros((end - first, len(tokens)), bool)
         # tokens of one owner go down its path
@@ -74,7 +75,8 @@ class Trie:
         if window is not None:
             visible &= self.depths[first:end, None] - self.depths[tokens] < window
             used = visible.any(axis=0)
-            tokens, visible = tokens[used], visible[:, used]
+            tokens = tokens[used]
+            visible = visible[:, used]
         return tokens, visible
 
 

@@ -103,7 +103,8 @@ class TreeReader:
                 ).logits[0]
             logits = logits.float()
             yield first, last, logits.sub_(logits.logsumexp(-1, keepdim=True))
-            carried, start = attention.carry(), stop
+            carried = attention.carry()
+            start = stop
 
 
 def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
@@ -114,7 +115,8 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
     """
     order = sorted(range(len(rows)), key=lambda place: rows[place].ids)
     ends = np.cumsum([len(rows[place].ids) for place in order])
-    parts, start = [], 0
+    parts = []
+    start = 0
     for part in range(1, min(cores, int(ends[-1] if len(ends) else 0) // least)):
         stop = max(start, int(np.searchsorted(ends, ends[-1] * part / cores))) + 1
         while stop < len(order) and (

@@ -33,11 +33,20 @@ _active: ContextVar[PassAttention | None] = ContextVar("attention", default=None
 
 
 class PassAttention:
-    """The attention of one pass: the tokens start … stop − 1 of a trie, behind the ancestors of the
-    first one, whose keys and values are `carried`, by depth."""
+    """The attention of one pass over a part of a trie.
+
+    Args:
+        trie: the tokens of all texts.
+        start: position in the trie of the pass's first token.
+        stop: position after that of its last token.
+        carried: the keys and values of the first token's ancestors, in order of depth, by layer.
+    """
 
     def __init__(self, trie: Trie, start: int, stop: int, carried: Layers):
-        self._trie, self._start, self._stop, self._carried = trie, start, stop, carried
+        self._trie = trie
+        self._start = start
+        self._stop = stop
+        self._carried = carried
         self._blocks: dict[int | None, list[tuple[slice, KeyIndex, int, torch.Tensor]]] = {}
         # each layer's keys and values, the carried ones first
         self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -68,14 +77,17 @@ class PassAttention:
         """
         before = self._carried.get(layer)
         if before is not None:
-            key, value = torch.cat([before[0], key], 1), torch.cat([before[1], value], 1)
-        key, value = key.contiguous(), value.contiguous()
+            key = torch.cat([before[0], key], 1)
+            value = torch.cat([before[1], value], 1)
+        key = key.contiguous()
+        value = value.contiguous()
         self._seen[layer] = key, value
         heads, length, width = query.shape
         mixed = query.new_empty(length, heads, value.shape[2])
         for queries, columns, first_hidden, hidden in self._within(window):
             part = query[:, queries]
-            keys, values = _taken(key, columns), _taken(value, columns)
+            keys = _taken(key, columns)
+            values = _taken(value, columns)
             scores = part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2))
             if softcap is not None:
                 scores = torch.tanh(scores / softcap) * softcap
@@ -103,7 +115,8 @@ class PassAttention:
     def _columns(self, tokens: np.ndarray) -> KeyIndex:
         """The places of tokens among the keys: first the carried ancestors by depth, then the
         pass's own."""
-        depths, start = self._trie.depths, self._start
+        depths = self._trie.depths
+        start = self._start
         columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)
         if len(columns) and (np.diff(columns) == 1).all():
             return slice(int(columns[0]), int(columns[-1]) + 1)
@@ -161,7 +174,8 @@ def _attention(
             module, query, key, value, attention_mask, scaling=scaling, **rest
         )
     scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    window, softcap = rest.get("sliding_window"), rest.get("softcap")
+    window = rest.get("sliding_window")
+    softcap = rest.get("softcap")
     return attention(module.layer_idx, scaled, key[0], value[0], window, softcap)[None], None
 
 
