@@ -43,7 +43,7 @@ class TrainingData(NamedTuple):
     """Queries that the starting weights were trained on, which are therefore not held out; none by
     default."""
     fixed: Fixed | None = None
-    """What stands beside the vectors of the network that learns; nothing by default."""
+    """The part of vectors that does not learn, beside that of the network; none by default."""
 
 
 def epr_candidates(

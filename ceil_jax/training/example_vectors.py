@@ -33,7 +33,8 @@ class ExamplesOfSets(NamedTuple):
     """The examples that some candidate sets of B queries hold, M sets of k for each query."""
 
     source: Any
-    """What their vectors come from: for `ExampleVectors.vectors` and `ExampleVectors.gradient`."""
+    """The origin of their vectors, which `ExampleVectors.vectors` and `ExampleVectors.gradient`
+    take."""
     subsets: Int[np.ndarray, "b m k"]
     """Each set's examples, as positions among the n of its query; −1 at empty positions."""
     valid: Bool[np.ndarray, "b n"]
@@ -57,7 +58,14 @@ class ExampleVectors(Protocol):
     def gradient(
         self, params: Params, source: Any, batch: Any, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Mapping[str, Any]]:
-        """Return the loss of a batch and its gradient with respect to the params."""
+        """Return the loss of a batch and its gradient with respect to the params.
+
+        Args:
+            params: the weights.
+            source: what the examples' vectors come from (`ExamplesOfSets.source`).
+            batch: the rest of what the objective reads.
+            key: of dropout.
+        """
 
 
 class FrozenExamples:

@@ -49,10 +49,8 @@ class TokenTable:
         self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None
     ) -> None:
         self._fixed = fixed
-        self._longest, self._pad_id = (
-            min(encoder.max_length, TRAINING_LENGTHS[-1]),
-            encoder.tokenizer.pad_id,
-        )
+        self._longest = min(encoder.max_length, TRAINING_LENGTHS[-1])
+        self._pad_id = encoder.tokenizer.pad_id
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens | WithFixed:

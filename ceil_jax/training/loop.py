@@ -32,7 +32,8 @@ HeldOut = Callable[[Any], Float[np.ndarray, " q"]]
 CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints: so much work is lost at most when a training is stopped."""
 
-_LEAST, _MOST = 100, 1000
+_LEAST = 100
+_MOST = 1000
 """Held-out queries of a training with at least 4 × 100 queries."""
 
 _BEYOND_NOISE = 2.0
@@ -46,7 +47,7 @@ _AVERAGED = 0.25
 
 
 class Problem(Protocol):
-    """What `fit` trains: where it starts, its batches, its gradient, and how weights are judged."""
+    """A training as `fit` runs it: where it starts, its batches, its gradient, and how weights are judged."""
 
     @property
     def title(self) -> str:

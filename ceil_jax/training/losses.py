@@ -68,7 +68,8 @@ def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], A
         UserError: an unknown loss or option, or a value of the wrong type; by the loss, that it
             gives no scalar.
     """
-    loss, given = LOSSES[name], {}
+    loss = LOSSES[name]
+    given = {}
     _, *parameters = inspect.signature(loss, eval_str=True).parameters.values()
     known = {one.name: one for one in parameters}
     for option in options:

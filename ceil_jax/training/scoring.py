@@ -21,15 +21,24 @@ def set_prompts(
     builder: PromptBuilder,
     fit: Fit,
 ) -> list[str]:
-    """Return the prompt of each candidate set of each query, Q × M; `fit` says which examples to
-    drop."""
+    """Return the prompt of each candidate set of each query, Q × M, those of a query one after
+    another.
+
+    Args:
+        queries: Q training queries.
+        bank: the examples that the shortlists count.
+        sets: M candidate sets of each query.
+        builder: puts prompts together under the LM's token budget.
+        fit: which examples to drop where not all fit, as in `PromptBuilder.build`.
+    """
     prompts = []
     for query, shortlist, subsets in zip(queries, *sets, strict=True):
         for subset in subsets:
-            places = [int(place) for place in subset if place >= 0]
-            chosen = [bank[shortlist[place]] for place in places]
-            # places count from the nearest, so the lower the place, the more similar the example
-            prompts.append(builder.build(query, chosen, [-place for place in places], fit).text)
+            positions = [int(position) for position in subset if position >= 0]
+            chosen = [bank[shortlist[position]] for position in positions]
+            # positions count from the nearest: the lower, the more similar is the example
+            relevance = [-position for position in positions]
+            prompts.append(builder.build(query, chosen, relevance, fit).text)
     return prompts
 
 

@@ -39,9 +39,14 @@ def map_sets(
 ) -> CandidateSets:
     """Return the greedy MAP set of each λ of TRADE_OFFS as a prompt can hold it, nearest first.
 
-    Vectors are unit rows. `costs` are the tokens of each shortlisted example, `remaining` those
-    that a query's prompt has for examples; `fit` says which are dropped where not all fit
-    (`lm.prompts`).
+    Args:
+        query_vectors: unit rows.
+        items: the bank, unit rows.
+        shortlist: the n nearest examples of each query; −1 where there are fewer.
+        size: examples in a set, before any is dropped.
+        fit: which examples are dropped where not all fit, as in `lm.prompts.PromptBuilder.build`.
+        costs: tokens of each shortlisted example.
+        remaining: tokens that each query's prompt has for examples.
     """
     # an empty position of a set is the one after the shortlist's last: it is sorted to the end and
     # costs no token
