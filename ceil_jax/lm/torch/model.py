@@ -95,7 +95,7 @@ class TorchLM(LanguageModel):
         Args:
             prompts: N prompts.
             limit: the largest number of tokens of a text.
-            stop: strings that end a text; they stay in it.
+            stop: strings that end a text, which may go on behind the first of them.
             temperature: 0 takes the most probable token; above 0, tokens are drawn.
             seeds: N seeds. Each prompt has its own random generator, seeded by its seed and its
                 text: equal prompts with equal seeds give equal samples.
