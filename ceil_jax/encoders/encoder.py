@@ -89,12 +89,11 @@ class Encoder:
         factory: str | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        self.name, self.tokenizer, self.max_length = (
-            name or type(module).__name__,
-            tokenizer,
-            max_length,
-        )
-        self.factory, self.checkpoint = factory, checkpoint
+        self.name = name or type(module).__name__
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.factory = factory
+        self.checkpoint = checkpoint
         self._graphdef, state, *self._constants = nnx.split(module, nnx.Param, ...)
         leaves = dict(nnx.to_flat_state(state))
         self._paths = {".".join(map(str, path)): path for path in leaves}
@@ -189,7 +188,10 @@ class Encoder:
                 "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it "
                 "reads; what stands behind them is ignored: shorten the texts, put what tells "
                 "them apart first, or take an encoder that reads more",
-                *(self.name, cut, len(texts), self.max_length),
+                self.name,
+                cut,
+                len(texts),
+                self.max_length,
             )
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> Float[np.ndarray, "n d"]:
@@ -210,7 +212,8 @@ class Encoder:
         ids = self.tokenizer(texts, self.max_length) if len(texts) else []
         self._warn_of_cut(texts, ids)
         mesh = device_mesh()
-        lengths, step = [len(text) for text in ids], batch_size * mesh.size
+        lengths = [len(text) for text in ids]
+        step = batch_size * mesh.size
         # a single batch, such as a query, shows nothing while its shape is compiled
         delay = 1.0 if len(texts) > step else math.inf
         with bar(len(texts), f"encode ({self.name})", delay=delay) as shown:
@@ -265,8 +268,17 @@ class Encoder:
 
 
 def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """Raise a UserError unless two sets of arrays have the same names and shapes; it lists three
-    names of a kind."""
+    """Check that two sets of arrays have the same names and shapes.
+
+    Args:
+        expected: the arrays of the network, by name.
+        found: those that were read.
+        where: begins the message, such as the file that was read.
+
+    Raises:
+        UserError: they differ. Both sides are named: up to three names that are missing, that are
+            not expected, and whose shapes differ.
+    """
     missing = [name for name in expected if name not in found]
     unexpected = [name for name in found if name not in expected]
     shapes = [
@@ -284,7 +296,11 @@ def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], whe
 
 
 def require_network(encoder: TextEncoder) -> Encoder:
-    """Return the encoder, or raise a UserError if it has no network to train and save."""
+    """Return the encoder, as one that can be trained and saved.
+
+    Raises:
+        UserError: it has no network here: it is behind an endpoint, or gives vectors only.
+    """
     if not isinstance(encoder, Encoder):
         raise UserError(
             f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be "

@@ -49,7 +49,8 @@ class Checkpoint:
 
     def write(self, encoder: Encoder, folder: Path) -> None:
         """Write an encoder into a folder, in the layout that every sentence-transformers reads."""
-        network, tokenizer = self.network, encoder.tokenizer
+        network = self.network
+        tokenizer = encoder.tokenizer
         assert isinstance(tokenizer, PretrainedTokenizer)
         tensors = dict(self.pooler)
         for name, value in encoder.params.items():
@@ -183,7 +184,8 @@ def _modules(folder: Path) -> dict[str, str]:
 
 
 def _pooling(file: Path) -> Pooling:
-    config, prefix = read_config(file), "pooling_mode_"
+    config = read_config(file)
+    prefix = "pooling_mode_"
     mode = config.get("pooling_mode")
     if mode is None:
         mode = [

@@ -29,8 +29,17 @@ which neither mean nor cls pooling uses."""
 def network_config(
     config: Mapping[str, Any], file: Path | str, pooling: Pooling, normalize: bool
 ) -> TransformerConfig:
-    """Translate the content of a config.json, which does not say how vectors are pooled, into our
-    configuration."""
+    """Translate the content of a config.json into our configuration.
+
+    Args:
+        config: the content of config.json.
+        file: where it stands, for messages.
+        pooling: how a text's vector comes from those of its tokens, which config.json does not say.
+        normalize: whether vectors are divided by their length, which it does not say either.
+
+    Raises:
+        UserError: a field is missing, or the network is of a kind that is not built here.
+    """
 
     def number(field: str, default: float | None = None) -> Any:
         value = config.get(field)
@@ -40,7 +49,8 @@ def network_config(
             )
         return default if value is None else value
 
-    kind, activation = str(config.get("model_type")), str(config.get("hidden_act", "gelu"))
+    kind = str(config.get("model_type"))
+    activation = str(config.get("hidden_act", "gelu"))
     if kind not in FAMILIES:
         raise unknown_name("model_type", kind, FAMILIES, f"{file} is not an encoder built here.")
     if activation not in ACTIVATIONS:

@@ -57,6 +57,9 @@ class HashingTokenizer:
 
     A word is a lower-cased run of word characters, or another single character. Id 0 pads and id 1
     starts a text.
+
+    >>> HashingTokenizer(vocab_size=100)(["A film, a FILM"], max_length=4)
+    [[1, 41, 26, 78]]
     """
 
     vocab_size: int = 4096
@@ -67,10 +70,11 @@ class HashingTokenizer:
         return repr(self)
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        return [
-            [1, *map(self._id, re.findall(r"\w+|[^\w\s]", text.lower()))][:max_length]
-            for text in texts
-        ]
+        return [self._ids(text)[:max_length] for text in texts]
+
+    def _ids(self, text: str) -> list[int]:
+        words = re.findall(r"\w+|[^\w\s]", text.lower())
+        return [1, *(self._id(word) for word in words)]
 
     def _id(self, word: str) -> int:
         return 2 + zlib.crc32(word.encode()) % (self.vocab_size - 2)
@@ -81,7 +85,9 @@ class PretrainedTokenizer:
     for."""
 
     def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
-        self.tokenizer, self.prefix, self.lower_case = tokenizer, prefix, lower_case
+        self.tokenizer = tokenizer
+        self.prefix = prefix
+        self.lower_case = lower_case
         self.pad_id: int = tokenizer.pad_token_id
 
     @property
@@ -138,10 +144,20 @@ def batches(
 
 
 def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:
-    """Return `ids` padded to int32 arrays [rows, length]; rows beyond those given are all
-    padding."""
+    """Return token ids padded to int32 arrays [rows, length].
+
+    Args:
+        ids: the token ids of each text, at most `length` of them.
+        length: tokens of a row.
+        pad_id: fills up the rows.
+        rows: rows of the arrays, by default one for each text; further ones are all padding.
+
+    >>> pad([[5, 6], [7]], length=3, pad_id=0).ids.tolist()
+    [[5, 6, 0], [7, 0, 0]]
+    """
     shape = (len(ids) if rows is None else rows, length)
-    padded, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
+    padded = np.full(shape, pad_id, np.int32)
+    mask = np.zeros(shape, np.int32)
     for row, text in enumerate(ids):
         padded[row, : len(text)] = text
         mask[row, : len(text)] = 1

@@ -66,9 +66,13 @@ class Attention(nnx.Module):
     2017, §3.2)."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
-        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.heads = config.heads
+        self.dropout = config.attention_dropout
         linear = partial(nnx.Linear, config.width, config.width, kernel_init=_normal, rngs=rngs)
-        self.query, self.key, self.value, self.output = linear(), linear(), linear(), linear()
+        self.query = linear()
+        self.key = linear()
+        self.value = linear()
+        self.output = linear()
 
     def __call__(
         self, x: Float[Array, "b t d"], bias: Float[Array, "#b #h #t t"], key: jax.Array | None
@@ -201,7 +205,8 @@ def relative_buckets(length: int, buckets: int) -> Int[np.ndarray, "t t"]:
     share the last bucket.
     """
     offset = np.arange(length)[None, :] - np.arange(length)[:, None]
-    half, exact = buckets // 2, buckets // 4
+    half = buckets // 2
+    exact = buckets // 4
     distance = np.abs(offset)
     # float32, and in this order: at powers of two the last bit of the logarithm decides the bucket
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))

@@ -27,7 +27,9 @@ from ceil_jax.store.locking import PART, appearing, disk_errors, held
 
 log = logging.getLogger(__name__)
 
-KEY, DONE, SCRATCH = "key.json", "done.json", "scratch"
+KEY = "key.json"
+DONE = "done.json"
+SCRATCH = "scratch"
 
 DAMAGED = "damaged"
 """Folder beside finished ones, for those in which damage was found."""
@@ -46,11 +48,13 @@ def finished(folder: Path) -> dict[str, Any] | None:
     """
     done = folder / DONE
     try:
-        record, changed = json.loads(done.read_bytes()), done.stat().st_mtime_ns
+        record = json.loads(done.read_bytes())
+        changed = done.stat().st_mtime_ns
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
-        record, changed = None, -1
+        record = None
+        changed = -1
     if _checked.get(folder) != changed:
         if damaged := _damaged(folder, record):
             log.warning("%s is damaged; computing %s again", damaged, folder.name)

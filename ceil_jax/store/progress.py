@@ -30,7 +30,7 @@ _inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
 
 
 def _shown() -> bool:
-    """Whether a terminal or a notebook shows bars."""
+    """Return whether a terminal or a notebook shows bars."""
     return sys.stderr.isatty() or any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
 
 
@@ -51,10 +51,14 @@ class CommandBar:
     """The stages of a command, in order, with the seconds that each is expected to take."""
 
     def __init__(self, expected: dict[str, float]) -> None:
-        self._expected, self._total = expected, len(expected)
+        self._expected = expected
+        self._total = len(expected)
         self._spent_expected = self._spent = 0.0
-        self._began, self._say = time.monotonic(), _minutely()
-        self._stage, self._what, self._number = "", "", 0
+        self._began = time.monotonic()
+        self._say = _minutely()
+        self._stage = ""
+        self._what = ""
+        self._number = 0
         # where it may be shown, TQDM_DISABLE (--quiet) decides
         hidden: dict[str, Any] = {} if _shown() else {"disable": True}
         self.bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
@@ -64,7 +68,9 @@ class CommandBar:
         if self._stage:
             self._spent += time.monotonic() - self._began
             self._spent_expected += self._expected.pop(self._stage, 0.0)
-        self._stage, self._what, self._began = stage, what, time.monotonic()
+        self._stage = stage
+        self._what = what
+        self._began = time.monotonic()
         self._number = min(self._number + 1, self._total)
         self.advance(0.0)
 
@@ -73,7 +79,8 @@ class CommandBar:
         done."""
         passed = time.monotonic() - self._began
         own = self._expected.get(self._stage, 0.0)
-        done, spent = self._spent_expected + share * own, self._spent + passed
+        done = self._spent_expected + share * own
+        spent = self._spent + passed
         pace = (spent + _STARTING) / (done + _STARTING)
         rest = sum(self._expected.values()) - own
         # the running stage is its own best measure once a part of it is done
@@ -107,7 +114,9 @@ class _Part:
     own."""
 
     def __init__(self, total: int, initial: int, advance: Callable[[float], None]) -> None:
-        self._total, self._done, self._advance = max(total, 1), initial, advance
+        self._total = max(total, 1)
+        self._done = initial
+        self._advance = advance
 
     def update(self, count: int = 1) -> None:
         self._done += count
@@ -121,8 +130,17 @@ class _Part:
 
 @contextmanager
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
-    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`; `what` says
-    what is done."""
+    """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`.
+
+    Inside `command_bar` it is the command's bar that moves, and inside another bar nothing is
+    shown.
+
+    Args:
+        total: steps of the work.
+        what: the work in words.
+        initial: steps that are done already; 0 by default.
+        delay: seconds before the bar is shown, so that short work shows nothing; 0 by default.
+    """
     if _inside.get():
         yield _Part(total, initial, lambda share: None)
         return
