@@ -39,7 +39,9 @@ class Server:
             "/v1/completions": self.completions,
             "/v1/chat/completions": self.chat,
             "/v1/embeddings": self.embeddings,
-            "/tokenize": lambda body: {"count": int(self.lm.count_tokens([body["prompt"]])[0])},
+            "/tokenize": lambda body: {
+                "count": int(self.lm.count_tokens([body.get("prompt", "")])[0])
+            },
         }
         if path not in made:
             return 404, {"error": {"message": "no such path"}}

@@ -4,6 +4,7 @@ servers."""
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 from ceil_jax.errors import UserError, unknown_name
@@ -75,6 +76,7 @@ def source_of(spec: str) -> tuple[str, str]:
         return str(converted(spec)), spec
     folder = hub_snapshot(user_path(spec))
     if folder.is_dir():
+        check_adapter(folder)
         return str(folder), f"{hub_name(folder)}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return spec, spec
@@ -82,6 +84,26 @@ def source_of(spec: str) -> tuple[str, str]:
         "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."
     )
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
+
+
+def check_adapter(folder: Path) -> None:
+    """Raise a UserError for the folder of an adapter, such as LoRA's, which holds no model of its
+    own."""
+    file = folder / "adapter_config.json"
+    if not file.is_file() or (folder / "config.json").is_file():
+        return
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        kind = str(settings.get("peft_type") or "PEFT")
+        base = str(settings.get("base_model_name_or_path") or "BASE")
+    except (ValueError, AttributeError, OSError):
+        kind = "PEFT"
+        base = "BASE"
+    raise UserError(
+        f"{folder} holds an adapter ({kind}) of the model {base}, not a model; merge it and give the folder "
+        f"of the whole: PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({base!r}), "
+        f"{str(folder)!r}).merge_and_unload().save_pretrained('merged'), and the tokenizer beside it"
+    )
 
 
 def _fingerprint(folder: Path) -> str:

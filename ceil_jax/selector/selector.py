@@ -20,7 +20,13 @@ from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import CallSettings, Options, Settings
 from ceil_jax.selector.vector_store import StoreBank
-from ceil_jax.selector.vectors import Encodes, as_encoders, embed, unit_vectors
+from ceil_jax.selector.vectors import (
+    Encodes,
+    RememberedQueries,
+    as_encoders,
+    embed,
+    unit_vectors,
+)
 from ceil_jax.store.hub_cache import hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, context_text
@@ -154,13 +160,18 @@ class CeilSelector(Settings):
         """
         if not callable(getattr(store, "similarity_search", None)):
             raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
-        encoder = getattr(store, "embeddings", None) if encoder is None else encoder
+        embed_query = None
         if encoder is None:
-            raise UserError(
-                f"{type(store).__name__} does not say what embeds its documents: give encoder=…"
-            )
+            encoder = getattr(store, "embeddings", None)
+            if encoder is None:
+                raise UserError(
+                    f"{type(store).__name__} does not say what embeds its documents: give encoder=…"
+                )
+            encoder = RememberedQueries(encoder)
+            embed_query = encoder.embed_query
         documents, queries = as_encoders(encoder)
-        bank = StoreBank(store, documents, search or {}, "input_key" not in settings)
+        as_text = "input_key" not in settings
+        bank = StoreBank(store, documents, search or {}, as_text, embed_query)
         return cls(bank, documents, queries, **settings)
 
     @classmethod

@@ -4,12 +4,14 @@ from it."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Shortlist, Snapshot
 from ceil_jax.selector.rows import OWN, as_examples
 from ceil_jax.selector.settings import CallSettings
@@ -17,6 +19,8 @@ from ceil_jax.selector.vectors import embed
 from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.rows import Columns
+
+log = logging.getLogger(__name__)
 
 KEPT = 50_000
 """The number of documents whose vectors are kept in memory; with 768 numbers each, 150 MB."""
@@ -28,17 +32,31 @@ class StoreBank:
 
     Stores do not give their vectors away, so the documents of a shortlist are embedded when they
     are first met. `search` are further arguments of the store's `similarity_search`. A document's
-    text is the example's input if `input_is_text`; otherwise a metadata field is.
+    text is the example's input if `input_is_text`; otherwise a metadata field is. With
+    `embed_query`, the store's own embedding of a query, the store is asked by that vector, so that
+    no query is embedded twice.
     """
 
     dim = None
 
     def __init__(
-        self, store: Any, encoder: Any, search: Mapping[str, Any], input_is_text: bool
+        self,
+        store: Any,
+        encoder: Any,
+        search: Mapping[str, Any],
+        input_is_text: bool,
+        embed_query: Callable[[str], Sequence[float]] | None = None,
     ) -> None:
-        self.store, self.encoder, self.search = store, encoder, dict(search)
+        self.store = store
+        self.encoder = encoder
+        self.search = dict(search)
         self.input_is_text = input_is_text
+        # what is no VectorStore of LangChain's may search by texts alone
+        by_vector = hasattr(store, "similarity_search_by_vector")
+        self._embed_query = embed_query if by_vector else None
         self._vectors: dict[str, np.ndarray] = {}
+        self._left_out: set[str] = set()
+        """The texts of documents that are no examples, which have been noted."""
 
     @property
     def snapshot(self) -> StoreBank:
@@ -51,25 +69,92 @@ class StoreBank:
         """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of
         the store."""
         # one more, in place of the query's own question
-        search = {"k": call.size + (not call.own_answer), **self.search}
-        if call.filter is not None:
-            search["filter"] = call.filter
-            # such stores filter what they fetched, which is little unless they are told otherwise
-            if "fetch_k" in inspect.signature(self.store.similarity_search).parameters:
-                search.setdefault("fetch_k", 100 * call.size)
+        most = call.size + (not call.own_answer)
         for query, vector in zip(queries, vectors, strict=True):
-            documents = self.store.similarity_search(query.input, **search)
+            documents = self._nearest(query.input, most, call.filter, call.size)
+            if not documents:
+                self._check_filter(query.input, call.filter)
+            documents, examples = self._examples(documents, call.columns)
             embedded = self._embedded(
                 [document.page_content for document in documents], len(vector)
             )
-            near = Snapshot(
-                self._examples(documents, call.columns), embedded, np.ones(len(documents), bool)
-            )
+            near = Snapshot(examples, embedded, np.ones(len(documents), bool))
             yield from near.shortlists(
                 [query], vector[None], replace(call, filter=None, balance=None)
             )
 
-    def _examples(self, documents: Sequence[Any], columns: Columns) -> list[Example]:
+    def _nearest(self, text: str, k: int, filter: Any = None, size: int = 1) -> list[Any]:
+        """The documents nearest to a text that pass a filter; a UserError where the store fails."""
+        by_vector = self._embed_query is not None
+        search = self.store.similarity_search
+        if by_vector:
+            search = self.store.similarity_search_by_vector
+        settings: dict[str, Any] = {"k": k, **self.search}
+        if filter is not None:
+            settings["filter"] = filter
+            # such stores filter what they fetched, which is little unless they are told otherwise
+            if "fetch_k" in inspect.signature(search).parameters:
+                settings.setdefault("fetch_k", 100 * size)
+            if type(self.store).__name__ == "LanceDB":
+                settings.setdefault("prefilter", True)
+        try:
+            query = text if self._embed_query is None else self._embed_query(text)
+            return list(search(query, **settings))
+        except NotImplementedError:
+            if not by_vector:
+                raise
+            # the store searches by texts alone
+            self._embed_query = None
+            return self._nearest(text, k, filter, size)
+        except UserError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"the vector store {type(self.store).__name__} failed: "
+                f"{type(error).__name__}: {reason}; see that it is running, and that search= and "
+                "filter= have the form that it takes"
+            ) from error
+
+    def _check_filter(self, text: str, filter: Any) -> None:
+        """Raise a UserError for a value in a filter that no document has, as a bank in memory
+        does."""
+        if not isinstance(filter, Mapping) or not self._nearest(text, 1):
+            return
+        for name, value in filter.items():
+            if not self._nearest(text, 1, {name: value}):
+                raise UserError(f"filter: no document of the store has {name!r} = {value!r:.60}")
+
+    def _examples(
+        self, documents: Sequence[Any], columns: Columns
+    ) -> tuple[list[Any], list[Example]]:
+        """The documents that are examples, and these; the others are left out with one note
+        each. If none is one, the first one's trouble is raised."""
+        rows = self._rows(documents, columns)
+        names = [row["id"] or place for place, row in enumerate(rows, 1)]
+        source = "documents of the store"
+        try:
+            examples = as_examples(rows, columns, source, "document", names=names)
+            return list(documents), examples
+        except UserError as trouble:
+            good: list[Any] = []
+            examples = []
+            for document, row, name in zip(documents, rows, names, strict=True):
+                try:
+                    examples += as_examples([row], columns, source, "document", names=[name])
+                    good.append(document)
+                except UserError as error:
+                    self._leave_out(document.page_content, name, error)
+            if not good:
+                raise trouble from None
+            return good, examples
+
+    def _leave_out(self, text: str, name: str | int, why: UserError) -> None:
+        if text not in self._left_out:
+            self._left_out.add(text)
+            log.warning("document %s is left out: %s", name, why)
+
+    def _rows(self, documents: Sequence[Any], columns: Columns) -> list[dict[str, Any]]:
         rows = []
         for document in documents:
             # stores may hold lists and mappings too
@@ -81,8 +166,7 @@ class StoreBank:
             if self.input_is_text:
                 row[columns.input[0]] = document.page_content
             rows.append({**row, "id": id})
-        names = [row["id"] or place for place, row in enumerate(rows, 1)]
-        return as_examples(rows, columns, "documents of the store", "document", names=names)
+        return rows
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
         """The unit vectors of some documents, float32 [n, dim], embedded if they are not in

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,9 @@ from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, sides
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.tasks.example import Example
+
+QUERIES_REMEMBERED = 1024
+"""The queries whose vectors are kept for the store that is asked next."""
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that may be given as an encoder: see `as_encoders`."""
@@ -33,6 +37,17 @@ class FunctionEncoder:
     def __init__(self, function: Callable[[list[str]], Any], name: str = "") -> None:
         self.encode = function
         self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
+
+
+class RememberedQueries:
+    """LangChain embeddings that embed a query once: a store searches by the vector that the
+    selector has asked for."""
+
+    def __init__(self, embeddings: Any) -> None:
+        self.embed_documents = embeddings.embed_documents
+        self.embed_query = lru_cache(QUERIES_REMEMBERED)(embeddings.embed_query)
+        named = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
+        self.model = str(named or type(embeddings).__name__)
 
 
 def as_encoders(given: Any) -> tuple[Any, Any]:

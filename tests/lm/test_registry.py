@@ -36,6 +36,25 @@ def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
     assert names[0] == names[2] != names[1]
 
 
+@pytest.mark.parametrize("settings", ['{"base_model_name_or_path": "owner/base"}', "no json", "[]"])
+def test_an_adapter_is_told_from_a_model(tmp_path, settings):
+    (tmp_path / "adapter_config.json").write_text(settings)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"{}")
+    with pytest.raises(
+        UserError, match=r"holds an adapter \(PEFT\) of the model .*merge_and_unload"
+    ):
+        source_of(str(tmp_path))
+    # beside a whole model it is not in the way
+    (tmp_path / "config.json").write_text("{}")
+    assert source_of(str(tmp_path))[0] == str(tmp_path)
+
+
+@pytest.mark.parametrize("spec", ["localhost:1", "127.0.0.1:1/v1#m", "[::1]:1"])
+def test_an_address_without_a_scheme_is_no_function(spec):
+    with pytest.raises(UserError, match=r"^http://.*is the server running there"):
+        load_lm(spec)
+
+
 @pytest.fixture
 def own_lm(tmp_path, monkeypatch):
     (tmp_path / "own_lm_of_a_user.py").write_text(

@@ -8,7 +8,7 @@ from ceil_jax import CeilSelector
 
 pytest.importorskip("langchain_core")
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
 
@@ -60,7 +60,7 @@ def test_filters_are_the_stores_own_and_what_changes_is_seen(store):
     assert nearest.id not in ids(live.select(QUERY, k=9))
 
 
-def test_a_document_that_is_no_example_is_named_by_its_id(store):
+def test_a_document_that_is_no_example_is_left_out_and_named_once(store, caplog):
     live = CeilSelector.from_vector_store(store, output_key="label", shortlist=20)
     question = ROWS[45]["input"]
     assert (
@@ -71,9 +71,21 @@ def test_a_document_that_is_no_example_is_named_by_its_id(store):
         )
         == 4
     )
+    before = ids(live.select(question, k=4))
     store.add_documents([Document(question + " too", id="odd", metadata={"town": "x"})])
-    with refused("documents of the store, document odd: no field 'label'"):
-        live.select(question, k=4)
+    for _ in range(2):
+        assert ids(live.select(question, k=4)) == before
+    assert caplog.text.count("document odd is left out: documents of the store: no column") == 1
+    assert caplog.text.count("is left out: ") == 1
+
+
+@pytest.mark.parametrize("blank", [" ", "\n\t", "\u00a0"])
+def test_a_blank_document_is_left_out(blank):
+    blank_too = InMemoryVectorStore(DeterministicFakeEmbedding(size=16))
+    texts = [*(f"film {i}" for i in range(6)), blank]
+    blank_too.add_texts(texts, metadatas=[{"output": "good"}] * 7)
+    chosen = CeilSelector.from_vector_store(blank_too).select("a film", k=7)
+    assert len(chosen) == 6
 
 
 def test_stores_that_filter_what_they_fetched_and_hide_ids_among_the_metadata(store):
@@ -111,6 +123,89 @@ def test_documents_are_embedded_once(store):
     again = store.embeddings.embedded
     live.select(QUERY, k=5)
     assert store.embeddings.embedded == again
+
+
+def test_a_query_is_embedded_once(store):
+    asked = []
+    embed = store.embeddings.embed_query
+    store.embeddings.embed_query = lambda text: asked.append(text) or embed(text)
+    live = CeilSelector.from_vector_store(store, output_key="label")
+    live.select(QUERY, k=3)
+    live.select(QUERY, k=5)
+    assert asked == [QUERY]
+
+
+def test_a_store_that_searches_by_texts_alone(store):
+    class Texts:
+        embeddings = store.embeddings
+        similarity_search = staticmethod(store.similarity_search)
+
+        def similarity_search_by_vector(self, embedding, k=4, **more):
+            raise NotImplementedError
+
+    plain = CeilSelector.from_vector_store(store, output_key="label")
+    texts = CeilSelector.from_vector_store(Texts(), output_key="label")
+    assert ids(texts.select(QUERY, k=4)) == ids(plain.select(QUERY, k=4))
+
+
+def test_a_store_that_is_down_is_one_line(store):
+    class Down:
+        embeddings = store.embeddings
+
+        def similarity_search(self, query, k=4):
+            raise ConnectionError("connection refused\nat 127.0.0.1:8000")
+
+    Down.similarity_search_by_vector = Down.similarity_search
+    with refused(
+        "the vector store Down failed: ConnectionError: connection refused at 127.0.0.1:8000; see"
+    ):
+        CeilSelector.from_vector_store(Down()).select(QUERY, k=1)
+
+
+class Filtering:
+    """Filters by mappings; LanceDB does so after fetching, unless it is told."""
+
+    def __init__(self, store):
+        self.store, self.embeddings = store, store.embeddings
+
+    def similarity_search(self, query, k=4, filter=None, **more):
+        return self.similarity_search_by_vector(self.embeddings.embed_query(query), k, filter)
+
+    def similarity_search_by_vector(self, embedding, k=4, filter=None, prefilter=False):
+        if filter and not prefilter:
+            k, least = 1000, k
+            nearest = self.store.similarity_search_by_vector(embedding, k=least)
+        else:
+            nearest = self.store.similarity_search_by_vector(embedding, k=1000)
+        passing = [
+            document
+            for document in nearest
+            if all(document.metadata.get(name) == value for name, value in (filter or {}).items())
+        ]
+        return passing[:k]
+
+
+class LanceDB(Filtering):
+    pass
+
+
+def test_lancedb_is_told_to_filter_before_it_fetches(store):
+    live = CeilSelector.from_vector_store(LanceDB(store), output_key="label")
+    assert len(live.select(QUERY, k=9, filter={"town": "town2"})) == 9
+    late = CeilSelector.from_vector_store(
+        LanceDB(store), output_key="label", search={"prefilter": False}, shortlist=9
+    )
+    assert len(late.select(QUERY, k=9, filter={"town": "town2"})) < 9
+
+
+def test_a_filter_that_nothing_passes_behaves_as_in_a_bank_of_ones_own(store):
+    live = CeilSelector.from_vector_store(LanceDB(store), output_key="label")
+    own = CeilSelector.from_examples(ROWS, encoder=Words())
+    for selector, said in ((live, "no document of the store has"), (own, "no example has")):
+        with refused(f"filter: {said} 'town' = 'nowhere'"):
+            selector.select(QUERY, k=2, filter={"town": "nowhere"})
+    empty = CeilSelector.from_vector_store(LanceDB(InMemoryVectorStore(WordEmbeddings())))
+    assert len(empty.select(QUERY, k=2, filter={"town": "nowhere"})) == 0
 
 
 def test_an_encoder_named_is_loaded_once(store, monkeypatch):

@@ -35,6 +35,8 @@ _OTHERWISE = {
     "encoding_format": "",
 }
 """Fields that some servers refuse, and the field to send in place of each; "" for none."""
+CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
+"""What servers say where a model could not end within the limit of tokens."""
 BYTES_A_TOKEN = 4
 """About how many bytes of UTF-8 a token has, where nothing says more."""
 _KEYS = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY", "LITELLM_API_KEY")
@@ -101,6 +103,8 @@ class Client:
             own = path.startswith("/chat") or "max_completion_tokens" in str(refusal)
             unlimited = name == "max_tokens" and not own
             if refusal.status not in (400, 422) or name is None or unlimited:
+                raise
+            if CUT.search(str(refusal)):
                 raise
             if name not in self._spelt:
                 self._spelt[name] = _OTHERWISE[name]

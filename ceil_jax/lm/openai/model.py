@@ -63,7 +63,7 @@ class EndpointLM(LanguageModel):
         self._interface = self._find_interface(listed)
         chat = self._interface.chat
         self.name = listed.name("chat" if chat else "")
-        self._alternatives = 1
+        self._alternatives = 0
         self.no_scores = ""
         """Why the server cannot score; "" if it can."""
         if chat:
@@ -192,7 +192,10 @@ class EndpointLM(LanguageModel):
         leading = list(firsts.values())
         read = self._scored(leading, "scoring", 1 if alone else self._alternatives)
         known = {pair: text.of_continuation for pair, text in zip(leading, read, strict=True)}
-        others = {pair[0]: text.alternatives for pair, text in zip(leading, read, strict=True)}
+        others = {
+            pair[0]: text.alternatives if self._alternatives else {}
+            for pair, text in zip(leading, read, strict=True)
+        }
         missing = []
         for prompt, text in pairs:
             if (prompt, text) in known:
@@ -214,7 +217,7 @@ class EndpointLM(LanguageModel):
         self, pairs: Sequence[tuple[str, str]], what: str, alternatives: int
     ) -> list[ScoredText]:
         # SGLang takes logprobs=0 for none; one alternative costs little
-        body = {"echo": True, "logprobs": alternatives, "max_tokens": 0, "temperature": 0.0}
+        body = {"echo": True, "logprobs": max(1, alternatives), "max_tokens": 0, "temperature": 0.0}
         return self._completions(pairs, body, what, scored_text)
 
     def _completions(

@@ -4,7 +4,6 @@ most."""
 from __future__ import annotations
 
 import math
-import re
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.alignment import ScoredText
-from ceil_jax.lm.openai.client import Client, in_order
+from ceil_jax.lm.openai.client import CUT, Client, in_order
 from ceil_jax.lm.openai.http import Refused
 
 DRIFT = 0.3
@@ -27,8 +26,6 @@ OpenAI allows, and the fewest that SGLang takes for a wish."""
 _GREETING = "Say yes."
 _TOKENS = 16
 """The tokens that the probe lets a server write: some refuse fewer."""
-_CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
-"""What servers of reasoning models say of so few tokens; such an answer is one."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
 """A key that is wanted, and what passes: nothing is known of the server then."""
 
@@ -81,7 +78,8 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     except Refused as refusal:
         if refusal.status in _FATAL:
             raise
-        if not _CUT.search(str(refusal)):
+        # a reasoning model that could not end is there all the same
+        if not CUT.search(str(refusal)):
             hint = "an address often ends in /v1, and a model is named as the server names it"
             said = [str(error) for error in (*refusals[:1], refusal)]
             raise Refused(f"{'; '.join(said)}; {hint}", refusal.status) from None
@@ -111,8 +109,8 @@ class Score(Protocol):
 
 
 def most_alternatives(score: Score) -> int:
-    """Return how many alternatives to each token a server can be asked for, after the check that
-    its log-probabilities are what they should be (`check_scores`).
+    """Return how many alternatives to each token a server gives, 0 if they cannot be used, after
+    the check that its log-probabilities are what they should be (`check_scores`).
 
     Raises:
         Refused: it gives none of the prompt's own tokens.
@@ -120,13 +118,11 @@ def most_alternatives(score: Score) -> int:
     """
     for alternatives in ALTERNATIVES[:-1]:
         try:
-            agree = check_scores(partial(score, alternatives=alternatives))
-            return alternatives if agree else ALTERNATIVES[-1]
+            return alternatives * check_scores(partial(score, alternatives=alternatives))
         except Refused as refusal:
             if refusal.status not in (400, 422):
                 raise
-    check_scores(partial(score, alternatives=ALTERNATIVES[-1]))
-    return ALTERNATIVES[-1]
+    return check_scores(partial(score, alternatives=ALTERNATIVES[-1])) * ALTERNATIVES[-1]
 
 
 def check_scores(score: Callable[[str, str], ScoredText]) -> bool:

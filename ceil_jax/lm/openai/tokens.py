@@ -106,7 +106,8 @@ class TokenCounter:
             rate,
             source,
         )
-        return lambda text: math.ceil(_MARGIN * rate * len(text.encode(errors="replace")))
+        rate *= _MARGIN
+        return lambda text: math.ceil(round(rate * len(text.encode(errors="replace")), 6))
 
 
 def _as_vllm(model: str, text: str) -> dict[str, Any]:

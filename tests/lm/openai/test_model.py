@@ -1,6 +1,7 @@
 """A language model and an encoder over HTTP: the same numbers as without it, or a refusal."""
 
 import logging
+import threading
 from dataclasses import replace
 
 import lm_models
@@ -12,6 +13,7 @@ from lm_server import QUICK, Server, listening
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
+from ceil_jax.lm.readings import LMRequest, Readings, ReadLM
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.graph import open_run
 from ceil_jax.report.compare import compare
@@ -353,3 +355,277 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     with whole.run.lm(whole.graph.lm).metered() as meter:
         assert len(evaluate(*whole, "random").rows()) == 96
     assert meter.now.tokens < meter.cost.tokens
+
+
+# what a server can do
+
+
+def without(*paths, status=404):
+    """A change that takes paths of the interface away."""
+
+    def changed(path, request, answer):
+        return (status, {"error": {"message": f"no {path}"}}) if path in paths else answer
+
+    return changed
+
+
+def one_at_a_time(path, request, answer):
+    """As Ollama's /completions, which gives no log-probabilities either."""
+    if isinstance(request.get("prompt"), list):
+        return 400, {"error": {"message": "json: cannot unmarshal array into a string"}}
+    return drop_logprobs(path, request, answer) if path == "/v1/completions" else answer
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 422, 500, 501])
+def test_a_server_that_has_chat_alone_is_asked_by_chat(
+    server, address, caplog, monkeypatch, status
+):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    caplog.set_level(logging.INFO, "ceil_jax")
+    server.change = without("/v1/completions", status=status)
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    assert lm.generate(PROMPTS, 6) == [text.strip() for text in TinyLM().generate(PROMPTS, 6)]
+    assert not lm.can_score
+    [line] = [said for said in caplog.messages if "asked through /chat/completions" in said]
+    assert f"HTTP {status}" in line
+    assert lm.name == load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True)).name
+
+
+def test_a_server_that_takes_one_prompt_at_a_time(server, address):
+    server.change = one_at_a_time
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    assert lm.generate(PROMPTS, 6) == TinyLM().generate(PROMPTS, 6)
+    assert not lm.can_score and server.requests[-1][0] == "/v1/completions"
+
+
+def test_a_server_with_neither_names_both(server, address):
+    server.change = without("/v1/completions", "/v1/chat/completions")
+    said = refused(lambda: load_lm(f"{address}#tiny", endpoint=QUICK))
+    assert "no /v1/completions" in said and "no /v1/chat/completions" in said
+    assert "an address often ends in /v1" in said
+
+
+def test_a_chat_that_cannot_answer_in_few_tokens_is_there_all_the_same(server, address):
+    said = "Could not finish the message because max_tokens or model output limit was reached"
+
+    def reasoning(path, request, answer):
+        if path == "/v1/chat/completions" and request["max_tokens"] < 100:
+            return 400, {"error": {"message": said}}
+        return without("/v1/completions")(path, request, answer)
+
+    server.change = reasoning
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    assert lm.generate(["a b a"], 100) != []
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_a_server_that_answers_nothing_now_is_not_taken_for_a_chat(
+    server, address, monkeypatch, status
+):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    server.change = without("/v1/completions", status=status)
+    assert f"HTTP {status}" in refused(lambda: load_lm(f"{address}#tiny", endpoint=QUICK))
+    assert not [path for path, _ in server.requests if path == "/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("most", [20, 5, 1])
+def test_as_many_alternatives_as_the_server_gives(server, address, most):
+    def limited(path, request, answer):
+        if request.get("logprobs", 0) > most:
+            return 400, {"error": {"message": f"logprobs is greater than {most}"}}
+        return answer
+
+    server.change = limited
+    agrees(load_lm(f"{address}#tiny", endpoint=QUICK), TinyLM())
+    asked = [request["logprobs"] for _, request in server.requests if "logprobs" in request]
+    assert max(asked[10:]) == most
+
+
+# labels of one prompt
+
+PROMPT = "red blue green red blue green red"
+LABELS = [" blue", " green", " red", " blue green", " stone"]
+
+
+def test_labels_share_their_prompt(server, lm):
+    """Three labels are words of the prompt, which the server gives with the first of them."""
+    server.clear()
+    [found] = lm.choice_log_likelihood([PROMPT], [LABELS])
+    [expected] = TinyLM().choice_log_likelihood([PROMPT], [LABELS])
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    sent = [request["prompt"] for _, request in server.requests]
+    assert sent == [
+        [f"{PROMPT} blue"],
+        [f"{PROMPT} blue green", f"{PROMPT} stone"],
+    ]
+
+
+def lost_spaces(path, request, answer):
+    """A server whose tokens have no spaces: "good" may stand for " good"."""
+    for choice in answer.get("choices", ()):
+        if found := choice["logprobs"]:
+            found["tokens"] = [token.strip() or token for token in found["tokens"]]
+            found["top_logprobs"] = [
+                {token.strip() or token: value for token, value in top.items()}
+                for top in found["top_logprobs"]
+            ]
+    return answer
+
+
+def odd_alternatives(path, request, answer):
+    for choice in answer.get("choices", ()):
+        if found := choice["logprobs"]:
+            found["top_logprobs"] = [dict.fromkeys(LABELS, -5.0)] * len(found["tokens"])
+    return answer
+
+
+@pytest.mark.parametrize("change", [lost_spaces, odd_alternatives])
+@pytest.mark.parametrize("labels", [LABELS, ["blue", "green"]])
+def test_alternatives_that_cannot_be_trusted_are_not_taken(server, address, change, labels):
+    server.change = change
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    [found] = lm.choice_log_likelihood([PROMPT], [labels])
+    [expected] = TinyLM().choice_log_likelihood([PROMPT], [labels])
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+# many requests at a time, each answer kept
+
+
+def test_as_many_requests_are_under_way_as_the_settings_say(server, address, tmp_path):
+    """The server holds every answer back until so many requests are there."""
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True, concurrency=48))
+    together = threading.Barrier(48)
+
+    def held(path, request, answer):
+        together.wait(10)
+        return answer
+
+    server.change = held
+    read = ReadLM(lm, Readings(tmp_path))
+    prompts = [f"a b {i}" for i in range(96)]
+    assert read.generate(prompts, 2) == [text.strip() for text in TinyLM().generate(prompts, 2)]
+
+
+def test_tokens_are_shared_out_to_the_answers_that_took_them(server, address, tmp_path):
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, batch=1, concurrency=5))
+    before = lm.tokens_read
+    read = ReadLM(lm, Readings(tmp_path))
+    prompts = [("a b " * i).strip() for i in range(1, 20)]
+    with read.metered() as meter:
+        read.generate(prompts, 1)
+    assert meter.cost.tokens == lm.tokens_read - before == sum(2 * i + 1 for i in range(1, 20))
+    one = LMRequest(prompts[4], (), False, 1, ())
+    [reading] = read.readings.find([one.key(lm.name)]).values()
+    assert reading.cost.tokens == 2 * 5 + 1
+
+
+@pytest.mark.parametrize("kind", ["scores", "texts"])
+def test_a_server_that_ends_loses_no_answer(server, address, tmp_path, kind):
+    """It answers some requests and then none: every answered one is in the file."""
+    endpoint = replace(QUICK, batch=1, concurrency=4, attempts=1)
+    lm = load_lm(f"{address}#tiny", endpoint=endpoint)
+    answered = []
+    lock = threading.Lock()
+
+    def ending(path, request, answer):
+        with lock:
+            if len(answered) == 37:
+                return 500, {"error": {"message": "killed"}}
+            answered.append(request)
+            return answer
+
+    server.change = ending
+    prompts = [f"a b {i}" for i in range(100)]
+    read = ReadLM(lm, Readings(tmp_path))
+
+    def ask():
+        if kind == "scores":
+            read.log_likelihood(prompts, [" a"] * 100)
+        else:
+            read.generate(prompts, 1)
+
+    assert "killed" in refused(ask)
+    server.clear()
+    ask()
+    assert len(server.requests) == 100 - 37
+
+
+# tokens
+
+
+@pytest.fixture
+def long_texts():
+    return ["a b c d " * 50, "x", ""]
+
+
+def test_llama_cpp_counts_by_words_of_its_own(server, address, long_texts):
+    def llama(path, request, answer):
+        if path != "/tokenize":
+            return answer
+        return {"tokens": list(range(len(request.get("content", "").split())))}
+
+    server.change = llama
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    assert lm.count_tokens(long_texts).tolist() == [200, 1, 0]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize(
+    "tokenize",
+    [
+        (404, {"detail": "Not Found"}),
+        {"error": "Unexpected endpoint"},
+        {"tokens": []},
+        {"count": -7},
+        {"count": float("inf")},
+        {"count": "many"},
+    ],
+    ids=str,
+)
+def test_without_a_tokenizer_tokens_are_estimated_from_the_usage(
+    server, address, caplog, chat, tokenize, long_texts
+):
+    """The server's usage has a token for every five bytes."""
+
+    def changed(path, request, answer):
+        if path == "/tokenize":
+            return tokenize
+        if "completions" in path:
+            prompt = request.get("prompt") or request["messages"][0]["content"]
+            text = prompt if isinstance(prompt, str) else "".join(prompt)
+            answer["usage"] = {"prompt_tokens": 11 + len(text.encode()) // 5}
+        return answer
+
+    server.change = changed
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=chat))
+    long, short, empty = lm.count_tokens(long_texts).tolist()
+    # a tenth more than measured
+    assert 400 / 5 * 1.08 < long < 400 / 5 * 1.12 and (short, empty) == (1, 0)
+    lm.count_tokens(["another"])
+    assert caplog.text.count("0.20 a byte, from the usage that the server states") == 1
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": 0}, {"prompt_tokens": 7}, {"prompt_tokens": None}]
+)
+def test_without_a_usage_either_tokens_are_taken_for_four_bytes(
+    server, address, caplog, usage, long_texts
+):
+    def changed(path, request, answer):
+        return (404, {}) if path == "/tokenize" else answer | {"usage": usage}
+
+    server.change = changed
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    assert lm.count_tokens(long_texts).tolist() == [110, 1, 0]
+    assert caplog.text.count("because the server neither counts nor states them") == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["This model's maximum context length is 9 tokens", "the request exceeds the context size"],
+)
+def test_a_prompt_that_is_too_long_names_the_flags(server, address, said):
+    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
+    server.change = lambda path, request, answer: (400, {"error": {"message": said}})
+    assert "give --endpoint.context-length" in refused(lm.generate, PROMPTS, 2)
