@@ -31,6 +31,25 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
     return UserError(f"unknown {kind} {name!r}{guess} Known: {', '.join(names)}.{tail}")
 
 
+def check_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a UserError for an option that is not known.
+
+    Args:
+        what: what takes the options, as the user calls it.
+        options: names as given.
+        known: all names there are.
+
+    >>> check_options("load_lm", ["dtpye"], ["dtype"])
+    Traceback (most recent call last):
+        ...
+    ceil_jax.errors.UserError: load_lm: unknown option 'dtpye'; did you mean 'dtype'? Known: dtype.
+    """
+    known = list(known)
+    for name in options:
+        if name not in known:
+            raise UserError(f"{what}: {unknown_name('option', name, known)}")
+
+
 @dataclass(frozen=True)
 class Range:
     """The numbers that a setting may be, beside its type: `epochs: Annotated[int, Range(1)] = 6`.

@@ -9,7 +9,10 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -50,6 +53,27 @@ class Registry(dict[str, T]):
             )
         self[name] = value
 
+    def require(self, name: str) -> None:
+        """Raise a UserError, which suggests a known name, unless there is a value of this name."""
+        self[name]
+
+    @contextmanager
+    def temporarily(self) -> Iterator[Registry[T]]:
+        """Return a context after which the registry is as it was before; for tests.
+
+        >>> metrics = Registry("metric")
+        >>> with metrics.temporarily():
+        ...     metrics.register("accuracy", 1)
+        >>> list(metrics)
+        []
+        """
+        before = dict(self)
+        try:
+            yield self
+        finally:
+            self.clear()
+            self.update(before)
+
     def __missing__(self, name: str) -> T:
         raise unknown_name(self.kind, name, self, self.hint)
 
@@ -74,6 +98,25 @@ def imported_module(name: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     return importlib.import_module(name)
+
+
+@cache
+def load_plugins() -> None:
+    """Import the modules that installed packages name as entry points `ceil_jax.plugins`, once; what
+    they register is then known by its name.
+
+    Raises:
+        UserError: one of them cannot be imported.
+    """
+    for point in entry_points(group="ceil_jax.plugins"):
+        try:
+            point.load()
+        except (ImportError, AttributeError, ValueError) as error:
+            package = point.dist.name if point.dist is not None else point.name
+            raise UserError(
+                f"the plugin {point.value} of the installed package {package}: {error}; reinstall "
+                "or remove that package"
+            ) from None
 
 
 def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:

@@ -30,6 +30,7 @@ LABELS = {
     "retrieval": "queries to examples",
     "skills": "Skill-KNN",
     "training": "EPR, CEIL, TST",
+    "methods": "one file each",
     "selector": "for applications",
     "pipeline": "one run",
     "report": "tables, figures",
@@ -63,30 +64,42 @@ def imports(file: Path) -> set[str]:
     """Dotted names that a file imports, with the name taken from a module:
     `ceil_jax.dpp.kernel.relevance`.
 
-    Imports inside functions count; those under `if TYPE_CHECKING` do not.
+    Imports inside functions count, those under `if TYPE_CHECKING` too, and so does
+    `import_module("ceil_jax.dpp")`.
 
     Raises:
         ValueError: the file has a relative import.
     """
     tree = ast.parse(file.read_text("utf-8"))
-    for_types = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
-        for statement in block.body
-        for node in ast.walk(statement)
-    }
     names: set[str] = set()
     for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             if node.level or node.module is None:
                 raise ValueError(f"{file}, line {node.lineno}: a relative import")
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call):
+            names |= by_name(node)
     return names
+
+
+def by_name(call: ast.Call) -> set[str]:
+    """The module that a call of `import_module` imports, where its name is written out."""
+    function = call.func
+    called = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
+    if called not in ("import_module", "__import__") or not call.args:
+        return set()
+    name = call.args[0]
+    literal = isinstance(name, ast.Constant) and isinstance(name.value, str)
+    return {name.value} if literal else {"".join(_literals(name))} - {""}
+
+
+def _literals(name: ast.expr) -> list[str]:
+    """The fixed beginning of an f-string: `f"ceil_jax.pipeline.{module}"` -> `ceil_jax.pipeline`."""
+    if isinstance(name, ast.JoinedStr) and isinstance(name.values[0], ast.Constant):
+        return [str(name.values[0].value).rpartition(".")[0]]
+    return []
 
 
 def graph() -> Graph:

@@ -36,8 +36,8 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean, paired
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Table, signed
-from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.retrieval.index import top_k
+from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.example import Task

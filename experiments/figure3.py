@@ -20,8 +20,9 @@ from harness.grid import Cell, Entry
 from harness.panels import panels
 from harness.table import ExperimentTable
 
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,22 +36,22 @@ METHODS_BY_TRADE_OFF = ("dpp", "epr_map", "ceil")
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     counts = [shots for shots in EXAMPLES if shots <= 2 * config.shots]
     found = by_examples(config, METHODS_BY_EXAMPLES, counts)
-    found.append(Entry(METHODS["epr"].label, "without λ", Cell(config, "epr")))
+    found.append(Entry(ROWS["epr"].label, "without λ", Cell(config, "epr")))
     return found + [
-        Entry(METHODS[method].label, f"λ = {value:g}", Cell(_with_trade_off(config, value), method))
+        Entry(ROWS[method].label, f"λ = {value:g}", Cell(_with_trade_off(config, value), method))
         for method in METHODS_BY_TRADE_OFF
         for value in TRADE_OFFS
     ]
 
 
 def _with_trade_off(config: RunConfig, value: float) -> RunConfig:
-    return replace(config, trade_off=value, ceil=replace(config.ceil, trade_off=value))
+    return replace(config, trade_off=value).with_method(CEIL, trade_off=value)
 
 
 def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(2 * len(tasks), columns=len(tasks))
-    names = [METHODS[method].label for method in METHODS_BY_EXAMPLES]
+    names = [ROWS[method].label for method in METHODS_BY_EXAMPLES]
     for above, below, (task, members) in zip(
         axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
     ):

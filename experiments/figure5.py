@@ -20,21 +20,21 @@ from harness.grid import Entry, Grid
 from harness.panels import panels
 from harness.table import ExperimentTable
 
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.table import Table, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXAMPLES = (1, 2, 4, 8, 16, 32)
-ROWS = ("topk", "epr", "ceil")
+NAMES = ("topk", "epr", "ceil")
 CLAIMS = ((4, "epr"), (1, "topk"))
 """(examples of CEIL, the method that it is compared with at the most examples)."""
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    return by_examples(config, ROWS, EXAMPLES)
+    return by_examples(config, NAMES, EXAMPLES)
 
 
 def with_claims(_: Grid, table: ExperimentTable) -> ExperimentTable:
@@ -45,7 +45,7 @@ def with_claims(_: Grid, table: ExperimentTable) -> ExperimentTable:
             ours = found.get(("ceil", fewer))
             theirs = max((shots for name, shots in found if name == method), default=0)
             if ours is not None and theirs > fewer:
-                label = METHODS[method].label
+                label = ROWS[method].label
                 less = signed(ours.minus(found[method, theirs]))
                 rows.append([task, f"CEIL with {fewer}", f"{label} with {theirs}", less])
     header = ["task", "fewer examples", "more examples", "difference, points"]
@@ -55,7 +55,7 @@ def with_claims(_: Grid, table: ExperimentTable) -> ExperimentTable:
 def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(len(tasks))
-    names = [METHODS[method].label for method in ROWS]
+    names = [ROWS[method].label for method in NAMES]
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
         lines_of(
             panel, members, "in-context examples K", lambda one: one.entry.cell.config.shots, names

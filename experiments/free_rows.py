@@ -3,11 +3,11 @@ nearest neighbours.
 
     python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600
     --data-dir DATA python experiments/free_rows.py --tasks geoquery.template --scale small
-    --epr.initial free --method epr ceil python experiments/free_rows.py --tasks geoquery.template
+    --epr.start free --method epr ceil python experiments/free_rows.py --tasks geoquery.template
     --scale small --epr.candidates 40 --method epr
 
 Rows that do not apply to a task are left out of it; `--plugin set_bsr` adds Set-BSR. With
-`--epr.initial free` EPR's candidates come from the free row's shortlists, and its encoder takes
+`--epr.start free` EPR's candidates come from the free row's shortlists, and its encoder takes
 over that row's cosines; CEIL starts from EPR.
 """
 
@@ -17,12 +17,12 @@ from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
 
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.registry import ROWS, applicable
 from ceil_jax.pipeline.config import SCALES, RunConfig
-from ceil_jax.pipeline.methods import METHODS, applicable, label_of
-from ceil_jax.pipeline.records import settings_of
 from ceil_jax.tasks.load import load_task
 
-ROWS = (
+NAMES = (
     *("majority", "classifier", "topk", "dpp", "set_bsr"),
     *("head", "structures", "tst", "free", "free_map"),
     *("epr", "epr_map", "ceil"),
@@ -34,18 +34,19 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     are asked for."""
     task = load_task(config.task, config.data_dir, limit=2)
     # with more candidates EPR reads as many LM tokens as CEIL: the row at an equal price
-    usual = config.epr.candidates == SCALES["small"].epr.candidates
-    more = "" if usual else f", {config.epr.candidates} candidates"
+    candidates = config.method(EPR).candidates
+    usual = candidates == SCALES["small"].method(EPR).candidates
+    more = "" if usual else f", {candidates} candidates"
     wanted = [
         name
-        for name in ROWS
-        if name in METHODS
-        and (name in options.method or not (options.method or METHODS[name].learns_from_lm))
+        for name in NAMES
+        if name in ROWS
+        and (name in options.method or not (options.method or ROWS[name].learns_from_lm))
     ]
-    labels = {name: label_of(name, settings_of(config)) for name in wanted}
+    rows = [config.row(name) for name in applicable(task, wanted).names]
     return [
-        Entry(labels[name] + more * METHODS[name].learns_from_lm, config.task, Cell(config, name))
-        for name in applicable(task, wanted).names
+        Entry(row.title + (more if row.learns_from_lm else ""), config.task, Cell(config, row.name))
+        for row in rows
     ]
 
 

@@ -3,10 +3,10 @@ or from free.
 
     python experiments/learning_curve.py --tasks geoquery.template --scale small --data-dir DATA
     python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600
-    --epr.initial free
+    --epr.start free
 
 Each point is trained on 100, 400, 1,600 or 6,400 queries, up to --ceil.instances, or on the bank
-where it is smaller; with --epr.initial free from that start alone. A second table has what no LM is
+where it is smaller; with --epr.start free from that start alone. A second table has what no LM is
 asked for: how alike the chosen examples' outputs are to the query's: whether equal or, of programs,
 by the F1 of their structures.
 """
@@ -25,9 +25,14 @@ from harness.grid import Cell, Entry, Grid, Measured
 from harness.panels import panels
 from harness.table import ExperimentTable
 
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import Free
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.pipeline import rows
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, label_of
-from ceil_jax.pipeline.records import settings_of
 from ceil_jax.report.table import Table, Value
 from ceil_jax.tasks.structures import structure_parser_of
 
@@ -39,15 +44,16 @@ UNTRAINED = ("topk", "free")
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    found = [Entry(METHODS[name].label, "untrained", Cell(config, name)) for name in UNTRAINED]
-    starts = ("base", "free") if config.epr.initial == "base" else (config.epr.initial,)
+    found = [Entry(ROWS[name].label, "untrained", Cell(config, name)) for name in UNTRAINED]
+    start = config.method(EPR).start
+    starts: list[Method] = [start] if start.learns else [Untrained(), Free()]
     for fewer, count in pairwise((0, *COUNTS)):
-        for start in starts if count <= config.ceil.instances else ():
-            epr = replace(config.epr, instances=count, initial=start)
-            trained = replace(config, epr=epr, ceil=replace(config.ceil, instances=count))
+        for start in starts if count <= config.method(CEIL).instances else []:
+            trained = config.with_method(EPR, instances=count, start=start)
+            trained = trained.with_method(CEIL, instances=count)
             found += [
                 Entry(
-                    label_of(name, settings_of(trained)),
+                    trained.row(name).title,
                     f"{count:,} queries",
                     Cell(trained, name),
                     least_bank=fewer + 1,
@@ -58,13 +64,13 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    rows: list[list[Value]] = [
+    body: list[list[Value]] = [
         [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)]
         for one in table.measured
     ]
     header = ["task", "row", "column", "alike, %"]
     return replace(
-        table, sections=[Table(header, rows, "Outputs of the chosen examples and of the query")]
+        table, sections=[Table(header, body, "Outputs of the chosen examples and of the query")]
     )
 
 
@@ -73,14 +79,15 @@ def agreement(grid: Grid, measured: Measured) -> float:
     first seed's run: the mean F1 of their structures or, where they are no programs, the share that
     is equal."""
     cell = measured.entry.cell.seeded(measured.seeds[0])
-    run, graph = grid.open(cell)
+    run, setup = grid.open(cell)
     task = grid.task(cell.config)
     parser = structure_parser_of(task.train) or (lambda output: frozenset([output]))
     bank = [parser(example.output) for example in task.train]
     found = []
-    for query, picks in zip(task.validation, run.get(graph.chosen(cell.method)), strict=True):
+    choice = run.get(rows.choice(setup, setup.row(cell.method)))
+    for query, positions in zip(task.validation, choice.positions.tolist(), strict=True):
         own = parser(query.output)
-        others = [bank[pick.position] for pick in picks]
+        others = [bank[position] for position in positions if position >= 0]
         found += [2 * len(own & other) / max(1, len(own) + len(other)) for other in others]
     return float(np.mean(found))
 
@@ -98,7 +105,10 @@ def draw(table: ExperimentTable) -> Figure:
                 )
         if trained:
             lines_of(
-                panel, trained, "training queries", lambda one: one.entry.cell.config.ceil.instances
+                panel,
+                trained,
+                "training queries",
+                lambda one: one.entry.cell.config.method(CEIL).instances,
             )
         panel.set_title(task, fontsize="medium")
     return figure

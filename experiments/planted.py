@@ -38,19 +38,20 @@ from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity, simil
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
 from ceil_jax.retrieval.index import top_k
+from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
 from ceil_jax.training.candidates import TrainingData, epr_candidates
 from ceil_jax.training.ceil import set_log_probs, train_ceil
-from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.contrastive import output_similarity, train_epr
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.losses import ranking_quality
 from ceil_jax.training.samplers import k_dpp_sets, uniform_sets
 
-CEIL = CEILConfig()
+DEFAULT = CEIL()
 CHUNK = 16
 """Queries whose sets are scored at a time."""
 
@@ -67,7 +68,7 @@ class Options:
     """Examples in the bank at most."""
     encoder: str = "all-MiniLM-L6-v2"
     """"tiny", a packaged name or a folder."""
-    queries: int = CEIL.instances
+    queries: int = DEFAULT.instances
     """Training queries, held-out ones too."""
     independent: int = 300
     """Queries that training never sees."""
@@ -75,11 +76,11 @@ class Options:
     """Sets of an independent query."""
     shots: int = 8
     """Examples in the sets of independent queries."""
-    sets: int = CEIL.subsets
+    sets: int = DEFAULT.subsets
     """Candidate sets of a query."""
-    size: int = CEIL.size
+    size: int = DEFAULT.size
     """Examples of a set."""
-    shortlist: int = CEIL.shortlist
+    shortlist: int = DEFAULT.shortlist
     """Nearest examples that sets come from."""
     noise: float = 0.0
     """Relative to the score's spread within a query."""
@@ -88,13 +89,13 @@ class Options:
     candidates: int = 0
     """Start from EPR, trained on so many single examples a query."""
     sampler: Literal["random", "k_dpp"] = "random"
-    learning_rate: float = CEIL.learning_rate
-    epochs: int = CEIL.epochs
-    batch_size: int = CEIL.batch_size
+    learning_rate: float = DEFAULT.learning_rate
+    epochs: int = DEFAULT.epochs
+    batch_size: int = DEFAULT.batch_size
     trade_off: float = 0.05
     """λ."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
-    loss: str = CEIL.loss
+    loss: str = DEFAULT.loss
     """A registered loss."""
     loss_options: tuple[str, ...] = ()
     """Options of the loss, each as NAME=VALUE."""
@@ -102,7 +103,7 @@ class Options:
     out: Path = Path("runs/planted.jsonl")
 
 
-def config_of(options: Options) -> CEILConfig:
+def config_of(options: Options) -> CEIL:
     """Return CEIL's settings."""
     own = (
         "sampler",
@@ -114,7 +115,7 @@ def config_of(options: Options) -> CEILConfig:
         "batch_size",
         "learning_rate",
     )
-    return CEILConfig(
+    return CEIL(
         subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
     )
 
@@ -211,9 +212,9 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         singles = singles_of(options, queries[: options.queries], bank, outputs, own)
         with tempfile.TemporaryDirectory() as folder:
             encoder = encoder.with_params(
-                train_epr(
-                    encoder, singles, EPRConfig(), seed=options.seed, folder=Path(folder)
-                ).params["query"]
+                train_epr(encoder, singles, EPR(), seed=options.seed, folder=Path(folder)).params[
+                    "query"
+                ]
             )
     vectors = unit_rows(encoder.encode(texts))
     cosines, nearest = top_k(vectors[positions], vectors, options.shortlist + 1)

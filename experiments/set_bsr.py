@@ -19,10 +19,8 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-from ceil_jax import Example, Needs, Retrieved, register_retriever
+from ceil_jax import Choice, Needs, Queries, RetrieverArguments, choice_of, register_retriever
 from ceil_jax.encoders.tokenizers import LENGTHS, pad, padded_length
-from ceil_jax.retrieval.own_rows import OwnRows
-from ceil_jax.retrieval.registry import Given
 
 BATCH = 64
 """Texts encoded at once."""
@@ -53,34 +51,39 @@ def token_vectors(encoder: Any, texts: Sequence[str]) -> list[Float[np.ndarray, 
 class SetBSR:
     """Greedy choice of the examples whose tokens cover the query's."""
 
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        self.bank, self.encoder = bank, given.encoder
-        self.own_rows = OwnRows(bank, given.known_by)
-        items = token_vectors(self.encoder, [example.input for example in bank])
-        self.tokens, self.first = np.concatenate(items), np.cumsum([0, *map(len, items[:-1])])
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        assert arguments.encoder is not None, "declared in Needs"
+        self.bank = arguments.bank
+        self.encoder = arguments.encoder
+        items = token_vectors(self.encoder.bank, [example.input for example in self.bank])
+        self.tokens = np.concatenate(items)
+        self.first = np.cumsum([0, *map(len, items[:-1])])
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        asked = token_vectors(self.encoder, [query.input for query in queries])
-        return [
-            self.cover(tokens, own, k)
-            for tokens, own in zip(asked, self.own_rows(queries), strict=True)
-        ]
+    def choose(self, queries: Queries, k: int) -> Choice:
+        texts = [query.input for query in queries.examples]
+        tokens = token_vectors(self.encoder.query, texts)
+        return choice_of(
+            self.cover(query, own, k) for query, own in zip(tokens, queries.own, strict=True)
+        )
 
-    def cover(self, query: Float[np.ndarray, "t d"], own: Sequence[int], k: int) -> list[Retrieved]:
-        """Return k examples, but for the query's own, in the order in which they add most
-        coverage."""
+    def cover(
+        self, query: Float[np.ndarray, "t d"], own: Sequence[int], k: int
+    ) -> list[tuple[int, float, float]]:
+        """Return position, relevance and gain of k examples, but for the query's own, in the order
+        in which they add most coverage."""
         best = np.maximum.reduceat(query @ self.tokens.T, self.first, axis=1)  # [t, bank]
         best[:, own] = -1
-        recall, covered = best.mean(axis=0), np.full(len(query), -1.0)
-        chosen: list[Retrieved] = []
+        recall = best.mean(axis=0)
+        covered = np.full(len(query), -1.0)
+        chosen: list[tuple[int, float, float]] = []
         for _ in range(min(k, len(self.bank) - len(own))):
             total = np.maximum(covered[:, None], best).mean(axis=0)
-            total[[*own, *(one.position for one in chosen)]] = -np.inf
+            total[[*own, *(position for position, _, _ in chosen)]] = -np.inf
             # where the query is covered, as by its own copy, the nearest of the others come next
-            place = int(np.lexsort((recall, total.round(6)))[-1])
-            gain = float(total[place] - covered.mean())
-            covered = np.maximum(covered, best[:, place])
-            chosen.append(Retrieved(self.bank[place].id, place, float(recall[place]), gain))
+            position = int(np.lexsort((recall, total.round(6)))[-1])
+            gain = float(total[position] - covered.mean())
+            covered = np.maximum(covered, best[:, position])
+            chosen.append((position, float(recall[position]), gain))
         return chosen
 
 

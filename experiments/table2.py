@@ -22,7 +22,6 @@ from harness.drawing import points
 from harness.grid import Cell, Entry
 
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.tasks import TASKS
 
 PAPER = {
@@ -35,7 +34,7 @@ PAPER = {
 }
 ENCODERS = {"contriever": "Contriever", "simcse": "SimCSE"}
 """A part of an encoder's name → its row in the paper."""
-ROWS = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
+NAMES = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", "ceil")
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
@@ -56,15 +55,15 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
             Cell(config, method),
             paper.get(PAPER.get(method, "")),
         )
-        for method in ROWS
+        for method in NAMES
     ]
     return own[:2] + others + own[2:]
 
 
 def _label(config: RunConfig, method: str) -> str:
-    source = METHODS[method].encoder
-    both = ", both encoders" if source == "ceil" and config.ceil.train_context == "both" else ""
-    return METHODS[method].label + both
+    row = config.row(method)
+    both = row.method.learns_sets and row.method.two_networks
+    return row.label + (", both encoders" if both else "")
 
 
 EXPERIMENT = Experiment("table2", "Table 2: ways of choosing examples", entries, points)

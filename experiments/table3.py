@@ -31,8 +31,8 @@ from harness.drawing import points
 from harness.grid import Cell, Entry, Grid
 from harness.table import ExperimentTable
 
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.table import Table, signed
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task
@@ -80,14 +80,13 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         paper = dict(zip(("topk", *TRAINED), numbers.get(config.task, ()), strict=False))
         column = config.task if len(lms) < 2 else f"{config.task}, answered by {lm}"
         found += [
-            Entry(METHODS[name].label, column, Cell(to, name), paper.get(name))
-            for name in UNTRAINED
+            Entry(ROWS[name].label, column, Cell(to, name), paper.get(name)) for name in UNTRAINED
         ]
         for how, by in trainings(replace(config, lm=lms[0])).items():
             for name in TRAINED:
                 number = paper.get(name) if how == ON_STANDARD else None
                 found.append(
-                    Entry(f"{METHODS[name].label}, {how}", column, Cell(to, name, (by,)), number)
+                    Entry(f"{ROWS[name].label}, {how}", column, Cell(to, name, (by,)), number)
                 )
     return found
 
@@ -135,8 +134,8 @@ def with_gains(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for one in table.measured:
         kind, _, how = one.entry.row.partition(", ")
-        epr = table.at(one.entry.task, f"{METHODS['epr'].label}, {how}", one.entry.column)
-        if kind == METHODS["ceil"].label and epr is not None:
+        epr = table.at(one.entry.task, f"{ROWS['epr'].label}, {how}", one.entry.column)
+        if kind == ROWS["ceil"].label and epr is not None:
             rows.append([one.entry.column, how, signed(one.minus(epr))])
     return replace(table, sections=[Table(["task", "both", "CEIL − EPR"], rows, "Gain over EPR")])
 

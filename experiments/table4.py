@@ -18,7 +18,9 @@ from harness.drawing import points
 from harness.grid import Cell, Entry, Grid
 from harness.table import ExperimentTable
 
+from ceil_jax.methods.ceil import CEIL
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.rows import scored_sets
 from ceil_jax.report.table import Number, Table
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
@@ -34,9 +36,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
         Entry(
             row,
             f"{count} subsets",
-            Cell(
-                replace(config, ceil=replace(config.ceil, sampler=sampler, subsets=count)), "ceil"
-            ),
+            Cell(config.with_method(CEIL, sampler=sampler, subsets=count), "ceil"),
         )
         for row, sampler in SAMPLERS.items()
         for count in SUBSETS
@@ -54,8 +54,8 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     header = ["task", "candidates", "subsets", "queries", "MRR of the top-k subset"]
     rows = []
     for one in table.measured:
-        run, graph = grid.open(one.entry.cell.seeded(one.seeds[0]))
-        scores = run.get(graph.scored("ceil")).scores
+        run, setup = grid.open(one.entry.cell.seeded(one.seeds[0]))
+        scores = run.get(scored_sets(setup, setup.config.method(CEIL))).scores
         queries, count = scores.shape
         rows.append(
             [one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)]

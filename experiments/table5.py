@@ -8,16 +8,18 @@ logistic loss of pairs. The runs of a row share the LM's scores of subsets.
 """
 
 import sys
-from dataclasses import replace
-from typing import Literal
 
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
 
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.config import RunConfig
 
-STARTS: dict[str, Literal["base", "epr"]] = {"base encoder": "base", "EPR": "epr"}
+STARTS: dict[str, Method] = {"base encoder": Untrained(), "EPR": EPR()}
 LOSSES = {"InfoNCE": "info_nce", "pairwise": "pairwise", "logistic": "logistic"}
 
 
@@ -28,9 +30,9 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
         Entry(
             start,
             loss,
-            Cell(replace(config, ceil=replace(config.ceil, initial=initial, loss=name)), "ceil"),
+            Cell(config.with_method(CEIL, start=method, loss=name), "ceil"),
         )
-        for start, initial in STARTS.items()
+        for start, method in STARTS.items()
         for loss, name in LOSSES.items()
     ]
 

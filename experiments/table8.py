@@ -23,8 +23,8 @@ from harness.inside import measure_latency
 from harness.panels import panels
 from harness.table import ExperimentTable
 
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.table import Number, Table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SHORTLISTS = (50, 100, 200, 400, 800)
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    found = [Entry(METHODS[name].label, "top-k", Cell(config, name)) for name in ("topk", "epr")]
+    found = [Entry(ROWS[name].label, "top-k", Cell(config, name)) for name in ("topk", "epr")]
     for n in SHORTLISTS:
         found.append(
             Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil"), least_bank=n)
@@ -59,7 +59,7 @@ def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         cell = one.entry.cell
         seconds = measure_latency(grid.open(cell.seeded(one.seeds[0])), cell.method)
         total = 1000 * (seconds.encode + seconds.shortlist + seconds.map) / seconds.queries
-        n = cell.config.shortlist if METHODS[cell.method].needs.shortlist else None
+        n = cell.config.shortlist if ROWS[cell.method].needs.shortlist else None
         rows.append(
             [one.entry.task, one.entry.row, n, seconds.queries, seconds.bank]
             + [

@@ -6,7 +6,6 @@
 # yours in `runs/` trained CEIL on these reviews, its encoders are shown too.
 
 # %%
-from dataclasses import fields, replace
 from pathlib import Path
 
 import jax
@@ -24,9 +23,10 @@ from ceil_jax import (
     similarity_from_features,
 )
 from ceil_jax.dpp.kernel import relevance
-from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import open_run
-from ceil_jax.pipeline.records import read_records
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.pipeline.records import config_of, read_records
+from ceil_jax.pipeline.rows import encoders
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.plots import BLUE, GREEN, GREY, MARKERS, ORANGE, RED
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
@@ -74,31 +74,18 @@ sets = {"top-k": list(range(K)), "DPP-MAP": np.asarray(chosen.items).tolist()}
 
 
 # %%
-def as_config(settings):
-    """Return a record's settings as a RunConfig whose folder is `runs`."""
-    known = {field.name for field in fields(RunConfig)} & set(settings)
-    values = {name: settings[name] for name in known}
-    for part in ("tst", "epr", "ceil", "skills"):
-        given = {
-            name: tuple(one) if isinstance(one, list) else one
-            for name, one in settings.get(part, {}).items()
-        }
-        values[part] = replace(getattr(RunConfig(), part), **given)
-    return RunConfig(**values | {"out": Path("runs")})
-
-
 records, _ = read_records(Path("runs"))
 trained = [
     record for record in records if record.method == "ceil" and record.task == "movie_reviews"
 ]
 if trained:
-    config = as_config(trained[0].config)
+    config = config_of(trained[0].config, Path("runs"))
     full = load_task(
         "movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
     )
-    run, graph = open_run(config, full)
-    ceil = run.get(graph.encoders("ceil"))
-    r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.context, full.train)
+    run, setup = open_run(config, full)
+    ceil = run.get(encoders(setup, config.method(CEIL)).networks)
+    r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.bank, full.train)
     picks = np.asarray(
         map_set(
             r_asked,

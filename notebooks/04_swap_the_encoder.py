@@ -17,11 +17,13 @@ from flax import nnx
 
 from ceil_jax import Encoder, build_retriever, load_encoder, load_task, register_encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.rows import encoders
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, ORANGE
-from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.loop import QUALITY
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
@@ -79,14 +81,16 @@ config = RunConfig(
     lm="tiny",
     shots=4,
     shortlist=30,
-    epr=EPRConfig(
-        instances=120, candidates=12, positives=3, epochs=3, learning_rate=1e-2, temperature=0.1
+    methods=(
+        EPR(
+            instances=120, candidates=12, positives=3, epochs=3, learning_rate=1e-2, temperature=0.1
+        ),
+        CEIL(instances=120, subsets=8, size=4, shortlist=30, epochs=3, learning_rate=3e-3),
     ),
-    ceil=CEILConfig(instances=120, subsets=8, size=4, shortlist=30, epochs=3, learning_rate=3e-3),
     out=Path(folder.name),
 )
-run, graph = open_run(config, task)
-comparison = compare(run, graph, ["topk", "dpp", "epr", "ceil"])
+run, setup = open_run(config, task)
+comparison = compare(run, setup, ["topk", "dpp", "epr", "ceil"])
 print(comparison.text())
 
 # %% [markdown]
@@ -96,14 +100,14 @@ print(comparison.text())
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
-for (name, marker), colour in zip((("epr", "o"), ("ceil", "s")), (BLUE, ORANGE), strict=True):
-    history = run.summary(graph.encoders(name))["history"]
+for method, marker, colour in ((EPR, "o", BLUE), (CEIL, "s", ORANGE)):
+    history = run.summary(encoders(setup, config.method(method)).networks)["history"]
     axes.plot(
         [row["step"] for row in history],
         [row[QUALITY] for row in history],
         marker=marker,
         color=colour,
-        label=name.upper(),
+        label=method.title,
     )
 axes.set(xlabel="training step", ylabel="Kendall's τ with the LM's ranking")
 axes.grid(alpha=0.3)
@@ -116,7 +120,7 @@ axes.legend()
 # wherever that name is registered.
 
 # %%
-trained = run.get(graph.encoders("epr")).query
+trained = run.get(encoders(setup, config.method(EPR)).networks).query
 trained.save_pretrained(Path(folder.name) / "my-encoder")
 again = load_encoder(Path(folder.name) / "my-encoder")
 moved = np.abs(

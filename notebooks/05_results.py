@@ -14,8 +14,8 @@ import numpy as np
 from ceil_jax import load_task
 from ceil_jax.metrics.bootstrap import bootstrap_interval
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.records import read_records
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, GREY, draw_points
 from ceil_jax.report.run_tables import tables

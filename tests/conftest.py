@@ -1,6 +1,7 @@
 """Strict tests: shapes are checked, rank promotion raises, warnings are errors (pyproject.toml)."""
 
 import os
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -51,29 +52,28 @@ def x64():
 def encoders_made_once():
     """Encoders that many tests load are made once: they are immutable, and copies share what is
     compiled."""
-    from ceil_jax.encoders.registry import _FACTORIES
+    from ceil_jax.encoders.registry import ENCODERS
 
     for name in ("tiny", "all-MiniLM-L6-v2"):
-        _FACTORIES[name] = cache(_FACTORIES[name])
+        ENCODERS[name] = cache(ENCODERS[name])
 
 
 @pytest.fixture
 def registrations_undone():
     """What a test registers is forgotten after it."""
-    from ceil_jax.encoders.registry import _FACTORIES
+
+    from ceil_jax.encoders.registry import ENCODERS
     from ceil_jax.lm.prompts import ORDERS
+    from ceil_jax.lm.registry import LMS
+    from ceil_jax.methods.registry import RETRIEVERS, ROWS
     from ceil_jax.metrics import METRICS
-    from ceil_jax.pipeline.methods import _ROWS, TRAININGS, load_own
-    from ceil_jax.retrieval.registry import retrievers
+    from ceil_jax.tasks import TASKS
     from ceil_jax.training.losses import LOSSES
 
-    load_own()
-    registries = (retrievers(), _FACTORIES, METRICS, ORDERS, LOSSES, _ROWS, TRAININGS)
-    before = [(registry, dict(registry)) for registry in registries]
-    yield
-    for registry, values in before:
-        registry.clear()
-        registry.update(values)
+    with ExitStack() as stack:
+        for registry in (ENCODERS, LMS, LOSSES, METRICS, ORDERS, RETRIEVERS, ROWS, TASKS):
+            stack.enter_context(registry.temporarily())
+        yield
 
 
 @pytest.fixture(scope="module")

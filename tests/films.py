@@ -1,9 +1,15 @@
 """A task of sixty film reviews in two labels, and a run on it that takes seconds."""
 
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.tst import TST
+from ceil_jax.pipeline import rows
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.views import Examples
+from ceil_jax.retrieval.retriever import retrieved
 from ceil_jax.tasks.example import Example, Task, Template
-from ceil_jax.training.config import CEILConfig, EPRConfig
 
 WORDS = ("bad", "good")
 SMALL = RunConfig(
@@ -12,9 +18,11 @@ SMALL = RunConfig(
     lm="tiny",
     shots=3,
     shortlist=12,
-    tst=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
-    epr=EPRConfig(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
-    ceil=CEILConfig(instances=24, subsets=5, size=3, shortlist=12, epochs=2, batch_size=8),
+    methods=(
+        TST(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
+        EPR(instances=24, candidates=6, positives=2, epochs=2, batch_size=8),
+        CEIL(instances=24, subsets=5, size=3, shortlist=12, epochs=2, batch_size=8),
+    ),
 )
 
 
@@ -50,6 +58,27 @@ class One(Models):
         return self.own
 
 
-def choose(run, graph, name, queries):
+def choose(run, setup, name, queries):
     """The examples that a row chooses for some queries, in the order in which it chose them."""
-    return run.get(graph.chosen(name, queries))
+    choice = run.get(rows.choice(setup, setup.row(name), Examples(queries)))
+    return retrieved(setup.task.train, choice)
+
+
+def evaluated(run, setup, name):
+    """The record of a row of this name."""
+    return evaluate(run, setup, setup.row(name))
+
+
+def metric_of(setup, name):
+    """The stage of a row's metric."""
+    return rows.metric(setup, setup.row(name))
+
+
+def choice_of_row(setup, name):
+    """The stage of a row's choice."""
+    return rows.choice(setup, setup.row(name))
+
+
+def networks_of(setup, kind):
+    """The stage of a method's encoders."""
+    return rows.encoders(setup, setup.config.method(kind)).networks

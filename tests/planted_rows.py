@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.training.free.rows import Observed
+from ceil_jax.retrieval.nearest import unit_rows
+from ceil_jax.training.free.rows import Observations
 
 
 def planted(count, seed, label_at=0.3):
@@ -12,7 +12,7 @@ def planted(count, seed, label_at=0.3):
     vectors = generator.normal(size=(count, 9))
     y = generator.integers(2, size=count)
     vectors[:, 0] = label_at * (2 * y - 1)
-    return Observed(
+    return Observations(
         [f"text {i}" for i in range(count)],
         unit_rows(vectors).astype(np.float32),
         outputs=[("bad", "good")[label] for label in y],

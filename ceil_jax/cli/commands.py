@@ -18,7 +18,8 @@ from ceil_jax.pipeline.config import COMPARED, DEMO, DEMO_METHODS, RunConfig
 from ceil_jax.tuning.config import TuneConfig
 
 if TYPE_CHECKING:
-    from ceil_jax.pipeline.graph import Opened
+    from ceil_jax.pipeline.models import Models
+    from ceil_jax.pipeline.setup import Session
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Flags = tyro.conf.arg(name="")
@@ -26,13 +27,13 @@ Flags = tyro.conf.arg(name="")
 
 _TUNE = TuneConfig()
 
-ROWS = (
-    "The rows of the table, in order: majority classifier zero random bm25 topk mmr dpp; without "
+ROW_NAMES = (
+    "The rows of the table, in order; by default those of these that the task allows: "
+    f"{' '.join(COMPARED)}. All: majority classifier zero random bm25 topk mmr dpp; without "
     "LM tokens to prepare: free free_map head head_map structures tst tst_map; from the LM's "
     "scores: epr epr_map ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn "
     "target_sketch, or a retriever that --plugin registers."
 )
-"""Written out, because METHODS reads the registry of retrievers, which takes seconds to import."""
 
 
 def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
@@ -58,9 +59,10 @@ Without --input and --output, both look at the file and propose them.""")
 
 def compare_command(
     config: Annotated[RunConfig, Flags],
-    method: Annotated[Sequence[str], tyro.conf.arg(help=ROWS)] = COMPARED,
+    method: Annotated[Sequence[str] | None, tyro.conf.arg(help=ROW_NAMES)] = None,
     own: Annotated[OwnData, Flags] = NO_FILE,
     minutes: Annotated[float | None, Range(above=0)] = None,
+    dry_run: Switch = False,
     json: Switch = False,
 ) -> None:
     """Compare ways of choosing examples on one task, and write a report.
@@ -76,32 +78,38 @@ def compare_command(
     Args:
         minutes: End within so many minutes on this machine: training queries are cut first, then
             rows, then queries down to 150, which is said. By default all of it.
+        dry_run: Print the stages that would run, their LM tokens and their time, and compute
+            nothing.
         json: Print the results as JSON.
     """
-    from ceil_jax.pipeline.methods import applicable, scorable
+    from ceil_jax.methods.registry import applicable, scorable
     from ceil_jax.report.compare import compare
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
-    if not method:
+    if method is not None and not method:
         raise UserError("--method: name at least one")
-    opened = _opened(config, own, method, "matplotlib")
+    names = COMPARED if method is None else method
+    if dry_run:
+        print(_planned(config, own, names, all_rows=method is not None))
+        return
+    session = _session(config, own, names, "matplotlib")
     remarks = []
-    if method in (COMPARED, DEMO_METHODS):
-        method, left_out = applicable(opened.graph.task, method)
+    if method is None:
+        names, left_out = applicable(session.setup.task, names)
         remarks.append(left_out)
-    method, left_out = scorable(opened.graph.lm.get(), method)
+    names, left_out = scorable(session.setup.lm.get(), names)
     remarks.append(left_out)
     if minutes is not None:
-        from ceil_jax.pipeline.minutes import fitted
+        from ceil_jax.pipeline.minutes import cut_to_fit
 
-        opened, method, said = fitted(opened, method, minutes)
-        print(said, file=sys.stderr if json else sys.stdout)
-        remarks.append(f"With --minutes {minutes:g}: {said}.")
-    table = compare(*opened, method, remarks=remarks)
+        session, names, message = cut_to_fit(session, names, minutes)
+        print(message, file=sys.stderr if json else sys.stdout)
+        remarks.append(f"With --minutes {minutes:g}: {message}.")
+    table = compare(*session, names, remarks=remarks)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), own, list(method)]
+    key = [replace(config, out=Path()), own, list(names)]
     page = write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}", table)
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
@@ -125,12 +133,17 @@ def score_command(
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
         shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
     """
+    from ceil_jax.methods.base import LearnsFromScores
+    from ceil_jax.pipeline import rows
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.store.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
-    run, graph = _opened(config, own)
-    [scores] = [need for need in graph.scored(stage).needs if isinstance(need, Scores)]
+    run, setup = _session(config, own)
+    method = setup.row(stage).method
+    assert isinstance(method, LearnsFromScores), "epr and ceil are"
+    scores = rows.scored_sets(setup, method).scores
+    assert isinstance(scores, Scores), "the LM scores both"
     for need in scores.needs:
         run.get(need)
     if part is None:
@@ -160,10 +173,10 @@ def export_command(
         method: ceil, epr_map, epr, or with the untrained encoder dpp or topk.
         license: The license of your examples as an SPDX name, for the card.
     """
-    from ceil_jax.pipeline.export import export_method
+    from ceil_jax.pipeline.export import export_row
 
-    run, graph = _opened(config, own, (method,))
-    print(export_method(run, graph, method, folder, license))
+    run, setup = _session(config, own, (method,))
+    print(export_row(run, setup, setup.row(method), folder, license))
 
 
 def tune_command(
@@ -246,16 +259,40 @@ def report_command(
     print(f"report: {write_page(runs, out or runs[0] / 'report.html')}")
 
 
-def _opened(config: RunConfig, own: OwnData, methods: Sequence[str] = (), *needed: str) -> Opened:
-    # a method that is not known is named before data are read
-    from ceil_jax.pipeline.graph import open_run
-    from ceil_jax.pipeline.methods import method_named
+def _session(
+    config: RunConfig,
+    own: OwnData,
+    names: Sequence[str] = (),
+    *needed: str,
+    models: Models | None = None,
+) -> Session:
+    """Open a run on the task that the flags name, after the checks that come before any work."""
+    from ceil_jax.methods.registry import ROWS
+    from ceil_jax.pipeline.setup import open_run
 
-    for name in methods:
-        method_named(name)
-    models = check_first(config, own, *needed)
+    for name in names:
+        # a row that is not known is named before data are read
+        ROWS.require(name)
+    served = check_first(config, own, *needed)
     task = read_data(config, own)
-    return open_run(replace(config, task=task.name), task, models)
+    return open_run(replace(config, task=task.name), task, models or served)
+
+
+def _planned(config: RunConfig, own: OwnData, names: Sequence[str], *, all_rows: bool) -> str:
+    """What `compare` would compute, in words; without `all_rows` only rows that apply."""
+    from ceil_jax.methods.registry import applicable
+    from ceil_jax.pipeline.evaluate import check
+    from ceil_jax.pipeline.models import CountingModels
+    from ceil_jax.report.dry_run import DryRun
+
+    run, setup = _session(config, own, names, models=CountingModels())
+    left_out = ""
+    if not all_rows:
+        names, left_out = applicable(setup.task, names)
+    dry_run = DryRun()
+    targets = check(setup, [setup.row(name) for name in dict.fromkeys(names)])
+    dry_run.add(run, targets, setup.task.name)
+    return "\n".join(filter(None, (dry_run.text(), left_out)))
 
 
 def _print_json(value: Any) -> None:

@@ -11,20 +11,25 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import tyro
 from tyro.constructors import (
     ConstructorRegistry,
+    PrimitiveConstructorSpec,
     StructConstructorSpec,
     StructFieldSpec,
     StructTypeInfo,
 )
 
 from ceil_jax.errors import range_of
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.registry import method_named
+from ceil_jax.pipeline.config import RunConfig, method_flags
 
 _COMMON = """
 task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens minutes
@@ -53,25 +58,58 @@ def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | 
     generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or generic or not isinstance(info.default, info.type):
         return None
-    hints = get_type_hints(info.type, include_extras=True)
+    cut = short and info.type.__name__ in SHORTENED
+    settings = {field.name: getattr(info.default, field.name) for field in fields(info.type)}
+    instantiate: Callable[..., Any] = info.type
+    flags = [_flag(info.type, name, default, cut) for name, default in settings.items()]
+    if isinstance(info.default, RunConfig):
+        flags = [flag for flag in flags if flag.name != "methods"]
+        methods = method_flags(info.default)
+        flags += [_method_flag(name, method, cut) for name, method in methods.items()]
+        instantiate = partial(_config, [*methods])
+    return StructConstructorSpec(instantiate=instantiate, fields=tuple(flags))
+
+
+def _flag(kind: type, name: str, default: Any, cut: bool) -> StructFieldSpec:
+    hint = get_type_hints(kind, include_extras=True)[name]
+    if hint is Method:
+        hint = _METHOD
+    elif cut and name not in COMMON:
+        hint = _hidden(hint)
+    # read from the source only when help is asked for
+    return StructFieldSpec(name, hint, default, helptext=partial(_help, kind, name, hint))
+
+
+def _method_flag(name: str, method: Method, cut: bool) -> StructFieldSpec:
+    """The settings of a method as flags behind its name: --ceil.epochs."""
+    kind = type(method)
+    summary = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+    return StructFieldSpec(name, _hidden(kind) if cut else kind, method, helptext=summary)
+
+
+def _hidden(hint: Any) -> Any:
     # a marker, which a type checker takes for a generic alias
     suppress: Any = tyro.conf.Suppress
-    cut = short and info.type.__name__ in SHORTENED
-    return StructConstructorSpec(
-        instantiate=info.type,
-        fields=tuple(
-            StructFieldSpec(
-                field.name,
-                suppress[hints[field.name]]
-                if cut and field.name not in COMMON
-                else hints[field.name],
-                getattr(info.default, field.name),
-                # read from the source only when help is asked for
-                helptext=partial(_help, info.type, field.name, hints[field.name]),
-            )
-            for field in fields(info.type)
-        ),
-    )
+    return suppress[hint]
+
+
+def _config(names: Sequence[str], **settings: Any) -> RunConfig:
+    """The configuration whose methods came as settings of these names."""
+    methods = tuple(settings.pop(name) for name in names)
+    return RunConfig(**settings, methods=methods)
+
+
+_METHOD = Annotated[
+    Method,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="METHOD",
+        instance_from_str=lambda words: method_named(words[0]),
+        is_instance=lambda value: isinstance(value, Method),
+        str_from_instance=lambda method: [method.name],
+    ),
+]
+"""A method by its name; its settings are those of the flags behind that name."""
 
 
 def _help(kind: type, name: str, hint: Any) -> str:

@@ -19,7 +19,7 @@ from ceil_jax.cli import commands
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
-from ceil_jax.registry import imported_module
+from ceil_jax.registry import imported_module, load_plugins
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.assets import cache_path, has_cache
 
@@ -119,6 +119,7 @@ def command(
             log.warning(
                 "%s stands twice: the last one counts; several values stand behind one", flag
             )
+        load_plugins()
         for module in given.plugin:
             try:
                 imported_module(module)

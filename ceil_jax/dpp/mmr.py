@@ -9,10 +9,6 @@ from jaxtyping import Array, Bool, Float, Int
 from ceil_jax.dpp.greedy import MapResult
 from ceil_jax.dpp.kernel import Scalar, at_least_float32, similarity
 
-MMR_TRADE_OFF = 0.5
-"""λ of MMR in comparisons: relevance and novelty weigh the same. It is not on the scale of
-DPP-MAP's λ."""
-
 
 def maximal_marginal_relevance(
     features: Float[Array, "n d"],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,9 @@ from jaxtyping import Array, Float
 from safetensors.numpy import save_file
 
 from ceil_jax.distributed.devices import device_mesh, filled_up, split, whole
+from ceil_jax.encoders.checkpoint import Checkpoint
 from ceil_jax.encoders.side_prompts import single_prompt
-from ceil_jax.encoders.text_encoder import Sides, TextEncoder, check_finite, check_texts
+from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, check_texts
 from ceil_jax.encoders.tokenizers import (
     PretrainedTokenizer,
     Tokenizer,
@@ -35,9 +36,6 @@ from ceil_jax.errors import UserError
 from ceil_jax.store.folder import write_json
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
-
-if TYPE_CHECKING:
-    from ceil_jax.encoders.hf_folder import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +118,7 @@ class Encoder:
         return self._changed(name=name, factory=factory or self.factory)
 
     @cached_property
-    def sides(self) -> Sides:
+    def sides(self) -> EncoderPair:
         """The encoder of queries and that of a bank's examples: two with the weights of this one
         where its folder names prompts for them (`side_prompts`), else this one twice.
 
@@ -128,8 +126,8 @@ class Encoder:
         """
         prompts = self.checkpoint and self.checkpoint.prompts
         if not prompts or prompts.query == prompts.bank == prompts.default:
-            return Sides(self, self)
-        return Sides(self._prompted(prompts.query), self._prompted(prompts.bank))
+            return EncoderPair(self, self)
+        return EncoderPair(self._prompted(prompts.query), self._prompted(prompts.bank))
 
     def _prompted(self, prompt: str) -> Encoder:
         assert self.checkpoint is not None and isinstance(self.tokenizer, PretrainedTokenizer)
@@ -260,7 +258,7 @@ class Encoder:
             for name in (FACTORY_FILE, *HF_FILES):
                 (folder / name).unlink(missing_ok=True)
             if self.checkpoint is not None:
-                self.checkpoint.write(self, folder)
+                self.checkpoint.write(self.params, self.tokenizer, self.max_length, folder)
                 return
             arrays = {name: np.ascontiguousarray(value) for name, value in self.params.items()}
             save_file(arrays, folder / "model.safetensors")

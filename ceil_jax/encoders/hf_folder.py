@@ -7,24 +7,20 @@ Weights are safetensors only; no code that comes with a checkpoint is run.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
-from safetensors.numpy import save_file
 
+from ceil_jax.encoders.checkpoint import Checkpoint
 from ceil_jax.encoders.encoder import Encoder, check_same_shapes
 from ceil_jax.encoders.files import read_config, read_tensors
 from ceil_jax.encoders.hf_names import UNUSED, base_name, hugging_face_name, network_config, turned
-from ceil_jax.encoders.side_prompts import Prompts, read_prompts
+from ceil_jax.encoders.side_prompts import read_prompts
 from ceil_jax.encoders.tokenizers import PretrainedTokenizer
-from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfig
+from ceil_jax.encoders.transformer import Pooling, Transformer
 from ceil_jax.errors import UserError
-from ceil_jax.store.folder import write_json
 
 _POOLINGS: dict[str, Pooling] = {
     "mean": "mean",
@@ -32,67 +28,6 @@ _POOLINGS: dict[str, Pooling] = {
     "cls": "cls",
     "cls_token": "cls",
 }
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The contents of a Hugging Face folder beside the parameters and the tokenizer."""
-
-    network: TransformerConfig
-    config: Mapping[str, Any]
-    """The content of config.json."""
-    pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    """BERT's pooler. No vector depends on it; it is written back because transformers' models have
-    it."""
-    prompts: Prompts = field(default_factory=Prompts)
-    """The texts that its folder puts before queries, documents and other texts."""
-
-    def write(self, encoder: Encoder, folder: Path) -> None:
-        """Write an encoder into a folder, in the layout that every sentence-transformers reads."""
-        network = self.network
-        tokenizer = encoder.tokenizer
-        assert isinstance(tokenizer, PretrainedTokenizer)
-        tensors = dict(self.pooler)
-        for name, value in encoder.params.items():
-            tensors[hugging_face_name(name, network.family)] = turned(
-                name, np.asarray(value, np.float32)
-            )
-        arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-        save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
-        tokenizer.tokenizer.save_pretrained(folder)
-        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-        # the weights are written as float32, whatever the checkpoint was
-        config = {
-            key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
-        }
-        contents = {
-            "config.json": config | {"dtype": "float32"},
-            "sentence_bert_config.json": {
-                "max_seq_length": encoder.max_length,
-                "do_lower_case": tokenizer.lower_case,
-            },
-            "config_sentence_transformers.json": self.prompts.config,
-            "modules.json": [
-                {
-                    "idx": i,
-                    "name": str(i),
-                    "path": path,
-                    "type": f"sentence_transformers.models.{kind}",
-                }
-                for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
-            ],
-            "1_Pooling/config.json": {
-                "word_embedding_dimension": network.width,
-                "pooling_mode_cls_token": network.pooling == "cls",
-                "pooling_mode_mean_tokens": network.pooling == "mean",
-                "pooling_mode_max_tokens": False,
-                "pooling_mode_mean_sqrt_len_tokens": False,
-            },
-        }
-        for name, content in contents.items():
-            write_json(folder / name, content)
-        if network.normalize:
-            (folder / "2_Normalize").mkdir(exist_ok=True)
 
 
 def read_folder(folder: Path, name: str) -> Encoder:

@@ -3,7 +3,6 @@ servers."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +27,7 @@ from ceil_jax.store.places import user_path
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
-"""The file of a saved free method (`training.free`), with the encoder that it stands on beside
+"""The file of a saved head (`training.free.encoder`), with the encoder that it stands on beside
 it."""
 
 
@@ -60,20 +59,21 @@ def load_encoder(
         return cast(Encoder, EndpointEncoder(name, endpoint or EndpointConfig()))
     folder = user_path(name)
     is_folder = isinstance(name_or_path, os.PathLike) and folder.is_dir()
-    if not is_folder and (name in _FACTORIES or is_function(name)):
+    if not is_folder and (name in ENCODERS or is_function(name)):
         tell_of_folder("encoder", name)
         return _made_by(name)
     folder = hub_snapshot(folder)
     if (folder / FREE_FILE).is_file():
-        # a free method over an encoder; by name, because its room stands above this one
-        free = importlib.import_module("ceil_jax.training.free.encoder")
-        return free.FreeEncoder.from_pretrained(folder)
+        raise UserError(
+            f"{name} holds a head that a bank's outputs have trained, over an encoder; expected an "
+            f"encoder: {folder / 'base'}, or the whole by CeilSelector.from_pretrained"
+        )
     if folder.is_dir():
         return _from_folder(folder, hub_name(folder))
     if folder.exists() or len(folder.parts) > 2 or name.startswith((".", "~", os.sep)):
         raise UserError(
             f"{name} is not a folder; expected a saved encoder, a hub id, or one of "
-            f"{sorted(_FACTORIES)}"
+            f"{sorted(ENCODERS)}"
         )
     return _from_folder(_download(name), name)
 
@@ -84,7 +84,7 @@ def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool
     Raises:
         UserError: the name is taken, and the encoder is not to `replace` the one that has it.
     """
-    _FACTORIES.register(name, factory, replace=replace)
+    ENCODERS.register(name, factory, replace=replace)
 
 
 def _from_folder(folder: Path, name: str) -> Encoder:
@@ -97,7 +97,7 @@ def _from_folder(folder: Path, name: str) -> Encoder:
     if not (folder / FACTORY_FILE).is_file():
         return read_folder(folder, name)
     factory = str(read_config(folder / FACTORY_FILE).get("factory"))
-    if factory not in _FACTORIES and factory not in _named:
+    if factory not in ENCODERS and factory not in _named:
         raise UserError(
             f"{name} is made by {factory!r}, which nobody has named here: look at it, then call "
             f"load_encoder({factory!r}) or register_encoder({factory!r}, …) before you load the "
@@ -110,7 +110,7 @@ def _from_folder(folder: Path, name: str) -> Encoder:
 
 
 def _made_by(name: str) -> Encoder:
-    factory = _FACTORIES.get(name) or imported("encoder", name, _FACTORIES)
+    factory = ENCODERS.get(name) or imported("encoder", name, ENCODERS)
     encoder = made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
     _named.add(name)
     return encoder
@@ -128,7 +128,7 @@ def _download(name: str) -> Path:
         hint = (
             f"It is not a folder here, and no hub id that can be fetched ({type(error).__name__})."
         )
-        raise unknown_name("encoder", name, _FACTORIES, hint) from None
+        raise unknown_name("encoder", name, ENCODERS, hint) from None
 
 
 def _packaged(name: str) -> Encoder:
@@ -150,7 +150,7 @@ def _tiny() -> Encoder:
 _named: set[str] = set()
 """Names that were loaded in this process, `module:function` too: folders may name them."""
 
-_FACTORIES: Registry[Callable[[], Encoder]] = Registry("encoder")
-_FACTORIES.register("tiny", _tiny)
+ENCODERS: Registry[Callable[[], Encoder]] = Registry("encoder")
+ENCODERS.register("tiny", _tiny)
 for _name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2"):
-    _FACTORIES.register(_name, partial(_packaged, _name))
+    ENCODERS.register(_name, partial(_packaged, _name))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.example import Example
 
 
 @runtime_checkable
@@ -28,18 +29,26 @@ class TextEncoder(Protocol):
         """Return the vector of each text, float32 [N, D], in the order given."""
 
 
-class Sides(NamedTuple):
-    """The encoder of queries and the encoder of a bank's examples."""
+class EncoderPair(NamedTuple):
+    """The encoder of queries and the encoder of a bank's examples, both of which read inputs."""
 
     query: TextEncoder
     bank: TextEncoder
 
+    def encode_queries(self, queries: Sequence[Example]) -> Float[np.ndarray, "q d"]:
+        """Return the vectors of the queries' inputs, float32 [Q, D]."""
+        return self.query.encode([query.input for query in queries])
 
-def sides(encoder: Any) -> Sides:
+    def encode_bank(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of the examples' inputs, float32 [N, D]."""
+        return self.bank.encode([example.input for example in examples])
+
+
+def sides(encoder: Any) -> EncoderPair:
     """Return the two sides of an encoder: its own `sides`, such as a folder with prompts for
     queries and documents has, else the encoder twice."""
     own = getattr(encoder, "sides", None)
-    return own if isinstance(own, Sides) else Sides(encoder, encoder)
+    return own if isinstance(own, EncoderPair) else EncoderPair(encoder, encoder)
 
 
 def check_texts(texts: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from ceil_jax.errors import UserError, unknown_name
@@ -13,11 +14,23 @@ from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
-from ceil_jax.registry import imported, is_function, made_by, tell_of_folder
+from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
 from ceil_jax.store.hashing import file_sha256
 from ceil_jax.store.hub_cache import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.store.sidecars import is_sidecar
+
+LMS: Registry[Callable[[], LanguageModel]] = Registry("language model")
+"""The language models of `register_lm` by name."""
+
+
+def register_lm(name: str, factory: Callable[[], LanguageModel], *, replace: bool = False) -> None:
+    """Make `load_lm(name)`, and `--lm name`, return `factory()`.
+
+    Raises:
+        UserError: the name is taken, and the LM is not to `replace` the one that has it.
+    """
+    LMS.register(name, factory, replace=replace)
 
 
 def load_lm(
@@ -34,9 +47,10 @@ def load_lm(
     [0]
 
     Args:
-        spec: a packaged name (`SmolLM2-135M-Instruct`, `gemma-3-270m`); `tiny`, the deterministic
-            test LM; a folder with safetensors and a tokenizer; a hub id `owner/name`; a server and
-            its model, `http://host:8000/v1#model-name` (without a name: the only one it serves); or
+        spec: a name given to `register_lm`; a packaged name (`SmolLM2-135M-Instruct`,
+            `gemma-3-270m`); `tiny`, the deterministic test LM; a folder with
+            safetensors and a tokenizer; a hub id `owner/name`; a server and its model,
+            `http://host:8000/v1#model-name` (without a name: the only one it serves); or
             `module:function`, a function without arguments that returns a `LanguageModel`.
         dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device
             computes in it. The dtype is part of the LM's name, because results are cached under
@@ -51,6 +65,8 @@ def load_lm(
             no such model; torch or openai is not installed; the server cannot be reached or does
             not know the model.
     """
+    if spec in LMS:
+        return made_by(LMS[spec], "language model", spec, LanguageModel)
     if spec == "tiny":
         tell_of_folder("language model", spec)
         return TinyLM()

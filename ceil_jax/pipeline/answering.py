@@ -17,15 +17,18 @@ from ceil_jax.lm.options import option_in
 from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.encoders import Encoders, cached
+from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.scoring import Prompting, reading, sample
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
+from ceil_jax.pipeline.vectors import HeadInputs
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.retrieval.registry import Retrieved
+from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import Overlap, overlap
+from ceil_jax.training.free.encoder import classified
+from ceil_jax.training.free.rows import Head
 
 NO_OPTION = "no option"
 """The trouble of an answer in words that means none of the options, or several."""
@@ -196,7 +199,7 @@ class Predictions(Answers):
     """The LM's answer to every query with the chosen examples (see `ask`)."""
 
     prompting: Prompting
-    chosen: Stage[list[list[Retrieved]]]
+    choice: Choose
     stop: tuple[str, ...] = ("\n",)
     shots: int = unkeyed(1)
     """Examples in a prompt, to estimate what reading it takes."""
@@ -210,49 +213,75 @@ class Predictions(Answers):
         self,
         run: Run,
         queries: Sequence[Example],
-        picks: Sequence[Sequence[Retrieved]],
+        choice: Choice,
         builder: PromptBuilder | None = None,
     ) -> list[Prompt]:
-        """Return the prompt of each query; a `builder` of these queries has counted the bank's
-        tokens already."""
-        builder, bank = builder or self.prompting.builder(run, queries), self.bank.examples
-        return [
-            builder.build(
+        """Return the prompt of each query.
+
+        Args:
+            run: gives the LM, which counts tokens.
+            queries: Q examples.
+            choice: the examples chosen for them.
+            builder: one for these queries that has counted the bank's tokens already.
+        """
+        builder = builder or self.prompting.builder(run, queries)
+        bank = self.bank.examples
+        prompts = []
+        for query, positions, relevance, gains in zip(queries, *choice, strict=True):
+            count = int((positions >= 0).sum())
+            prompt = builder.build(
                 query,
-                [bank[pick.position] for pick in row],
-                [pick.relevance for pick in row],
+                [bank[position] for position in positions[:count]],
+                [float(value) for value in relevance[:count]],
                 self.prompting.fit,
-                [pick.gain for pick in row],
+                [float(value) for value in gains[:count]],
             )
-            for query, row in zip(queries, picks, strict=True)
-        ]
+            prompts.append(prompt)
+        return prompts
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        queries, picks = self.queries.examples, run.get(self.chosen)
-        prompts, lm = self.prompts(run, queries, picks), run.lm(self.prompting.lm)
-        texts = [prompt.text for prompt in prompts]
-        replies = ask(lm, self.prompting, self.stop, texts, queries)
-        shown = [
-            [[row[i].id, round(row[i].relevance, 6), round(row[i].gain, 6)] for i in prompt.order]
-            for row, prompt in zip(picks, prompts, strict=True)
-        ]
-        return self.save(folder, self.rows_of(replies, shown))
+        queries = self.queries.examples
+        choice = run.get(self.choice)
+        prompts = self.prompts(run, queries, choice)
+        lm = run.lm(self.prompting.lm)
+        replies = ask(lm, self.prompting, self.stop, [prompt.text for prompt in prompts], queries)
+        examples = []
+        for prompt, positions, relevance, gains in zip(prompts, *choice, strict=True):
+            examples.append(
+                [
+                    [
+                        self.bank.examples[positions[i]].id,
+                        round(float(relevance[i]), 6),
+                        round(float(gains[i]), 6),
+                    ]
+                    for i in prompt.order
+                ]
+            )
+        return self.save(folder, self.rows_of(replies, examples))
 
     def estimate(self, run: Run) -> Work:
-        some, bank = sample(len(self.queries)), self.bank.examples
-        asked = self.queries.examples[some]
-        if run.summary(self.chosen):
-            picks = run.get(self.chosen)[some]
+        some = sample(len(self.queries))
+        queries = self.queries.examples[some]
+        if run.summary(self.choice):
+            choice = Choice(*(array[some] for array in run.get(self.choice)))
         else:
-            rng = np.random.default_rng(0)
-            drawn = [rng.permutation(len(bank))[: self.shots] for _ in asked]
-            picks = [[Retrieved(bank[p].id, int(p), 0.0, 0.0) for p in row] for row in drawn]
+            choice = self._random_choice(len(queries))
         prompting = self.prompting
-        prompts = [prompt.text for prompt in self.prompts(run, asked, picks)]
-        way = way_of_answering(run.lm(prompting.lm), prompting, self.stop, asked)
-        requests = way.requests(prompts, asked)
-        answers = [q.output for q in self.queries.examples[:200]]
-        return reading(run, prompting.lm, requests, len(self.queries) / max(1, len(asked)), answers)
+        prompts = [prompt.text for prompt in self.prompts(run, queries, choice)]
+        way = way_of_answering(run.lm(prompting.lm), prompting, self.stop, queries)
+        requests = way.requests(prompts, queries)
+        answers = [query.output for query in self.queries.examples[:200]]
+        times = len(self.queries) / max(1, len(queries))
+        return reading(run, prompting.lm, requests, times, answers)
+
+    def _random_choice(self, queries: int) -> Choice:
+        """Random examples that stand in for those that are not chosen yet, to count their
+        tokens."""
+        generator = np.random.default_rng(0)
+        drawn = [generator.permutation(len(self.bank))[: self.shots] for _ in range(queries)]
+        positions = np.array(drawn, np.int32).reshape(queries, -1)
+        scores = np.zeros(positions.shape)
+        return Choice(positions, scores, scores)
 
 
 @dataclass(frozen=True)
@@ -270,11 +299,14 @@ class Classified(Answers):
     """The most probable label of every query, by a classifier that the bank trained; no LM is
     asked."""
 
-    encoders: Stage[Encoders]
+    head: Stage[Head | None]
+    rows: HeadInputs
+    """The queries, as the head sees them."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        encoder = cached(run, run.get(self.encoders).query)
-        labels = encoder.classify(self.queries.examples)
+        head = run.get(self.head)
+        assert head is not None, "a row that classifies has a head without an alternative"
+        labels = classified(head, run.get(self.rows))
         return self.save(folder, self.rows_of([Reply(label) for label in labels]))
 
 

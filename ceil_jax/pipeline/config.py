@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from ceil_jax.errors import Range, check_ranges
+from ceil_jax.errors import Range, UserError, check_options, check_ranges
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.prompts import Fit
-from ceil_jax.training.config import CEILConfig, EPRConfig
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import Free
+from ceil_jax.methods.registry import ROWS, registered_methods
+from ceil_jax.methods.row import Row
+from ceil_jax.methods.tst import TST
+
+M = TypeVar("M", bound=Method)
 
 
 @dataclass(frozen=True)
@@ -84,14 +92,9 @@ class RunConfig:
     """The number of Ray actors with --engine ray; each takes a GPU if there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
-    tst: EPRConfig = field(
-        default_factory=lambda: EPRConfig(instances=2000, candidates=40, epochs=3)
-    )
-    """TST: training on the similarity of outputs, which needs no LM."""
-    epr: EPRConfig = field(default_factory=EPRConfig)
-    """EPR: training on the LM's scores of single examples."""
-    ceil: CEILConfig = field(default_factory=CEILConfig)
-    """CEIL: training on the LM's scores of sets."""
+    methods: tuple[Method, ...] = ()
+    """The methods with other settings than their defaults. On the command line, the settings of
+    every registered row's method are flags, such as --ceil.epochs."""
     skills: SkillConfig = field(default_factory=SkillConfig)
     """Rewriting inputs as skills (Skill-KNN)."""
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
@@ -99,6 +102,76 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        for method in self.methods:
+            check_method_name(method)
+
+    def method(self, kind: type[M]) -> M:
+        """Return the method of a kind with this configuration's settings, and likewise those that
+        it starts from.
+
+        Example:
+            >>> RunConfig(methods=(EPR(epochs=9),)).method(CEIL).start.epochs
+            9
+        """
+        method = kind().configured(self._by_name)
+        assert isinstance(method, kind), "one name is one class"
+        return method
+
+    def row(self, name: str) -> Row:
+        """Return the row of a name, its method with this configuration's settings.
+
+        Raises:
+            UserError: an unknown name, or a method that would start from itself.
+        """
+        row = ROWS[name]
+        check_method_name(row.method)
+        return replace(row, method=row.method.configured(self._by_name))
+
+    def using(self, *methods: Method) -> RunConfig:
+        """Return this configuration with these methods in place of those of their names."""
+        return replace(self, methods=tuple((self._by_name | _by_name(methods)).values()))
+
+    def with_method(self, kind: type[Method], **settings: Any) -> RunConfig:
+        """Return this configuration with other settings of a method.
+
+        Example:
+            >>> RunConfig().with_method(EPR, epochs=9).method(EPR).epochs
+            9
+
+        Raises:
+            UserError: a setting that the method does not have.
+        """
+        check_options(f"--{kind.name}", settings, [field.name for field in fields(kind)])
+        method = self._by_name.get(kind.name) or kind()
+        return self.using(replace(method, **settings))
+
+    @property
+    def _by_name(self) -> dict[str, Method]:
+        return _by_name(self.methods)
+
+
+def _by_name(methods: tuple[Method, ...]) -> dict[str, Method]:
+    return {method.name: method for method in methods}
+
+
+def check_method_name(method: Method) -> None:
+    """Raise a UserError if a method has the name of a setting of RunConfig: one flag would mean
+    two things."""
+    if method.name in {field.name for field in fields(RunConfig)}:
+        raise UserError(
+            f"a method cannot be called {method.name!r}: --{method.name} is a setting of a run; "
+            "give its class another name"
+        )
+
+
+def method_flags(config: RunConfig) -> dict[str, Method]:
+    """Return the methods whose settings are flags, by name, as a configuration has them."""
+    methods = {
+        name: method for name, method in registered_methods().items() if fields(type(method))
+    }
+    for method in methods.values():
+        check_method_name(method)
+    return methods | {name: m for name, m in _by_name(config.methods).items() if name in methods}
 
 
 SCALES: dict[str, RunConfig] = {
@@ -108,9 +181,11 @@ SCALES: dict[str, RunConfig] = {
         bank_limit=1000,
         shots=4,
         shortlist=50,
-        tst=EPRConfig(instances=24, candidates=10, positives=2, epochs=2),
-        epr=EPRConfig(instances=24, candidates=8, positives=3, epochs=2),
-        ceil=CEILConfig(instances=24, subsets=6, shortlist=20, epochs=2),
+        methods=(
+            TST(instances=24, candidates=10, positives=2, epochs=2),
+            EPR(instances=24, candidates=8, positives=3, epochs=2),
+            CEIL(instances=24, subsets=6, shortlist=20, epochs=2),
+        ),
     ),
     # ten minutes on 2 CPU cores that read 1,150 LM tokens a second; more than half of these go into
     # answers, because intervals are what a comparison lacks first
@@ -118,8 +193,10 @@ SCALES: dict[str, RunConfig] = {
         limit=600,
         bank_limit=3000,
         shots=2,
-        epr=EPRConfig(instances=160, candidates=8, epochs=2),
-        ceil=CEILConfig(instances=200, subsets=5, size=2, epochs=2),
+        methods=(
+            EPR(instances=160, candidates=8, epochs=2),
+            CEIL(instances=200, subsets=5, size=2, epochs=2),
+        ),
     ),
     # an hour on 2 CPU cores: which way does it point? The settings of the evidence in
     # docs/results.md, but for its number of queries; four examples are what training queries were
@@ -128,8 +205,10 @@ SCALES: dict[str, RunConfig] = {
         limit=200,
         shots=4,
         trade_off="tuned",
-        epr=EPRConfig(candidates=16, epochs=4),
-        ceil=CEILConfig(instances=400, trade_off="tuned"),
+        methods=(
+            EPR(candidates=16, epochs=4),
+            CEIL(instances=400, trade_off="tuned"),
+        ),
     ),
     # the settings of CEIL's paper, models included, and 120 epochs of EPR as in the released code;
     # where the models cannot be had: --encoder all-MiniLM-L6-v2 --lm SmolLM2-135M-Instruct
@@ -138,23 +217,21 @@ SCALES: dict[str, RunConfig] = {
         lm="EleutherAI/gpt-neo-2.7B",
         shots=50,
         trade_off="tuned",
-        tst=EPRConfig(
-            instances=44_000, candidates=50, epochs=5, batch_size=128, learning_rate=1e-5
-        ),
-        epr=EPRConfig(
-            instances=44_000, candidates=50, epochs=120, batch_size=128, learning_rate=1e-5
-        ),
-        ceil=CEILConfig(
-            instances=44_000,
-            subsets=50,
-            size=16,
-            shortlist=100,
-            trade_off="tuned",
-            epochs=30,
-            batch_size=128,
-            learning_rate=1e-5,
-            train_context="both",
-            sets_per_step="all",
+        methods=(
+            TST(instances=44_000, candidates=50, epochs=5, batch_size=128, learning_rate=1e-5),
+            EPR(instances=44_000, candidates=50, epochs=120, batch_size=128, learning_rate=1e-5),
+            CEIL(
+                instances=44_000,
+                subsets=50,
+                size=16,
+                shortlist=100,
+                trade_off="tuned",
+                epochs=30,
+                batch_size=128,
+                learning_rate=1e-5,
+                train_context="both",
+                sets_per_step="all",
+            ),
         ),
     ),
 }
@@ -164,7 +241,7 @@ SCALES: dict[str, RunConfig] = {
 def from_free(config: RunConfig) -> RunConfig:
     """Return settings with which EPR, and CEIL after it, start from what the bank's outputs
     teach."""
-    return replace(config, epr=replace(config.epr, initial="free"))
+    return config.with_method(EPR, start=Free())
 
 
 APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
@@ -176,8 +253,10 @@ DEMO = APPLIED["demo"]
 
 TUNE = from_free(
     RunConfig(
-        epr=EPRConfig(instances=240, candidates=16, epochs=5),
-        ceil=CEILConfig(instances=240, subsets=12),
+        methods=(
+            EPR(instances=240, candidates=16, epochs=5),
+            CEIL(instances=240, subsets=12),
+        )
     )
 )
 """The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""

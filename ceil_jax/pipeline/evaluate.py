@@ -1,75 +1,77 @@
-"""A method evaluated: its answers, their metric and what they cost, on record."""
+"""A row evaluated: its answers, their metric and what they cost, on record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from ceil_jax.distributed.machine import device
+from ceil_jax.methods.base import LearnsFromScores
+from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.answering import Measurement
-from ceil_jax.pipeline.graph import Graph
-from ceil_jax.pipeline.methods import TRAININGS
-from ceil_jax.pipeline.records import Record, Recorded, Texts, settings_of
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.answering import Measurement, Predictions
+from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
+from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.tasks import TASKS
 
 
-def evaluate(run: Run, graph: Graph, name: str) -> Record:
-    """Return the record of a row of METHODS on the task's queries; what is not on disk is
-    computed."""
-    metric = graph.metric(name)
+def evaluate(run: Run, setup: Setup, row: Row) -> Record:
+    """Return the record of a row on the task's queries; what is not on disk is computed."""
+    metric = rows.metric(setup, row)
     run.get(metric)
-    chosen, task, settings = (
-        getattr(metric.predictions, "chosen", None),
-        graph.task,
-        settings_of(graph.config),
-    )
+    task = setup.task
+    settings = settings_of(setup.config, row.method.chain if row.encodes else ())
     if task.name not in TASKS:  # the papers' tasks have one way of asking
         settings |= {
             "template": task.template.pattern,
             "separator": task.template.separator,
             "stop": [*task.stop],
         }
-    recorded = Recorded(
+    answers = metric.predictions
+    trade_off = None
+    if isinstance(answers, Predictions):
+        trade_off = run.summary(answers.choice).get("trade_off")
+    record = RecordOfRun(
         task.name,
-        name,
+        row.name,
         metric.metric,
-        graph.lm.key,
+        setup.lm.key,
         settings,
-        metric.predictions,
+        answers,
         metric,
-        Texts(graph.queries, graph.bank),
-        kept=remark(run, graph, name),
-        trade_off=chosen and run.summary(chosen).get("trade_off"),
+        Texts(setup.queries, setup.bank),
+        label=row.title,
+        seeded=row.seeded,
+        gains="log determinant" if row.needs.trade_off == "tunable" else "",
+        kept=remark(run, setup, row),
+        trade_off=trade_off,
         device=device(),
     )
-    return run.get(recorded)
+    return run.get(record)
 
 
-def remark(run: Run, graph: Graph, name: str) -> str:
-    """Return a remark on a method that does not use what training gave its encoders; else ""."""
-    source = graph.method(name).encoder or "base"
-    if source in TRAININGS:
-        outcome = run.summary(graph.encoders(source))
-        ending = outcome.get("ending")
-        if outcome.get("taken") == "cosine":
-            return "the untrained encoder"
-        if ending and ending["kept"] == "start":
-            start = graph.start(source)
-            whose = "the untrained" if start == "base" else f"{TRAININGS[start].title}'s"
-            return f"training kept {whose} encoder"
-    return ""
+def remark(run: Run, setup: Setup, row: Row) -> str:
+    """Return a remark on a row that does not use what training gave its encoders; else ""."""
+    method = row.method
+    if not row.trains or rows.left_a_trace(run, setup, method):
+        return ""
+    if not isinstance(method, LearnsFromScores):
+        return "the untrained encoder"
+    if method.start.learns:
+        return f"training kept {method.start.title}'s encoder"
+    return "training kept the untrained encoder"
 
 
-def check(graph: Graph, names: Sequence[str]) -> list[Measurement]:
-    """Return the stages of some rows of METHODS, so that an unknown name or a setting that cannot
-    be is met before any work. Loads the LM, and the encoder if a row compares vectors.
+def check(setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
+    """Return the stages of some rows, so that a setting that cannot be is met before any work.
+    Loads the LM, and the encoder if a row compares vectors.
 
     Raises:
-        UserError: an unknown row, settings or models.
+        UserError: settings or models that cannot be.
     """
-    METRICS[graph.task.metric].check(graph.task.validation)
-    targets = [graph.metric(name) for name in names]
+    METRICS[setup.task.metric].check(setup.task.validation)
+    targets = [rows.metric(setup, row) for row in chosen]
     for target in targets:
         _ = target.key
     return targets

@@ -4,12 +4,20 @@ Nothing is computed."""
 from __future__ import annotations
 
 import importlib.util
+import logging
 import timeit
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from ceil_jax.distributed.machine import device
+from ceil_jax.errors import UserError
 from ceil_jax.pipeline.stage import Run, Stage, Work
+from ceil_jax.store.folder import read_json, write_json
+from ceil_jax.store.hashing import digest
+from ceil_jax.tasks.assets import cache_path
+
+log = logging.getLogger(__name__)
 
 WRITING = 4.0
 """A written token costs as many read ones: a guess, because a step writes one token a text."""
@@ -32,14 +40,40 @@ class Machine(NamedTuple):
         return read / self.lm + work.encoded / self.encode + work.trained / self.train
 
 
-ENCODING, TRAINING = {"cpu": 1.28, "gpu": 0.1}, {"cpu": 0.24, "gpu": 0.033}
-"""The shares of a float32 product's speed that encoding and training reach: on a CPU measured with
-all-MiniLM-L6-v2, whose embeddings count as parameters but take no products; on a GPU guesses."""
+NAME = "this machine (from its speed when it was first measured)"
+
+LAYOUT = 1
+"""Raised when a machine is measured in another way."""
+
+ENCODING = {"cpu": 1.28, "gpu": 0.1}
+"""The share of a float32 product's speed that encoding reaches: see below."""
+
+TRAINING = {"cpu": 0.24, "gpu": 0.033}
+"""The share that training reaches: on a CPU measured with all-MiniLM-L6-v2, whose embeddings count
+as parameters but take no products; on a GPU a guess."""
 
 
 @cache
 def this_machine() -> Machine:
-    """Return the speed of this machine, measured in about two seconds."""
+    """Return the speed of this machine. It is measured once, in about two seconds, and kept in the
+    cache folder."""
+    file = cache_path() / f"machine-{digest([device(), LAYOUT])[:8]}.json"
+    try:
+        speeds = read_json(file)
+        return Machine(NAME, speeds["lm"], speeds["encode"], speeds["train"])
+    except (OSError, ValueError, KeyError, TypeError):
+        machine = measured()
+    speeds = {"lm": machine.lm, "encode": machine.encode, "train": machine.train}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, speeds)
+    except (OSError, UserError):
+        log.info("%s cannot be written: the machine is measured again next time", file)
+    return machine
+
+
+def measured() -> Machine:
+    """Measure this machine, in about two seconds."""
     import jax
     import jax.numpy as jnp
 
@@ -53,7 +87,7 @@ def this_machine() -> Machine:
 
         reading = reading_speed()
     return Machine(
-        "this machine (from its speed just now)",
+        NAME,
         reading,
         ENCODING[kind] * speed,
         TRAINING[kind] * speed,

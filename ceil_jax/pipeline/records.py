@@ -13,8 +13,8 @@ texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address, parse_address
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.registry import ROWS, method_named, registered_methods
 from ceil_jax.pipeline.answering import Answers, Measurement, read_measured
-from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.pipeline.config import RunConfig, SkillConfig
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
@@ -60,6 +61,9 @@ class Record:
     trade_off: float | None = None
     """λ that the examples were chosen with; None for a method without one."""
     device: str = ""
+    label: str = ""
+    """The row's name in tables, such as "CEIL from free"; empty in lines of results files, and in
+    older records."""
     examples: float | None = None
     """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the
     oldest lines."""
@@ -80,6 +84,9 @@ class Record:
     """The part of `cost` that answering and judging take."""
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
+    gains: str = ""
+    """What the gains of examples are, where they are worth showing: the log determinant of
+    DPP-MAP."""
     kept: str = ""
     """The outcome of training, such as "training kept EPR's encoder"; else ""."""
 
@@ -118,7 +125,7 @@ class Texts(Stage[None]):
 
 
 @dataclass(frozen=True)
-class Recorded(Stage[Record]):
+class RecordOfRun(Stage[Record]):
     """The record of an evaluation; of several with one name, the first."""
 
     kind = "run"
@@ -132,6 +139,11 @@ class Recorded(Stage[Record]):
     predictions: Answers
     metrics: Measurement
     texts: Texts
+    label: str = unkeyed("")
+    seeded: bool = unkeyed(True)
+    """Whether another seed gives other numbers."""
+    gains: str = unkeyed("")
+    """What the gains of examples are, where they are shown."""
     kept: str = unkeyed("")
     trade_off: float | None = unkeyed(None)
     device: str = unkeyed("")
@@ -142,8 +154,15 @@ class Recorded(Stage[Record]):
             "preparing": asdict(run.cost([self.metrics]) - answering),
             "answering": asdict(answering),
         }
-        remarks = {"kept": self.kept, "trade_off": self.trade_off, "device": self.device}
-        return costs | {name: value for name, value in remarks.items() if value}
+        remarks = {
+            "label": self.label,
+            "gains": self.gains,
+            "kept": self.kept,
+            "trade_off": self.trade_off,
+            "device": self.device,
+        }
+        seed = {"seed": self.config["seed"] if self.seeded else None}
+        return costs | seed | {name: value for name, value in remarks.items() if value}
 
     @property
     def reads(self) -> tuple[Stage[Any], ...]:
@@ -159,17 +178,51 @@ class Recorded(Stage[Record]):
         return record
 
 
-def settings_of(config: RunConfig) -> dict[str, Any]:
-    """Return a RunConfig as JSON, without what differs between machines: folders, devices,
-    addresses of models."""
-    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None)))
-    for name in ("out", "data_dir", "device_map", "endpoint"):
+def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, Any]:
+    """Return a configuration as JSON, without what differs between machines: folders, devices,
+    addresses of models.
+
+    Args:
+        config: the configuration.
+        methods: those whose settings a number depends on, each under its name.
+    """
+    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None, methods=())))
+    for name in ("out", "data_dir", "device_map", "endpoint", "methods"):
         del settings[name]
-    for place in (settings, settings["skills"]):
+    for names in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
-            if place.get(name) and is_address(place[name]):
-                place[name] = parse_address(place[name]).model or "the model of an endpoint"
-    return settings
+            if names.get(name) and is_address(names[name]):
+                names[name] = parse_address(names[name]).model or "the model of an endpoint"
+    own = {method.name: method.settings for method in methods if method.settings}
+    return settings | json.loads(canonical(own))
+
+
+def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
+    """Return the configuration whose settings `settings_of` returned; the encoders of a recorded
+    run are found with it.
+
+    Args:
+        settings: of a record, by name. A setting that is not known any more is left out.
+        out: the folder of stages.
+    """
+
+    def values(kind: type, part: Mapping[str, Any]) -> dict[str, Any]:
+        known = {field.name for field in fields(kind)}
+        lists_as_tuples = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in part.items()
+        }
+        return {name: value for name, value in lists_as_tuples.items() if name in known}
+
+    methods = []
+    for name, method in registered_methods().items():
+        if name in settings:
+            own = values(type(method), settings[name])
+            if "start" in own:
+                own["start"] = method_named(own["start"])
+            methods.append(type(method)(**own))
+    own = values(RunConfig, settings)
+    own["skills"] = SkillConfig(**values(SkillConfig, settings.get("skills", {})))
+    return RunConfig(**{**own, "out": out, "methods": tuple(methods)})
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
@@ -200,23 +253,30 @@ def _read(root: Path, folder: Path) -> Record | None:
     measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
     if measured is None or texts is None or finished(root / key["predictions"]) is None:
         return None
-    found = read_measured(root / key["metrics"], measured)
-    method = METHODS.get(key["method"])
+    measurement = read_measured(root / key["metrics"], measured)
+    remarks = ("kept", "trade_off", "device", "label", "gains")
     record = Record(
         **{name: key[name] for name in ("task", "method", "metric", "lm", "config")},
         **{name: key[name] for name in ("predictions", "metrics", "texts")},
-        **{name: cost[name] for name in ("kept", "trade_off", "device") if name in cost},
+        **{name: cost[name] for name in remarks if name in cost},
         root=root,
         name=folder.name,
         queries=texts["queries"],
         bank=texts["bank"],
-        value=100 * found.value,
-        more={name: 100 * value for name, value in found.more.items()},
+        value=100 * measurement.value,
+        more={name: 100 * value for name, value in measurement.more.items()},
         cost=Cost(**cost["preparing"]) + Cost(**cost["answering"]),
         answering=Cost(**cost["answering"]),
-        seed=key["config"]["seed"] if method is not None and method.seeded else None,
-        statistics=found.statistics,
-        overlap=found.overlap,
+        seed=cost["seed"] if "seed" in cost else _older_seed(key),
+        statistics=measurement.statistics,
+        overlap=measurement.overlap,
     )
-    shown = [len(row["examples"]) for row in record.rows()]
-    return replace(record, examples=sum(shown) / max(1, len(shown)))
+    examples = [len(row["examples"]) for row in record.rows()]
+    return replace(record, examples=sum(examples) / max(1, len(examples)))
+
+
+def _older_seed(key: Mapping[str, Any]) -> int | None:
+    """The seed of a record from before they said whether it matters: by its row, if that is
+    known."""
+    row = ROWS.get(key["method"])
+    return key["config"]["seed"] if row is not None and row.seeded else None

@@ -13,11 +13,9 @@ import numpy as np
 
 from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import LMRequest, ReadingMeter, Readings, ReadLM
-from ceil_jax.pipeline.encoders import Untrained, vectors
 from ceil_jax.pipeline.models import LM
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.retrieval.embedded_bank import unit_rows
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.store.shards import Shard
 from ceil_jax.tasks.example import Example, Template
@@ -47,7 +45,7 @@ class Prompting:
 
     def __post_init__(self) -> None:
         # an unknown order is refused before anything is computed
-        ORDERS[self.order]
+        ORDERS.require(self.order)
 
     def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
         """Return the builder of prompts for these queries."""
@@ -102,13 +100,13 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def what(self) -> str:
         return f"scoring {self.label}"
 
-    def _prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> list[str]:
+    def prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> list[str]:
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
     def _score(self, run: Run, lm: ReadLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
-        prompts = self._prompts(run, queries, run.get(self.sets))
+        prompts = self.prompts(run, queries, run.get(self.sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         return scored_sets(lm, queries, prompts, template, per_token, self.all_choices)
 
@@ -136,7 +134,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
             sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
         else:
             sets, times = self._random_sets(len(asked)), times * self.differing
-        prompts = iter(self._prompts(run, asked, sets))
+        prompts = iter(self.prompts(run, asked, sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
             LMRequest(
@@ -169,18 +167,16 @@ class OutputScores(Stage[dict[str, np.ndarray]]):
     version: ClassVar[int] = 2
     what = "comparing outputs"
     kind = "outputsimilarity"
-    encoder: Untrained
-    queries: Examples
-    bank: Examples
+    queries: Stage[np.ndarray]
+    """The vectors of the queries' outputs, unit rows."""
+    bank: Stage[np.ndarray]
+    """The vectors of the bank's outputs, unit rows."""
     sets: Stage[CandidateSets]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        encoder, sets = run.get(self.encoder).query, run.get(self.sets)
-        asked, bank = (
-            unit_rows(vectors(run, encoder, [example.output for example in rows.examples]))
-            for rows in (self.queries, self.bank)
-        )
-        save_arrays(folder / "scores.npz", lm_scores=output_similarity(asked, bank, sets.shortlist))
+        shortlist = run.get(self.sets).shortlist
+        similarity = output_similarity(run.get(self.queries), run.get(self.bank), shortlist)
+        save_arrays(folder / "scores.npz", lm_scores=similarity)
         return {}
 
     def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:

@@ -3,8 +3,7 @@
 A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is the
 stage's kind and a digest of its version, its settings that are not at their default, the keys of
 its needs, and the data that it holds; a field marked `unkeyed` is left out. So all keys are known
-before anything is computed, once the models are loaded whose names or weights are in them. Only
-texts' vectors, which stages get while they are computed, are known later.
+before anything is computed, once the models are loaded whose names or weights are in them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ceil_jax.lm.readings import Reader, Readings, ReadLM
 from ceil_jax.pipeline.models import LM, Models
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import DONE, finish, finished, set_aside, write_key
-from ceil_jax.store.hashing import digest
+from ceil_jax.store.hashing import NO_KEY, digest
 from ceil_jax.store.locking import held
 from ceil_jax.store.progress import running_bar
 
@@ -63,9 +62,6 @@ class Stage(Generic[T_co]):
     out defaults."""
     in_memory: ClassVar[bool] = False
     """Whether `load` alone makes the value, without files; it gets what it needs."""
-    shared: ClassVar[bool] = False
-    """Whether stages get it inside `compute` and do not declare it as a need. Its time is then no
-    part of theirs, and is counted once in every row that uses it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -136,7 +132,7 @@ class Stage(Generic[T_co]):
 
 def unkeyed(default: Any = dataclasses.MISSING) -> Any:
     """Return a field of a stage that is no part of its key, such as a label."""
-    return dataclasses.field(default=default, metadata={"key": False})
+    return dataclasses.field(default=default, metadata=NO_KEY)
 
 
 def keyed(value: Any) -> Any:
@@ -147,7 +143,9 @@ def keyed(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [keyed(one) for one in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"": type(value).__name__, **_changed(value)}
+        version = getattr(value, "version", 1)
+        name = type(value).__name__ + (f"-{version}" if version != 1 else "")
+        return {"": name, **_changed(value)}
     return value
 
 
@@ -198,9 +196,6 @@ class Run:
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, ReadLM] = {}
-        self._shared: dict[str, tuple[str, float]] = {}
-        """Shared stages that were got for the one that is computed now: their work in words, and
-        the seconds that it took just now, by key."""
 
     def lm(self, lm: LM) -> ReadLM:
         """Return an LM that reads each prompt once."""
@@ -220,7 +215,6 @@ class Run:
     def get(self, stage: Stage[T]) -> T:
         """Return a stage's value. What is not on disk is computed, needs first; another process
         that computes it is waited for."""
-        began = time.perf_counter()
         if stage.key in self._values:
             self._values.move_to_end(stage.key)
         else:
@@ -229,9 +223,6 @@ class Run:
         value = self._values[stage.key]
         while len(self._values) > _IN_MEMORY:
             self._values.popitem(last=False)
-        if stage.shared:
-            _, before = self._shared.get(stage.key, ("", 0.0))
-            self._shared[stage.key] = stage.what, before + time.perf_counter() - began
         return value
 
     def value(self, given: T | Stage[T]) -> T:
@@ -255,24 +246,20 @@ class Run:
                 return
             if (folder / DONE).exists():
                 log.warning("what is left of it lies in %s now", set_aside(folder))
-            if not stage.shared and (shown := running_bar.get()):
-                shown.enter(stage.key, stage.what)
+            if progress := running_bar.get():
+                progress.enter(stage.key, stage.what)
             write_key(folder, stage.content)
             lms = [self.lm(lm) for lm in stage.lms]
-            outside, self._shared = self._shared, {}
             began = time.perf_counter()
             with ExitStack() as stack:
                 meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
-                found = stage.compute(self, folder)
+                summary = stage.compute(self, folder)
             cost = sum((meter.cost for meter in meters), Cost())
-            # what it would take from nothing: the wall time without shared stages, in which the
-            # time of this run's reading is replaced by what all of its readings ever took
-            apart = sum(meter.now.seconds for meter in meters) + sum(
-                took for _, took in self._shared.values()
-            )
-            seconds = time.perf_counter() - began - apart + cost.seconds
-            shared, self._shared = {key: what for key, (what, _) in self._shared.items()}, outside
-            finish(folder, {**found, "cost": [round(seconds, 3), cost.tokens], "shared": shared})
+            # what it would take from nothing: the wall time, in which the time of this run's
+            # reading is replaced by what all of its readings ever took
+            reading = sum(meter.now.seconds for meter in meters)
+            seconds = time.perf_counter() - began - reading + cost.seconds
+            finish(folder, {**summary, "cost": [round(seconds, 3), cost.tokens]})
 
     def estimate(self, stage: Stage[Any]) -> Work:
         """Return what computing a stage takes, without its needs; estimated once."""
@@ -284,16 +271,8 @@ class Run:
         return Cost(*self.summary(stage).get("cost", ()))
 
     def costs(self, targets: Iterable[Stage[Any]]) -> dict[str, tuple[str, Cost]]:
-        """Return the work in words and the cost of all stages on disk that targets need, shared
-        ones included, by key."""
-        found = {}
-        for stage in closure(targets):
-            for key, what in {
-                **self.summary(stage).get("shared", {}),
-                stage.key: stage.what,
-            }.items():
-                found[key] = what, Cost(*(finished(self.root / key) or {}).get("cost", ()))
-        return found
+        """Return the work in words and the cost of all stages on disk that targets need, by key."""
+        return {stage.key: (stage.what, self.own_cost(stage)) for stage in closure(targets)}
 
     def cost(self, targets: Iterable[Stage[Any]]) -> Cost:
         """Return what the stages and all that they need took, each stage once."""

@@ -1,11 +1,11 @@
-"""Retrieval texts of a task's examples: their inputs, the skills that these need, or inputs with
-outputs."""
+"""Retrieval texts of a task's examples: their inputs, the skills that these need, outputs, or both
+input and output."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +18,8 @@ from ceil_jax.skills.rewriter import MAX_NEW_TOKENS, Demonstration, Rewriter
 from ceil_jax.store.folder import read_json, write_json
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.example import Example, context_text
+from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.training.free.encoder import PARSERS, are_pairs, check_pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +37,58 @@ class Examples:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingQueries(Examples):
-    """Examples of the bank that training or tuning asks."""
+class BankQueries(Examples):
+    """Examples of the bank that training or tuning takes as queries."""
 
+    bank: Examples
     positions: np.ndarray
     """int32 [Q]: their bank positions, ascending."""
 
 
-RetrievalTexts = Stage[Sequence[Example]]
-"""Examples whose `input` is the retrieval text."""
+@dataclass(frozen=True, eq=False)
+class Bank(Examples):
+    """The examples that may be chosen."""
+
+    _queries: dict[bytes, BankQueries] = field(default_factory=dict, init=False, repr=False)
+
+    def queries(self, positions: np.ndarray) -> BankQueries:
+        """Return the examples at some positions as queries; equal positions are one value."""
+        positions = np.sort(positions).astype(np.int32)
+        queries = BankQueries([self.examples[i] for i in positions], self, positions)
+        return self._queries.setdefault(positions.tobytes(), queries)
+
+    @cached_property
+    def pairs(self) -> bool:
+        """Whether every input is made of two texts."""
+        return are_pairs(self.examples)
+
+    @cached_property
+    def parser(self) -> str:
+        """The name of the parser of outputs that are programs; "" for others."""
+        parser = structure_parser_of(self.examples)
+        return next((name for name, known in PARSERS.items() if known is parser), "")
+
+
+class RetrievalTexts(Stage[Sequence[Example]]):
+    """Examples whose `input` is the retrieval text."""
+
+    in_memory: ClassVar[bool] = True
+
+    @property
+    def source(self) -> Examples:
+        """The examples as the task has them."""
+        raise TypeError(f"{type(self).__name__} does not define `source`")
 
 
 @dataclass(frozen=True)
-class Inputs(Stage[Sequence[Example]]):
+class Inputs(RetrievalTexts):
     """The examples themselves: their inputs are the retrieval texts."""
 
-    in_memory: ClassVar[bool] = True
-    kind = "given"
     rows: Examples
+
+    @property
+    def source(self) -> Examples:
+        return self.rows
 
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
         return self.rows.examples
@@ -125,12 +161,15 @@ def failures(run: Run, targets: Iterable[Stage[Any]]) -> str:
 
 
 @dataclass(frozen=True)
-class Rewritten(Stage[Sequence[Example]]):
+class Rewritten(RetrievalTexts):
     """The examples with a skill in place of the input."""
 
-    in_memory: ClassVar[bool] = True
     rows: Examples
     skills: Skills
+
+    @property
+    def source(self) -> Examples:
+        return self.rows
 
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
         pairs = zip(self.rows.examples, run.get(self.skills), strict=True)
@@ -138,11 +177,66 @@ class Rewritten(Stage[Sequence[Example]]):
 
 
 @dataclass(frozen=True)
-class WithOutputs(Stage[Sequence[Example]]):
+class WithOutputs(RetrievalTexts):
     """The examples with their output after the input."""
 
-    in_memory: ClassVar[bool] = True
     view: RetrievalTexts
 
+    @property
+    def source(self) -> Examples:
+        return self.view.source
+
     def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        return [replace(one, input=context_text(one, "example")) for one in run.get(self.view)]
+        return [
+            replace(example, input=context_text(example, "example"))
+            for example in run.get(self.view)
+        ]
+
+
+@dataclass(frozen=True)
+class Outputs(RetrievalTexts):
+    """The examples with their output in place of the input."""
+
+    rows: Examples
+
+    @property
+    def source(self) -> Examples:
+        return self.rows
+
+    def load(self, run: Run, folder: Path) -> Sequence[Example]:
+        return [replace(example, input=example.output) for example in self.rows.examples]
+
+
+@dataclass(frozen=True)
+class Parts(RetrievalTexts):
+    """The two texts of every example's input, one after the other: an example for each."""
+
+    view: RetrievalTexts
+
+    @property
+    def source(self) -> Examples:
+        return self.view.source
+
+    def load(self, run: Run, folder: Path) -> Sequence[Example]:
+        examples = run.get(self.view)
+        check_pairs(examples)
+        return [replace(example, input=text) for example in examples for text in example.texts]
+
+
+@dataclass(frozen=True)
+class SkillTexts(RetrievalTexts):
+    """The skills of every example, m one after the other: an example for each."""
+
+    skills: tuple[Skills, ...]
+
+    @property
+    def source(self) -> Examples:
+        return self.skills[0].rows
+
+    def load(self, run: Run, folder: Path) -> Sequence[Example]:
+        orders = [run.get(skills) for skills in self.skills]
+        return [
+            replace(example, input=skill)
+            for example, *skills in zip(self.source.examples, *orders, strict=True)
+            for skill in skills
+        ]

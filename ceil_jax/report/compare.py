@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import troubles_of
 from ceil_jax.pipeline.evaluate import check, evaluate
-from ceil_jax.pipeline.graph import Graph
 from ceil_jax.pipeline.plan import plan, this_machine
+from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import failures
 from ceil_jax.report.run_tables import RunTable, run_table
@@ -62,7 +64,7 @@ class Comparison(RunTable):
                 {
                     "method": row.record.method,
                     "label": row.label,
-                    **json_value(row.interval),
+                    **(json_value(row.interval) if row.known else {}),
                     "value": row.value,
                     # called after their largest part
                     "training_tokens": row.record.preparing.tokens,
@@ -87,40 +89,53 @@ class Comparison(RunTable):
 
 
 def compare(
-    run: Run, graph: Graph, methods: Sequence[str], *, remarks: Sequence[str] = ()
+    run: Run, setup: Setup, methods: Sequence[str], *, remarks: Sequence[str] = ()
 ) -> Comparison:
-    """Evaluate rows of METHODS on the graph's task, in order, under one progress bar; what is on
-    disk is reused.
+    """Evaluate rows on the setup's task, in order, under one progress bar; what is on disk is
+    reused.
 
     Args:
         run: computes the stages.
-        graph: the stages of one task.
+        setup: the task and its settings.
         methods: names of rows.
         remarks: lines to print below the table and on the page, such as which rows are left out.
     """
-    targets = check(graph, methods)
+    rows = [setup.row(name) for name in dict.fromkeys(methods)]
+    targets = check(setup, rows)
     machine = this_machine()
     expected = {
         stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()
     }
     with command_bar(expected):
-        records = [evaluate(run, graph, method) for method in dict.fromkeys(methods)]
+        records = [evaluate(run, setup, row) for row in rows]
     table = run_table(records)
     one_seed = (
-        f"Trained rows come from one seed of training (--seed {graph.config.seed}). The intervals "
+        f"Trained rows come from one seed of training (--seed {setup.config.seed}). The intervals "
         "are over questions; what another seed or another processor would give is not in them."
     )
-    trained = any(graph.method(name).trains for name in methods)
+    trained = any(row.trains for row in rows)
     notes = (
         *remarks,
         one_seed if trained else "",
         failures(run, targets),
         troubles_of(run, targets),
-        getattr(graph.lm.get(), "note", ""),
+        uncounted(setup, rows, records),
+        getattr(setup.lm.get(), "note", ""),
     )
     note = "\n".join(filter(None, notes))
     return Comparison(
-        **vars(table), asked=graph.task.asked, costs=_stage_costs(run, targets), note=note
+        **vars(table), asked=setup.task.asked, costs=_stage_costs(run, targets), note=note
+    )
+
+
+def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> str:
+    """Return a line on an LM that has answered and says that it read no tokens; "" for others."""
+    answered = [record for row, record in zip(rows, records, strict=True) if row.answers == "lm"]
+    if not answered or any(record.answering.tokens for record in answered):
+        return ""
+    return (
+        f"{setup.lm.key} counts no tokens, so that no LM tokens stand here; a function's LM adds "
+        "them to `tokens_read` (docs/new_lm.md)"
     )
 
 

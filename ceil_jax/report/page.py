@@ -12,7 +12,7 @@ from importlib import resources
 from itertools import islice
 from typing import Any
 
-from ceil_jax.pipeline.methods import METHODS
+from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.plots import draw_points, picture
 from ceil_jax.report.run_tables import RunTable
 from ceil_jax.report.runs import cost_table
@@ -67,7 +67,11 @@ def chart(table: RunTable) -> tuple[bytes, bytes]:
     """Return the scores of a table with their intervals as PNG files, for light and for dark
     mode."""
     labels = [row.label if len(row.label) <= 50 else row.label[:49] + "…" for row in table.rows]
-    values, papers = [row.interval for row in table.rows], [row.paper for row in table.rows]
+    values = [
+        row.interval if row.known else Interval(row.value, row.value, row.value)
+        for row in table.rows
+    ]
+    papers = [row.paper for row in table.rows]
     xlabel = f"{table.record.metric}, % (n = {table.record.queries})"
     height = 1.4 + 0.4 * len(labels)
     return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 5.0, height)
@@ -130,9 +134,8 @@ def _browsable(table: RunTable) -> dict[str, Any]:
 
     runs = []
     for run in table.rows:
-        method = METHODS.get(run.record.method)
-        # the other methods' gain is their relevance or an MMR value
-        gains = method is not None and method.needs.trade_off == "tunable"
+        # other gains are the relevance again, or an MMR value
+        gains = run.record.gains == "log determinant"
         rows = []
         for row, score in islice(zip(run.record.rows(), run.scores, strict=True), BROWSED):
             query = place("queries", row["id"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ceil_jax.pipeline.methods import METHODS, label_of
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.records import Record
 from ceil_jax.report.certainty import Difference, certainty
 from ceil_jax.report.runs import COST_COLUMNS, Runs
@@ -64,7 +64,8 @@ class RunTable:
         where there are any."""
         rows, more = self.rows, list(self.record.more)
         scores: list[list[Value]] = [
-            [row.label, row.value, row.interval, row.examples] for row in rows
+            [row.label, row.value, row.interval if row.known else None, row.examples]
+            for row in rows
         ]
         table = Table(["method", "score", "95 % interval", "#ICE"], scores)
         table = table.with_column("paper", [row.paper for row in rows])
@@ -94,7 +95,9 @@ def run_table(records: Sequence[Record]) -> RunTable:
         for record, name, label in zip(records, names, _labels(records), strict=True)
     )
     differences = [
-        Difference(one.label, other.label, one.minus(other)) for one, other in _pairs(rows)
+        Difference(one.label, other.label, one.minus(other))
+        for one, other in _pairs(rows)
+        if one.known and other.known
     ]
     return RunTable(
         rows, tuple(differences), {n: value for n, value in paper.items() if n not in names}
@@ -103,12 +106,12 @@ def run_table(records: Sequence[Record]) -> RunTable:
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
     """Return a table for each set of queries, bank, metric and LM that `read_records` found, its
-    rows as in METHODS.
+    rows as in ROWS.
 
     A method has one row for all runs with the same predictions: their settings differ only where
     the method does not depend on them.
     """
-    order = {name: place for place, name in enumerate(METHODS)}
+    order = {name: place for place, name in enumerate(ROWS)}
     groups: dict[tuple[str, ...], dict[tuple[str, str], Record]] = {}
     for record in reversed(records):
         group = groups.setdefault((record.task, record.lm, record.metric, record.texts), {})
@@ -124,7 +127,7 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
 
 
 def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
-    """Return the rows whose differences are shown, those of the last rows of METHODS first.
+    """Return the rows whose differences are shown, those of the last rows of ROWS first.
 
     A run is compared with every run of the methods that its own is measured `against` (top-k, where
     the method's module is not imported), and with the first run of its own method.
@@ -132,10 +135,10 @@ def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
     runs: dict[str, list[Runs]] = {}
     for row in rows:
         runs.setdefault(row.record.method, []).append(row)
-    known = [name for name in METHODS if name in runs]
+    known = [name for name in ROWS if name in runs]
     found: list[tuple[Runs, Runs]] = []
-    for name in [*(name for name in runs if name not in METHODS), *reversed(known)]:
-        against = METHODS[name].against if name in METHODS else ("topk",)
+    for name in [*(name for name in runs if name not in ROWS), *reversed(known)]:
+        against = ROWS[name].against if name in ROWS else ("topk",)
         found += [(row, runs[name][0]) for row in runs[name][1:]]
         found += [
             (row, base) for other in against for base in runs.get(other, ()) for row in runs[name]
@@ -153,10 +156,19 @@ def _labels(records: Sequence[Record]) -> list[str]:
             other for r, other in zip(records, settings, strict=True) if r.method == record.method
         ]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        label = label_of(record.method, record.config)
+        label = label_of(record)
         label += f" ({record.kept})" if record.kept else ""
         labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
     return labels
+
+
+def label_of(record: Record) -> str:
+    """Return a record's row in tables: the recorded label; in older records and in results files,
+    the label of its row, or its name where that is not known."""
+    if record.label:
+        return record.label
+    row = ROWS.get(record.method)
+    return record.method if row is None else row.label
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -60,9 +60,10 @@ class Runs:
 
     @property
     def known(self) -> bool:
-        """Whether all runs have statistics, which intervals, differences and parts are computed
-        from."""
-        return all(record.statistics is not None for record in self.records)
+        """Whether intervals, differences and parts can be computed: all runs have statistics, and
+        the metric, which a plugin may have brought, is there."""
+        recorded = all(record.statistics is not None for record in self.records)
+        return recorded and self.record.metric in METRICS
 
     @property
     def statistics(self) -> np.ndarray:

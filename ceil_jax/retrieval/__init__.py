@@ -7,10 +7,9 @@ rewriting inputs as skills in `skills/`.
 - `blas_search`: the same on a single CPU device, by numpy's BLAS
 - `bm25`: similarity by shared words
 - `words`: the words of a text in any script
-- `embedded_bank`: a bank's vectors and the nearest examples of a query
+- `nearest`: the nearest examples of queries, from vectors
 - `own_rows`: a query's own rows of a bank, which it never gets
 - `shortlists`: MAP, MAP under a budget and MMR for many queries, each among its shortlist
-- `registry`: the retrievers by name, and what each needs: `register_retriever`, `build_retriever`,
-  `Retriever`
+- `retriever`: what a retriever needs, what it is asked and what it answers
 - `retrievers`: random, BM25, dense top-k, MMR and DPP-MAP
 """

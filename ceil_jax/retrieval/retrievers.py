@@ -1,160 +1,187 @@
-"""The retrievers that need no skills and no gold outputs: none, random, BM25, dense top-k, MMR and
-DPP-MAP."""
+"""The retrievers that need no skills and no gold outputs: none, random, BM25, nearest, MMR and
+DPP-MAP.
+
+The command line lists them, and jax takes long to import: functions import what needs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-
 import numpy as np
 
-from ceil_jax.dpp.greedy import MapResult
-from ceil_jax.dpp.kernel import similarity
-from ceil_jax.dpp.mmr import MMR_TRADE_OFF
-from ceil_jax.errors import UserError
-from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.retrieval.embedded_bank import Compared, EmbeddedBank
-from ceil_jax.retrieval.own_rows import OwnRows
-from ceil_jax.retrieval.registry import Given, Needs, Registered, Retrieved
-from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
+from ceil_jax.retrieval.retriever import (
+    Choice,
+    Needs,
+    Queries,
+    RetrieverArguments,
+    RetrieverKind,
+    choice_of,
+)
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
-INPUTS = Compared(lambda examples: [(example.input,) for example in examples], whole=True)
-"""The similarity that most retrievers compare by: the cosine of two inputs."""
+MMR_WEIGHT = 0.5
+"""λ of MMR: relevance and novelty weigh the same. It is not on the scale of DPP-MAP's λ."""
 
 
-def check_size(bank: Sequence[Example], k: int) -> None:
-    """Raise a UserError unless k examples can be taken from the bank."""
-    if not 1 <= k <= len(bank):
-        raise UserError(
-            f"{k} examples asked for from a bank of {len(bank)}; ask for 1 to {len(bank)}"
-        )
+class NoExamples:
+    """Chooses nothing, whatever k is."""
+
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        pass
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        return choice_of([] for _ in queries.examples)
 
 
-def retrieved(
-    bank: Sequence[Example],
-    positions: Iterable[int],
-    relevance: Iterable[float],
-    gains: Iterable[float],
-) -> list[Retrieved]:
-    """The examples at these positions, with the relevance and the gain of each; −1 is an empty
-    place."""
-    chosen = zip(positions, relevance, gains, strict=True)
-    return [Retrieved(bank[p].id, int(p), float(r), float(gain)) for p, r, gain in chosen if p >= 0]
+class Ranking:
+    """A retriever that ranks the bank for each query by itself; a subclass says by which scores.
 
+    Example:
+        >>> class Longest(Ranking):
+        ...     def scores(self, query):
+        ...         return [len(example.input) for example in self.bank]
+        >>> bank = [Example("1", "dull", ""), Example("2", "great fun", "")]
+        >>> longest = Longest(RetrieverArguments(bank))
+        >>> longest.choose(Queries([Example("3", "what fun", "")], own=[[]]), 1).positions
+        array([[1]], dtype=int32)
+    """
 
-class ZeroRetriever:
-    """No examples, whatever k is."""
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        self.bank = arguments.bank
+        self.arguments = arguments
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        return [[] for _ in queries]
-
-
-class RankingRetriever:
-    """The best of a ranking of the bank, which is made for each query by itself."""
-
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        self.bank, self.given = bank, given
-        self._own_rows = OwnRows(bank, given.known_by)
+    def scores(self, query: Example) -> np.ndarray:
+        """Return the score of each example of the bank, float [N]; larger is better."""
+        raise TypeError(f"{type(self).__name__} defines neither `scores` nor `rank`")
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions of n different examples, best first, and the score of each example
-        of the bank."""
-        raise NotImplementedError
+        of the bank. By default the highest scores, equal ones in the order of the bank."""
+        scores = np.asarray(self.scores(query), np.float64)
+        return np.argsort(-scores, kind="stable")[:n], scores
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        check_size(self.bank, k)
-        chosen = []
-        for query, own in zip(queries, self._own_rows(queries), strict=True):
+    def choose(self, queries: Queries, k: int) -> Choice:
+        rows = []
+        for query, own in zip(queries.examples, queries.own, strict=True):
             # at least one more than k, so that a random draw is the same whether the query is in
             # the bank or not
             best, scores = self.rank(query, min(k + max(1, len(own)), len(self.bank)))
-            others = [i for i in best if i not in own][:k]
-            chosen.append(retrieved(self.bank, others, scores[others], scores[others]))
-        return chosen
+            others = [int(position) for position in best if position not in own][:k]
+            rows.append([(p, float(scores[p]), float(scores[p])) for p in others])
+        return choice_of(rows)
 
 
-class RandomRetriever(RankingRetriever):
+class RandomExamples(Ranking):
     """Uniform draws without replacement."""
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.bank)
-        return text_rng(query.id, self.given.seed).choice(size, size=n, replace=False), np.zeros(
-            size
-        )
+        drawn = text_rng(query.id, self.arguments.seed).choice(size, size=n, replace=False)
+        return drawn, np.zeros(size)
 
 
-class BM25Retriever(RankingRetriever):
+class BM25Ranking(Ranking):
     """The highest BM25 scores; equal scores in bank order."""
 
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        super().__init__(bank, given)
-        self.index = LexicalIndex([example.input for example in bank])
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        from ceil_jax.retrieval.bm25 import LexicalIndex
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        self.index.warn_of_strangers([query.input for query in queries])
-        return super().retrieve(queries, k)
+        super().__init__(arguments)
+        self.index = LexicalIndex([example.input for example in self.bank])
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        self.index.warn_of_strangers([query.input for query in queries.examples])
+        return super().choose(queries, k)
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         scores = self.index.scores(query.input)
         return np.argsort(-scores, kind="stable")[:n], scores
 
 
-class DenseRetriever:
+class NearestVectors:
     """The nearest by cosine: dense top-k with any encoder, EPR with its trained one."""
 
-    def __init__(self, bank: Sequence[Example], given: Given, compared: Compared = INPUTS) -> None:
-        self.vectors = EmbeddedBank(bank, given, compared)
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        assert arguments.vectors is not None, "declared in Needs"
+        self.items = arguments.vectors
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        bank = self.vectors.bank
-        check_size(bank, k)
-        cosines, positions, _ = self.vectors.nearest(queries, k)
+    def choose(self, queries: Queries, k: int) -> Choice:
+        from ceil_jax.dpp.kernel import similarity
+        from ceil_jax.retrieval.nearest import nearest
+
+        assert queries.vectors is not None, "declared in Needs"
+        cosines, positions = nearest(queries.vectors, self.items, queries.own, k)
         relevance = similarity(cosines)
-        return [
-            retrieved(bank, row, own, own) for row, own in zip(positions, relevance, strict=True)
-        ]
+        return Choice(positions, relevance, relevance)
 
 
-class GreedyRetriever:
-    """Greedy choice among the n nearest examples: DPP-MAP (CEIL, section 3.4, with its trained
-    encoders) or MMR.
+class GreedyChoice:
+    """Greedy choice among the n nearest examples; a subclass says which."""
 
-    `choose` maps (vectors of queries, of the bank, shortlists, k, λ) to each query's choice, as in
-    `shortlists`.
-    """
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        assert arguments.vectors is not None, "declared in Needs"
+        self.items = arguments.vectors
+        self.shortlist = arguments.shortlist
+        self.trade_off = arguments.trade_off
 
-    def __init__(
-        self, choose: Callable[..., MapResult], bank: Sequence[Example], given: Given
-    ) -> None:
-        self.vectors, self.choose, self.given = EmbeddedBank(bank, given, INPUTS), choose, given
+    def among(
+        self, vectors: np.ndarray, shortlists: np.ndarray, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions and the gains of k examples of each query's shortlist."""
+        raise TypeError(f"{type(self).__name__} does not define `among`")
 
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        bank, items = self.vectors.bank, self.vectors.items
-        check_size(bank, k)
-        _, shortlists, vectors = self.vectors.nearest(queries, max(self.given.shortlist, k))
-        chosen, gains = self.choose(vectors, items, shortlists, k, self.given.trade_off)
-        return [
-            retrieved(bank, row, (similarity(vector @ items[p]) for p in row), own)
-            for vector, row, own in zip(vectors, chosen, gains, strict=True)
-        ]
+    def choose(self, queries: Queries, k: int) -> Choice:
+        from ceil_jax.dpp.kernel import similarity
+        from ceil_jax.retrieval.nearest import nearest
+
+        vectors = queries.vectors
+        assert vectors is not None, "declared in Needs"
+        _, shortlists = nearest(vectors, self.items, queries.own, max(self.shortlist, k))
+        positions, gains = self.among(vectors, shortlists, k)
+        relevance = np.full(positions.shape, -np.inf, np.float64)
+        for query, row in enumerate(positions):
+            for place, position in enumerate(row):
+                if position >= 0:
+                    relevance[query, place] = similarity(vectors[query] @ self.items[position])
+        return Choice(positions, relevance, gains)
 
 
-RETRIEVERS = {
-    "zero": Registered(lambda bank, given: ZeroRetriever(), Needs(text=False), "zero examples"),
-    "random": Registered(RandomRetriever, Needs(text=False, seeded=True), "random"),
-    "bm25": Registered(BM25Retriever, Needs(), "BM25"),
-    "dense": Registered(DenseRetriever, Needs(encoder=True, ends_in_nearest=True), "dense top-k"),
-    "mmr": Registered(
-        partial(GreedyRetriever, mmr_shortlists),
-        Needs(encoder=True, trade_off=MMR_TRADE_OFF, shortlist=True),
-        "MMR",
-    ),
-    "dpp": Registered(
-        partial(GreedyRetriever, greedy_map_shortlists),
-        Needs(encoder=True, trade_off="tunable", shortlist=True, ends_in_map=True),
-        "DPP-MAP",
-    ),
-}
-"""The retrievers of this module, for the registry."""
+class GreedyMAP(GreedyChoice):
+    """DPP-MAP (CEIL, section 3.4, with its trained encoders)."""
+
+    def among(
+        self, vectors: np.ndarray, shortlists: np.ndarray, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from ceil_jax.retrieval.shortlists import greedy_map_shortlists
+
+        items, gains = greedy_map_shortlists(vectors, self.items, shortlists, k, self.trade_off)
+        return np.asarray(items), np.asarray(gains)
+
+
+class GreedyMMR(GreedyChoice):
+    """Maximal marginal relevance."""
+
+    def among(
+        self, vectors: np.ndarray, shortlists: np.ndarray, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from ceil_jax.retrieval.shortlists import mmr_shortlists
+
+        items, gains = mmr_shortlists(vectors, self.items, shortlists, k, self.trade_off)
+        return np.asarray(items), np.asarray(gains)
+
+
+ZERO = RetrieverKind("zero", "zero examples", NoExamples, Needs(text=False))
+RANDOM = RetrieverKind("random", "random", RandomExamples, Needs(text=False, seeded=True))
+BM25 = RetrieverKind("bm25", "BM25", BM25Ranking)
+NEAREST = RetrieverKind(
+    "dense", "dense top-k", NearestVectors, Needs(vectors="inputs", ends_in_nearest=True)
+)
+MMR = RetrieverKind(
+    "mmr", "MMR", GreedyMMR, Needs(vectors="inputs", trade_off=MMR_WEIGHT, shortlist=True)
+)
+MAP = RetrieverKind(
+    "dpp",
+    "DPP-MAP",
+    GreedyMAP,
+    Needs(vectors="inputs", trade_off="tunable", shortlist=True, ends_in_map=True),
+)

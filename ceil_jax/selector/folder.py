@@ -118,7 +118,7 @@ def check_target(folder: Path) -> None:
 def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
     """Return what `save_selector` wrote, checked (`saved`): the bank, the encoders by name, and the
     settings."""
-    from ceil_jax.encoders import registry
+    from ceil_jax.training.free.encoder import open_encoder
 
     manifest = read_manifest(folder / MANIFEST)
     content = folder / manifest.content
@@ -126,7 +126,7 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
     examples = read_examples(content / EXAMPLES)
     encoders = {}
     for name, title in manifest.encoders.items():
-        encoder = registry.load_encoder((content / name).resolve())
+        encoder = open_encoder((content / name).resolve())
         encoders[name] = encoder.renamed(title) if hasattr(encoder, "renamed") else encoder
     vectors = read_vectors(content / VECTORS, len(examples), encoders)
     return Bank(examples, vectors, manifest.next_id), encoders, manifest.settings

@@ -6,11 +6,12 @@ import copy
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Self, Unpack
 
 import numpy as np
 
+from ceil_jax.encoders.example_encoder import example_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank, Snapshot
 from ceil_jax.selector.choice import select_from
@@ -18,7 +19,7 @@ from ceil_jax.selector.filters import of_this_bank
 from ceil_jax.selector.folder import download, load_selector, save_selector
 from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.settings import CallSettings, Options, Settings
+from ceil_jax.selector.settings import CallSettings, Options, Settings, check_names
 from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import (
     Encodes,
@@ -57,10 +58,13 @@ class CeilSelector(Settings):
         query_encoder: Encodes | None = None,
         **settings: Any,
     ) -> None:
+        check_names("CeilSelector", settings, Settings)
         super().__init__(**settings)
         self.bank = bank
         self.encoder, own = as_encoders(encoder)
         self.query_encoder: Any = own if query_encoder is None else as_encoders(query_encoder)[1]
+        self._bank_side = example_encoder(self.encoder)
+        self._query_side = example_encoder(self.query_encoder)
         self._told = False
 
     @classmethod
@@ -82,7 +86,7 @@ class CeilSelector(Settings):
                 number.
             encoder: embeds the bank, and the queries too unless `query_encoder` is given: a name,
                 folder, hub id or address that `load_encoder` takes; an object with `encode(texts)`
-                or, for the bank, `encode_examples(examples)`; LangChain embeddings; or a function
+                or with `encode_bank(examples)` and `encode_queries(queries)`; LangChain embeddings; or a function
                 from a list of texts to vectors.
             query_encoder: likewise, for the queries.
             vectors: the vectors of the examples [N, D], where they are known already.
@@ -92,6 +96,7 @@ class CeilSelector(Settings):
             UserError: a row that is no example, an id given twice, vectors or a setting that does
                 not fit.
         """
+        check_names("from_examples", settings, Settings)
         # a bad row is refused before an encoder is loaded
         rows = as_examples(examples, Settings(**settings).columns)
         bank = Bank([], np.zeros((0, 0), np.float32))
@@ -279,7 +284,9 @@ class CeilSelector(Settings):
         texts = [context_text(row, self.context) for row in rows]
         # encoding takes long and comes first: the bank's lock is held for the appending alone
         if vectors is None:
-            vectors = embed(self.encoder, "bank", texts, bank.snapshot.dim, rows)
+            encoded = [replace(row, input=text) for row, text in zip(rows, texts, strict=True)]
+            encode = self._bank_side.encode_bank
+            vectors = embed(encode, encoded, texts, bank.snapshot.dim, self.encoder)
         else:
             vectors = unit_vectors(vectors, texts, None, self.encoder)
         return bank.add(rows, vectors)
@@ -325,12 +332,14 @@ class CeilSelector(Settings):
     ) -> list[Selection]:
         """`select` for each query, all with the bank as it was at the start; they are encoded
         together."""
+        check_names("select", options, CallSettings)
         settings = CallSettings(**{**self.settings, **options})
         asked = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
         call = of_this_bank(settings, bank if isinstance(bank, Snapshot) else None)
         texts = [query.input for query in asked]
-        vectors = embed(self.query_encoder, "query", texts, bank.dim, asked)
+        encode = self._query_side.encode_queries
+        vectors = embed(encode, asked, texts, bank.dim, self.query_encoder)
         shortlists = bank.shortlists(asked, vectors, call)
         selections = [
             select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, check_options
 from ceil_jax.selector.card import Card
 from ceil_jax.tasks.example import Context, Example, Template, column_template
 from ceil_jax.tasks.rows import Columns
@@ -18,6 +18,17 @@ DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 Filter = Mapping[str, Any] | Callable[[Example], bool]
 """{"field": value or list of values}, all of which must hold; or a function of an Example. See
 `filters`."""
+
+
+def check_names(call: str, settings: Iterable[str], kind: type[Settings]) -> None:
+    """Raise a UserError, which suggests a known name, for a setting that there is not.
+
+    Args:
+        call: what the user called, such as "select".
+        settings: names as given.
+        kind: the class whose fields are the settings.
+    """
+    check_options(call, settings, [setting.name for setting in fields(kind)])
 
 
 @dataclass(eq=False, repr=False)

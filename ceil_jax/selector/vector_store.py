@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ceil_jax.encoders.text_encoder import sides
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Shortlist, Snapshot
 from ceil_jax.selector.rows import OWN, as_examples
@@ -175,7 +176,8 @@ class StoreBank:
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
             # a new dictionary, because other threads may be reading this one
-            vectors = embed(self.encoder, "bank", missing, dim)
+            encode = sides(self.encoder).bank.encode
+            vectors = embed(encode, missing, missing, dim, self.encoder)
             known = known | dict(zip(missing, vectors, strict=True))
             self._vectors = dict(list(known.items())[-KEPT:])
         return (

@@ -1,10 +1,9 @@
 """Texts and examples → unit vectors that are checked: as many as texts, of one length, finite.
 
-An encoder is anything with `encode(texts) -> [N, D]`. One that embeds the bank may also define
-`encode_examples(examples) -> [N, D]`, for vectors that depend on the examples' outputs, as a
-learned map of (input's vector, output) does; the queries' encoder then is the other half of the
-pair. An encoder that is to be saved with a selector has `name` and `save_pretrained(folder)`, and
-`load_encoder(folder)` brings it back.
+An encoder is anything with `encode(texts) -> [N, D]`; or one with two sides, `encode_bank(examples)`
+and `encode_queries(queries)`, for vectors that depend on the examples' outputs. An encoder that is
+to be saved with a selector has `name` and `save_pretrained(folder)`, and `open_encoder(folder)`
+brings it back.
 """
 
 from __future__ import annotations
@@ -12,23 +11,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ceil_jax.encoders.text_encoder import TextEncoder, check_finite, sides
+from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.embedded_bank import unit_rows
-from ceil_jax.tasks.example import Example
+from ceil_jax.retrieval.nearest import unit_rows
 
 QUERIES_REMEMBERED = 1024
 """The queries whose vectors are kept for the store that is asked next."""
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that may be given as an encoder: see `as_encoders`."""
-
-_WHOLE = {"query": "encode_queries", "bank": "encode_examples"}
-"""The method of an encoder that reads whole examples, by side."""
 
 
 class FunctionEncoder:
@@ -57,12 +52,12 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
     `CeilSelector.from_examples` says what may be given; anything else is a UserError.
     """
     if isinstance(given, (str, os.PathLike)):
-        from ceil_jax.encoders.registry import load_encoder
+        from ceil_jax.training.free.encoder import open_encoder
 
-        given = load_encoder(given)
+        given = open_encoder(given)
     # a class has methods too, and nothing to call them on
     if not isinstance(given, type):
-        if callable(getattr(given, "encode", None)):
+        if any(callable(getattr(given, side, None)) for side in ("encode", "encode_bank")):
             return given, given
         if callable(getattr(given, "embed_documents", None)) and callable(
             getattr(given, "embed_query", None)
@@ -82,30 +77,27 @@ def as_encoders(given: Any) -> tuple[Any, Any]:
 
 
 def embed(
-    encoder: Any,
-    side: Literal["query", "bank"],
+    encode: Callable[[list[Any]], Any],
+    items: Sequence[Any],
     texts: Sequence[str],
     dim: int | None,
-    examples: Sequence[Example] = (),
+    encoder: Any,
 ) -> np.ndarray:
-    """Return the unit vector of each query or example of a bank, float32 [N, D].
+    """Return the unit vector of each of N items, float32 [N, D].
 
     Args:
-        encoder: one with a method for whole examples (`encode_queries`, `encode_examples`) gets the
-            examples, any other one the texts; its folder's prompts for the side are used.
-        side: whether queries or the bank's examples are encoded.
-        texts: the texts of `examples`.
-        dim: the bank's D, None while it has none.
-        examples: what the texts are of; none where the texts are all there is.
+        encode: a method of the encoder, which takes texts, or examples.
+        items: what it takes.
+        texts: the text of each item, for messages.
+        dim: the bank's D; None while it has none.
+        encoder: the encoder, for messages.
+
+    Raises:
+        UserError: the vectors have another shape than [N, D], or are not finite.
     """
-    if not texts:
+    if not items:
         return np.zeros((0, dim or 0), np.float32)
-    encode = getattr(encoder, _WHOLE[side], None)
-    if examples and callable(encode):
-        given = encode(list(examples))
-    else:
-        given = getattr(sides(encoder), side).encode(list(texts))
-    return unit_vectors(given, texts, dim, encoder)
+    return unit_vectors(encode(list(items)), texts, dim, encoder)
 
 
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:

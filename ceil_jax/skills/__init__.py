@@ -7,5 +7,5 @@ a run rewrites.
 - `rewriter`: rewrites inputs as skills with an LM and annotated demonstrations (`demonstrations/`).
 - `similarity`: the similarities of inputs with several skills each.
 - `sketches`: the keywords or roles of a formal output, for an oracle.
-- `retrievers`: Skill-KNN and the oracles, for the registry of `retrieval/`.
+- `retrievers`: Skill-KNN and the oracles.
 """

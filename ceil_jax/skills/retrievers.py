@@ -3,28 +3,58 @@ outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
-from ceil_jax.retrieval.embedded_bank import Compared
-from ceil_jax.retrieval.registry import Given, Needs, Registered, Retriever
-from ceil_jax.retrieval.retrievers import DenseRetriever, RankingRetriever
-from ceil_jax.skills.similarity import Similarity, base, consistency, distinctiveness
+from ceil_jax.retrieval.retriever import (
+    Choice,
+    Needs,
+    Queries,
+    RetrieverArguments,
+    RetrieverKind,
+)
+from ceil_jax.retrieval.retrievers import NearestVectors, Ranking
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 
 
-def build_skill(similarity: Similarity, bank: Sequence[Example], given: Given) -> Retriever:
-    """Build Skill-KNN: the nearest skills by one of its similarities."""
-    rewrite = given.rewrite
-    assert rewrite is not None, "declared in Needs"
-    compared = Compared(lambda examples: list(rewrite(examples)), similarity, shared=True)
-    return DenseRetriever(bank, given, compared)
+class NearestSkills:
+    """Skill-KNN: the nearest skills by one of its similarities (`skills.similarity`), equally near
+    ones drawn at random.
+
+    Args:
+        arguments: with the vectors of the bank's skills, [N, m, D].
+        similarity: the name of the similarity of inputs with m skills each.
+    """
+
+    def __init__(
+        self,
+        arguments: RetrieverArguments,
+        similarity: Literal["base", "consistency", "distinctiveness"],
+    ) -> None:
+        from ceil_jax.skills import similarity as similarities
+
+        assert arguments.vectors is not None, "declared in Needs"
+        self.items = arguments.vectors
+        self.seed = arguments.seed
+        self.score = {
+            "base": similarities.base,
+            "consistency": similarities.consistency,
+            "distinctiveness": similarities.distinctiveness,
+        }[similarity]
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        from ceil_jax.dpp.kernel import similarity
+        from ceil_jax.retrieval.nearest import nearest_drawn
+
+        cosines, positions = nearest_drawn(queries, self.items, k, self.seed, self.score)
+        relevance = similarity(cosines)
+        return Choice(positions, relevance, relevance)
 
 
-class TargetSketch(RankingRetriever):
+class TargetSketch(Ranking):
     """The largest overlap with the query's gold output in keywords, or in words and roles, by their
     weights (oracle).
 
@@ -33,11 +63,11 @@ class TargetSketch(RankingRetriever):
     bank are often paraphrases of one question, hence the draw.)
     """
 
-    def __init__(self, bank: Sequence[Example], given: Given) -> None:
-        super().__init__(bank, given)
-        assert given.sketch is not None, "declared in Needs"
-        self._sketch = given.sketch
-        self._parts = [given.sketch(example.output) for example in bank]
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        super().__init__(arguments)
+        assert arguments.sketch is not None, "declared in Needs"
+        self._sketch = arguments.sketch
+        self._parts = [self._sketch(example.output) for example in self.bank]
         self._weights = np.array([sum(parts.values()) for parts in self._parts])
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -45,29 +75,37 @@ class TargetSketch(RankingRetriever):
         overlap = np.array(
             [sum(parts[part] for part in parts.keys() & wanted) for parts in self._parts]
         )
-        draw = text_rng(query.id, self.given.seed).permutation(len(overlap))
+        draw = text_rng(query.id, self.arguments.seed).permutation(len(overlap))
         return np.lexsort((draw, self._weights - overlap, -overlap))[:n], overlap
 
 
-_OUTPUTS = Compared(lambda examples: [(example.output,) for example in examples])
-_ONE = Needs(encoder=True, skills="one", seeded=True, text=False)
-_ALL = Needs(encoder=True, skills="all", text=False)
+_ONE = Needs(vectors="skills", skills="one", seeded=True, text=False)
+_ALL = Needs(vectors="skills", skills="all", text=False)
 
-RETRIEVERS = {
-    "skill_base": Registered(partial(build_skill, base), _ONE, "Skill-KNN"),
-    "skill_consistency": Registered(
-        partial(build_skill, consistency), _ALL, "Skill-KNN, consistency"
-    ),
-    "skill_distinct": Registered(
-        partial(build_skill, distinctiveness), _ALL, "Skill-KNN, distinctiveness"
-    ),
-    "target_knn": Registered(
-        partial(DenseRetriever, compared=_OUTPUTS),
-        Needs(encoder=True, gold_outputs=True, text=False),
-        "target-KNN (oracle)",
-    ),
-    "target_sketch": Registered(
-        TargetSketch, Needs(gold_outputs=True, sketch=True, text=False), "target sketch (oracle)"
-    ),
-}
-"""The retrievers of this module, for the registry."""
+SKILL_BASE = RetrieverKind(
+    "skill_base", "Skill-KNN", partial(NearestSkills, similarity="base"), _ONE
+)
+SKILL_CONSISTENCY = RetrieverKind(
+    "skill_consistency",
+    "Skill-KNN, consistency",
+    partial(NearestSkills, similarity="consistency"),
+    _ALL,
+)
+SKILL_DISTINCT = RetrieverKind(
+    "skill_distinct",
+    "Skill-KNN, distinctiveness",
+    partial(NearestSkills, similarity="distinctiveness"),
+    _ALL,
+)
+TARGET_KNN = RetrieverKind(
+    "target_knn",
+    "target-KNN (oracle)",
+    NearestVectors,
+    Needs(vectors="outputs", gold_outputs=True, text=False),
+)
+TARGET_SKETCH = RetrieverKind(
+    "target_sketch",
+    "target sketch (oracle)",
+    TargetSketch,
+    Needs(gold_outputs=True, sketch=True, text=False),
+)

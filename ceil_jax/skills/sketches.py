@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ceil_jax.retrieval.registry import Parts
+from ceil_jax.retrieval.retriever import Parts
 from ceil_jax.tasks.families.cogs import Call, parse_call
 
 _WORDS = """

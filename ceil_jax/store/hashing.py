@@ -13,6 +13,9 @@ import numpy as np
 
 from ceil_jax.store.sidecars import is_sidecar
 
+NO_KEY = {"key": False}
+"""The metadata of a dataclass's field that is no part of a stage's key."""
+
 
 def canonical(value: Any) -> str:
     """Return the one JSON text of a value: keys sorted, no spaces, dataclasses as objects.

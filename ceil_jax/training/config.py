@@ -1,8 +1,8 @@
 """The settings of EPR's, TST's and CEIL's trainings.
 
 `LoopSettings` is what every training has, `EPRTraining` and `CEILTraining` are what
-`contrastive.train_epr` and `ceil.train_ceil` read; `EPRConfig` and `CEILConfig` add the candidates
-that the training learns from, and where it starts.
+`contrastive.train_epr` and `ceil.train_ceil` read. The methods (`ceil_jax.methods`) add the
+candidates that a training learns from, and where it starts.
 """
 
 from __future__ import annotations
@@ -115,44 +115,3 @@ class CEILTraining(LoopSettings):
         if self.sets_per_step == "all":
             return candidate_sets
         return min(self.sets_per_step, candidate_sets)
-
-
-@dataclass(frozen=True)
-class EPRConfig(EPRTraining):
-    """Training of a retriever of single examples.
-
-    EPR learns from the LM's scores of candidates, and CEIL starts from it. TST learns from the
-    similarity of their outputs to the query's output, which costs no LM tokens.
-    """
-
-    instances: Annotated[int, Range(2)] = 400
-    """Training queries, each with its candidates."""
-    candidates: Annotated[int, Range(2)] = 20
-    """Candidate examples of a query, scored one at a time."""
-    initial: str = "base"
-    """The encoders that training starts from: base (untrained), or those of another training, whose
-    nearest examples are then the candidates."""
-
-
-@dataclass(frozen=True)
-class CEILConfig(CEILTraining):
-    """Training of CEIL on scored sets of examples."""
-
-    instances: Annotated[int, Range(2)] = 1600
-    """Training queries, each with its scored sets. Many queries with small sets teach more than few
-    with large ones, for as many examples read by the LM (docs/recipe.md)."""
-    subsets: Annotated[int, Range(2)] = 13
-    """M: candidate sets of a query; the first is the top-k."""
-    size: Annotated[int, Range(1)] = 3
-    """k: examples in a set."""
-    shortlist: Annotated[int, Range(1)] = 50
-    """n: nearest examples that sets are drawn from."""
-    sampler: Literal["random", "k_dpp", "bank"] = "random"
-    """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the
-    shortlist; bank: uniformly from the whole bank."""
-    trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
-    """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does;
-    training then takes the λ tuned for the encoder that it starts from."""
-    initial: str = "epr"
-    """The encoders that give the starting weights and the shortlists: base (untrained), or those of
-    a training."""

@@ -1,6 +1,6 @@
-"""The samplers of CEIL's candidate sets.
+"""The samplers of candidate sets: of single examples, for EPR and TST, and of sets, for CEIL.
 
-Every sampler puts the top-k first, and a query's sets are all different, as in the released code,
+Every sampler of sets puts the top-k first, and a query's sets are all different, as in the released code,
 unless its shortlist has too few examples for that; then some repeat. A query's draws depend on the
 seed and on its id alone, except those of the k-DPP, which depend on its place among the queries.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -19,13 +21,153 @@ from ceil_jax.dpp.distribution import sample_k_dpp
 from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.candidates import CandidateSets
+from ceil_jax.training.candidates import CandidateSets, epr_candidates
 
 _DRAWS_A_SET = 4
 """Draws from the k-DPP for each set, of which the first different ones are taken."""
 
 _DOUBLINGS = 12
 """Values of λ that the k-DPP is tried with: the given one to 2,048 times as much."""
+
+
+class SamplerInputs(NamedTuple):
+    """What candidate sets are drawn from."""
+
+    queries: Sequence[Example]
+    bank: Sequence[Example]
+    seed: int
+    shortlist: Int32[np.ndarray, "q n"]
+    """Bank positions of the nearest examples, best first, −1 at empty places; [Q, 0] for a sampler
+    without a shortlist, and likewise below."""
+    relevance: Float[np.ndarray, "q n"]
+    """Of the shortlist; −inf at empty places."""
+    query_vectors: Float[np.ndarray, "q d"] | None = None
+    bank_vectors: Float[np.ndarray, "bank d"] | None = None
+    """Unit rows, for a sampler that needs vectors."""
+    trade_off: float | None = None
+    """λ of the k-DPP, for a sampler that needs it."""
+
+
+class Sampler(Protocol):
+    """A way of drawing candidate sets: a frozen dataclass, which is part of the key of the sets."""
+
+    needs_vectors: ClassVar[bool]
+    needs_trade_off: ClassVar[bool]
+
+    @property
+    def sets(self) -> int:
+        """M, the number of sets of a query."""
+
+    @property
+    def size(self) -> int:
+        """k, the number of examples in a set."""
+
+    @property
+    def shortlist(self) -> int:
+        """n, the number of nearest examples that it is given; 0 for none."""
+
+    def draw(self, inputs: SamplerInputs) -> CandidateSets:
+        """Draw the sets of all queries."""
+
+
+@dataclass(frozen=True)
+class LexicalSingles:
+    """Single examples that BM25 finds (`candidates.epr_candidates`)."""
+
+    needs_vectors: ClassVar[bool] = False
+    needs_trade_off: ClassVar[bool] = False
+    sets: int
+    size: ClassVar[int] = 1
+    shortlist: ClassVar[int] = 0
+
+    def draw(self, inputs: SamplerInputs) -> CandidateSets:
+        """Draw the examples of each query."""
+        return epr_candidates(inputs.queries, inputs.bank, self.sets)
+
+
+@dataclass(frozen=True)
+class NearestSingles:
+    """The single nearest examples."""
+
+    needs_vectors: ClassVar[bool] = False
+    needs_trade_off: ClassVar[bool] = False
+    sets: int
+    size: ClassVar[int] = 1
+
+    @property
+    def shortlist(self) -> int:
+        """As many as there are sets."""
+        return self.sets
+
+    def draw(self, inputs: SamplerInputs) -> CandidateSets:
+        """Take each example of the shortlist as a set of its own."""
+        shape = (*inputs.shortlist.shape, 1)
+        places = np.arange(inputs.shortlist.shape[1], dtype=np.int32)[None, :, None]
+        return CandidateSets(inputs.shortlist, np.broadcast_to(places, shape))
+
+
+@dataclass(frozen=True)
+class UniformSets:
+    """Sets drawn uniformly from the shortlist (`uniform_sets`)."""
+
+    needs_vectors: ClassVar[bool] = False
+    needs_trade_off: ClassVar[bool] = False
+    sets: int
+    size: int
+    shortlist: int
+
+    def draw(self, inputs: SamplerInputs) -> CandidateSets:
+        """Draw the sets of all queries."""
+        return uniform_sets(inputs.queries, inputs.shortlist, self.sets, self.size, inputs.seed)
+
+
+@dataclass(frozen=True)
+class BankSets:
+    """Sets drawn uniformly from the whole bank (`bank_sets`)."""
+
+    needs_vectors: ClassVar[bool] = True
+    needs_trade_off: ClassVar[bool] = False
+    sets: int
+    size: int
+    shortlist: int
+
+    def draw(self, inputs: SamplerInputs) -> CandidateSets:
+        """Draw the sets of all queries."""
+        assert inputs.query_vectors is not None and inputs.bank_vectors is not None
+        return bank_sets(
+            inputs.queries,
+            inputs.bank,
+            inputs.shortlist,
+            inputs.query_vectors,
+            inputs.bank_vectors,
+            self.sets,
+            self.size,
+            inputs.seed,
+        )
+
+
+@dataclass(frozen=True)
+class KDPPSets:
+    """Sets drawn from the k-DPP over the shortlist (`k_dpp_sets`)."""
+
+    needs_vectors: ClassVar[bool] = True
+    needs_trade_off: ClassVar[bool] = True
+    sets: int
+    size: int
+    shortlist: int
+
+    def draw(self, inputs: SamplerInputs) -> CandidateSets:
+        """Draw the sets of all queries."""
+        assert inputs.bank_vectors is not None and inputs.trade_off is not None
+        return k_dpp_sets(
+            inputs.shortlist,
+            inputs.bank_vectors,
+            inputs.relevance,
+            self.sets,
+            self.size,
+            inputs.trade_off,
+            inputs.seed,
+        )
 
 
 def uniform_sets(

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.tasks.example import Task
 from ceil_jax.tuning.config import TuneConfig
 
@@ -20,7 +21,7 @@ class Candidate:
     """One way of choosing examples."""
 
     method: str
-    """A row of METHODS."""
+    """The name of a row."""
     shots: int
     """K; 0 without examples."""
     trade_off: float | None = None
@@ -29,10 +30,15 @@ class Candidate:
     """The untrained encoder, where it is another than the run's."""
 
     @property
+    def row(self) -> Row:
+        """Its row, with the method's default settings."""
+        return ROWS[self.method]
+
+    @property
     def prepared(self) -> bool:
         """Whether it spends LM tokens before the first query: on training, or on rewriting inputs
         as skills."""
-        return METHODS[self.method].learns_from_lm or METHODS[self.method].needs.skills != "none"
+        return self.row.learns_from_lm or self.row.needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
         """Return the settings of its run, from those of all candidates."""
@@ -45,7 +51,7 @@ class Candidate:
         """Its name in tables."""
         shots = f"K = {self.shots}" if self.shots else ""
         trade_off = "" if self.trade_off is None else f"λ = {self.trade_off:g}"
-        return ", ".join(filter(None, (METHODS[self.method].label, shots, trade_off, self.encoder)))
+        return ", ".join(filter(None, (self.row.label, shots, trade_off, self.encoder)))
 
 
 ZERO = Candidate("zero", 0)
@@ -57,7 +63,7 @@ run names."""
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:
     """Return the names of the methods that are searched; an unknown name is a UserError."""
-    known = [name for name, method in METHODS.items() if method.answers == "lm"]
+    known = [name for name, row in ROWS.items() if row.answers == "lm"]
     for name in search.methods:
         if name not in known:
             raise unknown_name("method", name, known)
@@ -65,9 +71,9 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ..
     return tuple(dict.fromkeys(search.methods)) or tuple(
         name
         for name in known
-        if not METHODS[name].needs.gold_outputs
-        and (METHODS[name].needs.skills == "none" or demonstrated)
-        and (not METHODS[name].trains or name in LEARNED)
+        if not ROWS[name].needs.gold_outputs
+        and (ROWS[name].needs.skills == "none" or demonstrated)
+        and (not ROWS[name].trains or name in LEARNED)
     )
 
 
@@ -95,10 +101,9 @@ def _variants(name: str, search: TuneConfig, ks: Sequence[int]) -> Iterator[Cand
     if name == ZERO.method:
         yield ZERO
         return
-    method = METHODS[name]
-    by_sets = method.trains and TRAININGS[method.encoder].sets  # type: ignore[index]
-    free = method.needs.trade_off == "tunable" and not by_sets
-    for encoder in ("", *search.encoders) if method.encoder else ("",):
+    row = ROWS[name]
+    free = row.needs.trade_off == "tunable" and not row.method.learns_sets
+    for encoder in ("", *search.encoders) if row.encodes else ("",):
         for trade_off in search.trade_offs if free else (None,):
             for shots in ks:
                 yield Candidate(name, shots, trade_off, encoder)

@@ -4,7 +4,7 @@ what that costs."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample
-from ceil_jax.pipeline.answering import Reply, ask, way_of_answering
-from ceil_jax.pipeline.choosing import Chosen
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.answering import Predictions, Reply, ask, way_of_answering
+from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import Graph, open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import plan
+from ceil_jax.pipeline.setup import Setup, open_run, setup_of
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example, Task
@@ -72,19 +74,19 @@ class Field:
     ) -> None:
         self.config, self.task, self.budget = config, task, budget
         self.run = open_run(config, task, models).run
-        self._graphs: dict[RunConfig, Graph] = {}
+        self._setups: dict[RunConfig, Setup] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
         self._answers: dict[tuple[str, ...], Reply] = {}
         self._paid: set[str] = set()
-        self.base = self.graph(ZERO)
+        self.base = self.setup(ZERO)
         self.lm = self.run.lm(self.base.lm)
 
-    def graph(self, candidate: Candidate) -> Graph:
-        """Return the stages of a candidate's settings; candidates of equal settings share them."""
+    def setup(self, candidate: Candidate) -> Setup:
+        """Return the setup of a candidate's settings; candidates of equal settings share it."""
         config = candidate.config(self.config)
-        if config not in self._graphs:
-            self._graphs[config] = Graph(config, self.task, self.run.models)
-        return self._graphs[config]
+        if config not in self._setups:
+            self._setups[config] = setup_of(config, self.task, self.run.models)
+        return self._setups[config]
 
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
         """Return a candidate's prompts for N rows. Of those that have to be prepared, each stage is
@@ -93,11 +95,14 @@ class Field:
         if ids not in self._builders:
             # counts the bank's tokens once for all candidates
             self._builders[ids] = self.base.answering.builder(self.run, queries)
-        stage: Any = self.graph(candidate).predictions(candidate.method, queries)
-        picks = self.run.get(stage.chosen)
-        prompts = [one.text for one in stage.prompts(self.run, queries, picks, self._builders[ids])]
+        setup = self.setup(candidate)
+        stage = rows.predictions(setup, setup.row(candidate.method), Examples(queries))
+        assert isinstance(stage, Predictions), "the LM answers every candidate"
+        choice = self.run.get(stage.choice)
+        builder = self._builders[ids]
+        prompts = [prompt.text for prompt in stage.prompts(self.run, queries, choice, builder)]
         if candidate.prepared:
-            for key, cost in self._unpaid(stage.chosen).items():
+            for key, cost in self._unpaid(stage.choice).items():
                 self._paid.add(key)
                 self.budget.spend(cost, cost.tokens)
         lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
@@ -105,10 +110,10 @@ class Field:
             candidate, prompts, lengths, lengths + self._answer_tokens(queries) + _SPECIAL
         )
 
-    def _unpaid(self, chosen: Chosen) -> dict[str, Cost]:
+    def _unpaid(self, choice: Choose) -> dict[str, Cost]:
         """The costs of the stages on disk, by key, that choosing some examples needs and nothing
         was spent on yet."""
-        costs = self.run.costs([chosen])
+        costs = self.run.costs([choice])
         return {
             key: cost for key, (_, cost) in costs.items() if cost.tokens and key not in self._paid
         }
@@ -167,8 +172,9 @@ class Field:
     def preparation(self, candidate: Candidate) -> float:
         """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be
         counted."""
-        chosen = self.graph(candidate).chosen(candidate.method)
-        found = plan(self.run, [chosen])
+        setup = self.setup(candidate)
+        choice = rows.choice(setup, setup.row(candidate.method))
+        found = plan(self.run, [choice])
         if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):
             raise UserError("its cost cannot be counted here")
-        return MARGIN * found.tokens + sum(cost.tokens for cost in self._unpaid(chosen).values())
+        return MARGIN * found.tokens + sum(cost.tokens for cost in self._unpaid(choice).values())

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.methods.free import no_labels
+from ceil_jax.methods.registry import ROWS, scorable
 from ceil_jax.metrics.bootstrap import (
     Sample,
     bootstrap_interval,
@@ -18,10 +20,9 @@ from ceil_jax.metrics.bootstrap import (
     metric_interval,
     paired,
 )
+from ceil_jax.pipeline import rows as row_stages
 from ceil_jax.pipeline.answering import Reply, trouble_in_words
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.free import no_labels
-from ceil_jax.pipeline.methods import METHODS, scorable
 from ceil_jax.pipeline.models import Models
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
@@ -71,12 +72,12 @@ class Search:
         methods, left_out = scorable(self.field.base.lm.get(), wanted)
         self.notes += [left_out] if left_out else []
         if len(self.task.train) < _LEAST_BANK and any(
-            METHODS[name].learns_from_lm for name in methods
+            ROWS[name].learns_from_lm for name in methods
         ):
             self.notes.append(
                 f"A bank of {len(self.task.train)} examples is too small to train on."
             )
-            methods = tuple(name for name in methods if not METHODS[name].learns_from_lm)
+            methods = tuple(name for name in methods if not ROWS[name].learns_from_lm)
         found = [
             self.field.enter(one, self.tuning)
             for one in candidates(methods, self.search, self.task)
@@ -214,7 +215,8 @@ class Search:
         verdict = judge(samples, lengths, tolerance, groups)
         alone = None
         if not no_labels(self.task):
-            predicted = field.run.get(field.base.predictions("classifier"))
+            classifier = row_stages.predictions(field.base, field.base.row("classifier"))
+            predicted = field.run.get(classifier)
             answers = {row["id"]: row["prediction"] for row in predicted}
             sample = field.score([Reply(answers[row.id]) for row in rows], rows).sample
             difference = paired(sample, samples[verdict.recommended])

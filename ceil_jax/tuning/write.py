@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.pipeline.export import selector_of
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.page import page_file
 from ceil_jax.report.table import typeset
 from ceil_jax.store.folder import write_files
@@ -31,7 +30,7 @@ class TuneFiles(NamedTuple):
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
-    able = [one for one in outcome.finals if METHODS[one.candidate.method].exports]
+    able = [one for one in outcome.finals if one.candidate.row.exports]
     # plain top-k is one of them
     chosen = (
         outcome.recommended
@@ -59,8 +58,8 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 
 
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:
-    graph, score = search.field.graph(chosen.candidate), chosen.score.percent()
-    selector = selector_of(search.field.run, graph, chosen.candidate.method)
+    setup, score = search.field.setup(chosen.candidate), chosen.score.percent()
+    selector = selector_of(search.field.run, setup, setup.row(chosen.candidate.method))
     metric = (
         f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"
     )

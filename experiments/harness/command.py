@@ -86,9 +86,10 @@ class Experiment:
             [entry for one in configs for entry in self.entries(one, options)], options.method
         )
         if options.dry_run:
-            planned = dry_run(entries, options.seeds)
-            print(planned.text())
-            if len(planned.failed) == len(configs):
+            planned, failed = dry_run(entries, options.seeds)
+            lines = [f"{task} cannot run: {message}" for task, message in failed.items()]
+            print("\n".join([planned.text(), *lines]))
+            if len(failed) == len(configs):
                 raise UserError("no task can run")
             return config.out
         grid = Grid()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.report.plots import MARKERS, PALETTE, draw_points
 from harness.grid import Cell, Entry, Measured
 from harness.panels import panels
@@ -115,12 +115,12 @@ def by_examples(config: RunConfig, methods: Sequence[str], counts: Sequence[int]
 
     Args:
         config: the settings besides.
-        methods: rows of METHODS.
+        methods: rows of ROWS.
         counts: the numbers of examples; a task with a smaller bank goes without.
     """
     return [
         Entry(
-            METHODS[name].label,
+            ROWS[name].label,
             f"K = {count}",
             Cell(replace(config, shots=count), name),
             least_bank=count + 1,

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import check, evaluate
-from ceil_jax.pipeline.graph import Opened, open_run
-from ceil_jax.pipeline.methods import METHODS, TRAININGS
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.setup import Session, open_run
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.runs import Runs
 from ceil_jax.store.folder import DONE
@@ -36,41 +38,53 @@ class Cell(NamedTuple):
     """The run whose trained encoders this one takes, if not its own."""
 
     @property
+    def row(self) -> Row:
+        """Its row, with the configuration's settings."""
+        return self.config.row(self.method)
+
+    @property
     def trains(self) -> bool:
         """Whether the method needs a trained encoder."""
-        return METHODS[self.method].trains
+        return self.row.trains
 
     def repeats(self, seeds: Sequence[int]) -> list[Cell]:
         """Return this cell with each seed; with the first one where the method does not depend on
         it."""
-        return [self.seeded(seed) for seed in (seeds if METHODS[self.method].seeded else seeds[:1])]
+        return [self.seeded(seed) for seed in (seeds if ROWS[self.method].seeded else seeds[:1])]
 
     def seeded(self, seed: int) -> Cell:
         """Return this cell with another seed, for the run that trains its encoders too."""
         other = tuple(replace(config, seed=seed) for config in self.trained_by)
         return Cell(replace(self.config, seed=seed), self.method, other)
 
-    def essential(self) -> Cell:
-        """Return this cell with defaults where the method does not depend on a setting: equal work,
-        equal cell."""
-        config, needs, default = self.config, METHODS[self.method].needs, RunConfig()
-        needed, source = set(), METHODS[self.method].encoder or "base"
-        while source in TRAININGS:
-            needed.add(source)
-            settings = getattr(config, source, TRAININGS[source].settings)
-            if callable(settings) and TRAININGS[source].scored:
-                return self  # they are made of other trainings' settings
-            source = getattr(settings, "initial", "base")
-        sets = any(TRAININGS[name].sets for name in needed)
-        if not needs.shortlist and needs.trade_off is None and not sets:
-            # neither the method nor a training tunes λ or takes a shortlist
+    def work(self) -> Work:
+        """Return what the cell's number depends on: equal work, equal number."""
+        row = self.row
+        config = replace(self.config, methods=())
+        default = RunConfig()
+        sets = row.encodes and any(method.learns_sets for method in row.method.chain)
+        if not row.needs.shortlist and row.needs.trade_off is None and not sets:
+            # neither the retriever nor a training tunes λ or takes a shortlist
             config = replace(config, shortlist=default.shortlist, trade_off=default.trade_off)
-        others = [name for name in TRAININGS if name not in needed and hasattr(config, name)]
-        config = replace(config, **{name: getattr(default, name) for name in others})
-        if not METHODS[self.method].seeded:
+        if not row.seeded:
             config = replace(config, seed=config.data_seed)
-        elsewhere = self.trains and self.trained_by != (self.config,)
-        return Cell(config, self.method, self.trained_by if elsewhere else ())
+        elsewhere = row.trains and self.trained_by != (self.config,)
+        return Work(
+            self.method,
+            config,
+            row.method if row.encodes else None,
+            self.trained_by if elsewhere else (),
+        )
+
+
+class Work(NamedTuple):
+    """What a number depends on: a row's name, settings, its method with all that it starts from,
+    and the runs whose encoders it takes."""
+
+    row: str
+    config: RunConfig
+    method: Method | None
+    trained_by: tuple[RunConfig, ...]
 
 
 @dataclass(frozen=True)
@@ -145,14 +159,14 @@ class Grid:
             ("task", *where), lambda: load_task(*where[:4], bank_limit=where[4])
         )
 
-    def open(self, cell: Cell) -> Opened:
-        """Return the run and the stages of a cell."""
-        key = ("graph", cell.config, cell.trained_by)
-        run, graph = self.models.once(key, lambda: self._opened(cell.config, cell.trained_by))
-        return Opened(self._runs.setdefault(cell.config.out, run), graph)
+    def open(self, cell: Cell) -> Session:
+        """Return the run and the setup of a cell."""
+        key = ("setup", cell.config, cell.trained_by)
+        run, setup = self.models.once(key, lambda: self._session(cell.config, cell.trained_by))
+        return Session(self._runs.setdefault(cell.config.out, run), setup)
 
-    def _opened(self, config: RunConfig, trained_by: tuple[RunConfig, ...]) -> Opened:
-        others = [self._opened(one, ()).graph for one in trained_by if one != config]
+    def _session(self, config: RunConfig, trained_by: tuple[RunConfig, ...]) -> Session:
+        others = [self._session(other, ()).setup for other in trained_by if other != config]
         return open_run(config, self.task(config), self.models, *others)
 
     def applies(self, entry: Entry) -> bool:
@@ -161,12 +175,14 @@ class Grid:
 
     def evaluate(self, cell: Cell) -> Record:
         """Return the record of a cell's evaluation."""
-        return evaluate(*self.open(cell), cell.method)
+        run, setup = self.open(cell)
+        return evaluate(run, setup, setup.row(cell.method))
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
         """Return the entry's number over all seeds; over the first one where it depends on none."""
         cells = entry.cell.repeats(seeds)
-        check(self.open(cells[0]).graph, [entry.cell.method])
+        setup = self.open(cells[0]).setup
+        check(setup, [setup.row(entry.cell.method)])
         records = [
             Published(
                 **vars(self.evaluate(cell)),

@@ -8,9 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ceil_jax.pipeline.encoders import Encoded
-from ceil_jax.pipeline.graph import Opened
-from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.encoders.example_encoder import example_encoder
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.export import encoders_of
+from ceil_jax.pipeline.setup import Session
+from ceil_jax.retrieval.nearest import unit_rows
 
 T = TypeVar("T")
 
@@ -27,39 +29,38 @@ class Latency(NamedTuple):
     map: float
 
 
-def measure_latency(opened: Opened, method: str) -> Latency:
+def measure_latency(session: Session, method: str) -> Latency:
     """Measure a method with the run's n and K and with the bank's vectors in memory.
 
     Args:
-        opened: the run.
-        method: a row of METHODS that ends in MAP, or that takes the nearest: its K nearest are
+        session: the run.
+        method: the name of a row that ends in MAP, or that takes the nearest: its K nearest are
             found, and MAP takes 0 s.
     """
     from ceil_jax.retrieval.index import top_k
     from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
-    run, graph = opened
-    entry, config = graph.method(method), graph.config
-    assert entry.exports
-    used = graph.encoders(entry.encoder or "base")
-    encoders, items = (
-        run.get(used),
-        run.get(Encoded(used, graph.bank_texts(entry.encoder), "context")),
-    )
-    texts = [example.input for example in run.get(graph.texts(graph.queries))]
-    vectors, encode = _timed(lambda: unit_rows(encoders.query.encode(texts)))
+    run, setup = session
+    row = setup.row(method)
+    config = setup.config
+    assert row.exports
+    items = run.get(rows.bank_vectors(setup, row.method))
+    _, query_encoder = encoders_of(run, setup, row)
+    queries = run.get(rows.texts(setup, setup.queries))
+    side = example_encoder(query_encoder)
+    vectors, encode = _timed(lambda: unit_rows(side.encode_queries(queries)))
     n = min(
-        max(config.shortlist, config.shots) if entry.needs.ends_in_map else config.shots, len(items)
+        max(config.shortlist, config.shots) if row.needs.ends_in_map else config.shots, len(items)
     )
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
-    if not entry.needs.ends_in_map:
-        return Latency(len(texts), len(items), encode, shortlist, 0.0)
-    trade_off = run.value(graph.chosen(method).trade_off)
+    if not row.needs.ends_in_map:
+        return Latency(len(queries), len(items), encode, shortlist, 0.0)
+    trade_off = run.value(rows.choice(setup, row).trade_off)
     assert trade_off is not None
     _, greedy = _timed(
         lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off)
     )
-    return Latency(len(texts), len(items), encode, shortlist, greedy)
+    return Latency(len(queries), len(items), encode, shortlist, greedy)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
@@ -74,19 +75,21 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, float(np.median(seconds))
 
 
-def chosen_ranks(opened: Opened, method: str) -> list[int]:
+def chosen_ranks(session: Session, method: str) -> list[int]:
     """Return the rank by similarity to the query, from 1, of every example that a method chooses.
 
     Args:
-        opened: the run, whose validation queries are asked.
-        method: a row of METHODS with an encoder.
+        session: the run, whose validation queries are asked.
+        method: the name of a row with an encoder.
     """
-    run, graph = opened
-    entry, n = graph.method(method), max(graph.config.shortlist, graph.config.shots)
-    assert entry.encoder is not None
-    near = run.get(graph.nearest(entry.encoder, graph.queries, n))
+    run, setup = session
+    row = setup.row(method)
+    assert row.encodes
+    n = max(setup.config.shortlist, setup.config.shots)
+    shortlists = run.get(rows.nearest(setup, row.method, setup.queries, n)).positions
+    choice = run.get(rows.choice(setup, row)).positions
     ranks = []
-    for picks, nearest in zip(run.get(graph.chosen(method)), near, strict=True):
-        rank = {pick.position: i for i, pick in enumerate(nearest, 1)}
-        ranks += [rank.get(pick.position, len(nearest) + 1) for pick in picks]
+    for shortlist, positions in zip(shortlists.tolist(), choice.tolist(), strict=True):
+        rank = {position: i for i, position in enumerate(shortlist, 1)}
+        ranks += [rank.get(p, len(shortlist) + 1) for p in positions if p >= 0]
     return ranks

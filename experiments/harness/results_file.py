@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.methods import METHODS, TRAININGS
+from ceil_jax.methods.registry import ROWS, registered_methods
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import write
@@ -110,15 +110,16 @@ def line_of(record: Published) -> dict[str, Any]:
 def _recipe(record: Published) -> dict[str, Any]:
     """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, with the guard
     that runs before 2026-11-26 had; none where nothing was trained."""
-    if record.method not in METHODS:  # of a plugin, or gone: all that its line has
-        return {
-            name: record.config[name] for name in (*TRAININGS, "guard") if name in record.config
-        }
-    source = METHODS[record.method].encoder
-    if source is None or source not in TRAININGS or record.trained_by:
-        return {}
-    start = record.config.get(source, {}).get("initial")
-    return {name: record.config[name] for name in (source, start, "guard") if name in record.config}
+    names = [*registered_methods(), "guard"]
+    row = ROWS.get(record.method)
+    if row is not None:  # else of a plugin, or gone: all that its line has
+        if not row.trains or record.trained_by:
+            return {}
+        source = row.method.name
+        settings = record.config.get(source, {})
+        # older lines call the start "initial"
+        names = [source, settings.get("start", settings.get("initial")), "guard"]
+    return {name: record.config[name] for name in names if name in record.config}
 
 
 def record_of(line: Mapping[str, Any]) -> Published:

@@ -69,9 +69,9 @@ class ExperimentTable:
     def _baseline(self, one: Measured, baseline: str) -> Measured | None:
         if one.entry.cell.method == baseline:
             return None
-        wanted = one.entry.cell._replace(method=baseline).essential()
+        wanted = one.entry.cell._replace(method=baseline).work()
         for other in self.measured:
-            if other.entry.cell.essential() == wanted:
+            if other.entry.cell.work() == wanted:
                 return other
         return None
 

@@ -13,14 +13,15 @@ import tyro
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.pipeline import rows
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.graph import Opened, open_run
-from ceil_jax.pipeline.methods import METHODS
 from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.setup import Session, open_run
 from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.load import load_task
-from skill_knn.comparison import ROWS, SKILL_SCALES, check, rewriting
+from skill_knn.comparison import NAMES, SKILL_SCALES, check, rewriting
 from skill_knn.figure import draw_measures, draw_spaces
 from skill_knn.recall import recall_table
 from skill_knn.selection import selected, selection_table
@@ -34,7 +35,7 @@ class SelectedOptions:
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
-    method: tuple[str, ...] = ROWS
+    method: tuple[str, ...] = NAMES
     """Rows of each task's table."""
     config: Config = field(default_factory=RunConfig)
 
@@ -42,10 +43,10 @@ class SelectedOptions:
         """Print and write a table for each task, and a figure."""
         models, found, parts = Models(), {}, []
         for task in self.tasks:
-            run, graph = _opened(self.config, task, models, self.method)
-            chosen = {METHODS[method].label: graph.chosen(method) for method in self.method}
+            run, setup = _session(self.config, task, models, self.method)
+            chosen = {ROWS[name].label: rows.choice(setup, setup.row(name)) for name in self.method}
             found[task] = {
-                label: selected(graph.task, run.get(stage)) for label, stage in chosen.items()
+                label: selected(setup.task, run.get(stage)) for label, stage in chosen.items()
             }
             table = selection_table(found[task], task)
             parts += [
@@ -84,8 +85,8 @@ class RecallOptions:
         """Print and write a table for each task."""
         models, parts = Models(), []
         for task in self.tasks:
-            opened = _opened(self.config, task, models, self.method)
-            parts.append(recall_table(opened, self.method, self.samples, self.temperature))
+            session = _session(self.config, task, models, self.method)
+            parts.append(recall_table(session, self.method, self.samples, self.temperature))
             print("\n" + parts[-1])
         _write(self, name, {f"{name}.md": "\n".join(parts).encode()})
 
@@ -108,7 +109,7 @@ class FigureOptions:
         models = Models()
         pictures = {
             f"{name}-{task}.png": draw_spaces(
-                _opened(self.config, task, models, ()), gold=self.gold, level=self.hardness
+                _session(self.config, task, models, ()), gold=self.gold, level=self.hardness
             )
             for task in self.tasks
         }
@@ -152,7 +153,7 @@ def run(options: Analysis, name: str) -> NoReturn:
     sys.exit(main(options, name))
 
 
-def _opened(config: RunConfig, task: str, models: Models, methods: Sequence[str]) -> Opened:
+def _session(config: RunConfig, task: str, models: Models, methods: Sequence[str]) -> Session:
     check(task, methods)
     loaded = load_task(
         task,

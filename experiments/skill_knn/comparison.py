@@ -12,16 +12,16 @@ from harness.grid import Cell, Entry, Grid, Measured
 from harness.table import ExperimentTable
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.choosing import Chosen
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
-from ceil_jax.pipeline.methods import METHODS, label_of, method_named
-from ceil_jax.pipeline.records import settings_of
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.table import Table
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks import TASKS
-from ceil_jax.training.config import EPRConfig
 from skill_knn import diversity, gold
 from skill_knn.selection import averaged, selected, selection_table
 
@@ -30,19 +30,23 @@ COGS = ("cogs.ps", "cogs.pa")
 SKILLS = ("skill_base", "skill_consistency", "skill_distinct")
 ORACLES = ("target_knn", "target_sketch")
 """The paper's two oracles."""
-ROWS = ("random", "topk", *SKILLS, "target_knn", "target_skill", "target_sketch")
+NAMES = ("random", "topk", *SKILLS, "target_knn", "target_skill", "target_sketch")
 
 _PAPER = RunConfig(encoder="all-mpnet-base-v2", shots=4)
 
 SKILL_SCALES: dict[str, RunConfig] = {
     # a quick check
     "tiny": replace(
-        _PAPER, limit=8, bank_limit=48, skills=SkillConfig(orders=2), epr=SCALES["tiny"].epr
+        _PAPER,
+        limit=8,
+        bank_limit=48,
+        skills=SkillConfig(orders=2),
+        methods=(SCALES["tiny"].method(EPR),),
     ),
     # about 20 to 25 minutes on 2 idle CPU cores with a 135M LM, by the rates in README.md
-    "small": replace(_PAPER, limit=40, bank_limit=200, epr=EPRConfig(epochs=4)),
+    "small": replace(_PAPER, limit=40, bank_limit=200, methods=(EPR(epochs=4),)),
     # the papers' banks and queries
-    "paper": replace(_PAPER, epr=SCALES["paper"].epr),
+    "paper": replace(_PAPER, methods=(SCALES["paper"].method(EPR),)),
 }
 
 
@@ -50,7 +54,7 @@ def skill_experiment(
     name: str,
     title: str,
     tasks: tuple[str, ...],
-    method: tuple[str, ...] = ROWS,
+    method: tuple[str, ...] = NAMES,
     lms: tuple[str, ...] = (),
 ) -> Experiment:
     """Return an experiment of Skill-KNN, whose options say by default what is given here."""
@@ -70,19 +74,17 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     """
     check(config.task, options.method)
     rewriter = replace(config.skills, lm=config.skills.lm or config.lm)
-    settings = settings_of(config)
     found = []
     for lm in options.lms or (config.lm,):
         answered = replace(config, lm=lm, skills=rewriter)
         suffix = f", {lm}" if len(options.lms) > 1 else ""
         for name in options.method:
-            by = (config,) if METHODS[name].trains and lm != config.lm else ()
-            found.append(
-                Entry(label_of(name, settings) + suffix, config.task, Cell(answered, name, by))
-            )
+            row = config.row(name)
+            by = (config,) if row.trains and lm != config.lm else ()
+            found.append(Entry(row.title + suffix, config.task, Cell(answered, name, by)))
         for encoder in options.encoders:
             cell = Cell(replace(answered, encoder=encoder), "topk")
-            found.append(Entry(f"{METHODS['topk'].label}, {encoder}{suffix}", config.task, cell))
+            found.append(Entry(f"{ROWS['topk'].label}, {encoder}{suffix}", config.task, cell))
     return found
 
 
@@ -95,7 +97,7 @@ def check(task: str, methods: Sequence[str]) -> None:
     gold.register()
     diversity.register()
     for name in methods:
-        method_named(name)
+        ROWS.require(name)
     if not TASKS[task].language:
         raise UserError(
             f"{task} is neither a SQL nor a COGS task, which this needs; use ceil-jax compare"
@@ -110,16 +112,16 @@ def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         for one in members:
             measures = []
             for cell in one.entry.cell.repeats(one.seeds):
-                run, graph = grid.open(cell)
-                stages.append(graph.chosen(cell.method))
-                measures.append(selected(graph.task, run.get(stages[-1])))
+                run, setup = grid.open(cell)
+                stages.append(row_stages.choice(setup, setup.row(cell.method)))
+                measures.append(selected(setup.task, run.get(stages[-1])))
             rows[one.entry.row] = averaged(measures)
         sections.append(selection_table(rows, f"{task}: the selected examples"))
         notes += [f"{task}: {note}" for note in rewriting(run, stages)]
     return replace(table, sections=sections, notes=notes)
 
 
-def rewriting(run: Run, chosen: Sequence[Chosen]) -> Iterator[str]:
+def rewriting(run: Run, chosen: Sequence[Choose]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
     if not (said := failures(run, chosen)):
         return
@@ -142,7 +144,7 @@ def wins_table(measured: Sequence[Measured]) -> Table:
         scores: dict[str, dict[str, float]] = {}
         for one in mine:
             scores.setdefault(one.entry.task, {})[one.entry.row] = round(one.value, 1)
-        kinds = {one.entry.row: METHODS[one.entry.cell.method] for one in mine}
+        kinds = {one.entry.row: ROWS[one.entry.cell.method] for one in mine}
         oracles = [one.entry.row for one in mine if one.entry.cell.method in ORACLES]
         competing = [row for row, method in kinds.items() if not method.needs.gold_outputs]
         won, above = wins(scores, competing, oracles)

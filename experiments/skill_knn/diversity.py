@@ -16,14 +16,14 @@ from functools import partial
 import numpy as np
 
 from ceil_jax.dpp.kernel import similarity
-from ceil_jax.retrieval.embedded_bank import Compared, EmbeddedBank
-from ceil_jax.retrieval.registry import Given, Needs, Retrieved, register_retriever
-from ceil_jax.retrieval.retrievers import check_size
+from ceil_jax.methods.registry import register_retriever
+from ceil_jax.retrieval.nearest import nearest_drawn, unit_rows
+from ceil_jax.retrieval.retriever import Choice, Needs, Queries, RetrieverArguments, choice_of
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example
 from skill_knn.gold import gold_skills
 
-SkillOf = Callable[[Given, Sequence[Example]], list[str]]
+SkillOf = Callable[[RetrieverArguments, Sequence[Example]], list[str]]
 """The skill of each example."""
 
 
@@ -32,55 +32,49 @@ class DiverseSkills:
 
     Args:
         skill_of: gives the skills that are compared.
-        bank: the examples to choose from.
-        given: encoder, n and λ.
+        arguments: bank, encoder, n and λ.
     """
 
-    def __init__(self, skill_of: SkillOf, bank: Sequence[Example], given: Given) -> None:
-        self.bank, self._given = bank, given
-        skills = skill_of(given, bank)
+    def __init__(self, skill_of: SkillOf, arguments: RetrieverArguments) -> None:
+        assert arguments.encoder is not None, "declared in Needs"
+        self._arguments = arguments
+        self._skill_of = skill_of
+        self._encoder = arguments.encoder
+        skills = skill_of(arguments, arguments.bank)
         self._kind = np.unique(skills, return_inverse=True)[1]
-        compared = Compared(
-            lambda examples: [(skill,) for skill in skill_of(given, examples)], shared=True
+        self._items = unit_rows(self._encoder.bank.encode(skills))
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        arguments = self._arguments
+        skills = self._skill_of(arguments, queries.examples)
+        vectors = unit_rows(self._encoder.query.encode(skills))
+        cosines, order = nearest_drawn(
+            queries._replace(vectors=vectors), self._items, len(self._items), arguments.seed
         )
-        self._vectors = EmbeddedBank(bank, given, compared)
-
-    def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
-        check_size(self.bank, k)
-        cosines, order, vectors = self._vectors.nearest(queries, len(self.bank))
-        n = max(self._given.shortlist, k)
-        shortlists = np.full((len(queries), n), -1, np.int32)
-        for row, places in enumerate(order):
-            first = np.sort(np.unique(self._kind[places[places >= 0]], return_index=True)[1])[:n]
-            shortlists[row, : len(first)] = places[first]
-        chosen, gains = greedy_map_shortlists(
-            vectors, self._vectors.items, shortlists, k, self._given.trade_off
+        n = max(arguments.shortlist, k)
+        shortlists = np.full((len(order), n), -1, np.int32)
+        for row, positions in enumerate(order):
+            kinds = self._kind[positions[positions >= 0]]
+            first = np.sort(np.unique(kinds, return_index=True)[1])[:n]
+            shortlists[row, : len(first)] = positions[first]
+        items, gains = greedy_map_shortlists(
+            vectors, self._items, shortlists, k, arguments.trade_off
         )
-        return [
-            self._filled(items, gain, places, dict(zip(places.tolist(), cosine, strict=True)), k)
-            for items, gain, places, cosine in zip(chosen, gains, order, cosines, strict=True)
-        ]
-
-    def _filled(
-        self,
-        items: np.ndarray,
-        gains: np.ndarray,
-        order: np.ndarray,
-        cosines: dict[int, float],
-        k: int,
-    ) -> list[Retrieved]:
-        picks = [(int(i), float(gain)) for i, gain in zip(items, gains, strict=True) if i >= 0]
-        taken = {i for i, _ in picks}
-        picks += [(int(i), -np.inf) for i in order if i >= 0 and i not in taken][: k - len(picks)]
-        return [
-            Retrieved(self.bank[i].id, i, float(similarity(cosines[i])), gain) for i, gain in picks
-        ]
+        rows = []
+        for chosen, gain, positions, cosine in zip(items, gains, order, cosines, strict=True):
+            relevance = dict(zip(positions.tolist(), similarity(cosine).tolist(), strict=True))
+            picks = [(int(i), float(g)) for i, g in zip(chosen, gain, strict=True) if i >= 0]
+            taken = {i for i, _ in picks}
+            others = [int(i) for i in positions if i >= 0 and i not in taken]
+            picks += [(i, -np.inf) for i in others[: k - len(picks)]]
+            rows.append([(i, relevance[i], g) for i, g in picks])
+        return choice_of(rows)
 
 
-def rewritten(given: Given, examples: Sequence[Example]) -> list[str]:
+def rewritten(arguments: RetrieverArguments, examples: Sequence[Example]) -> list[str]:
     """Return the LM's skills, of one order of the demonstrations."""
-    assert given.rewrite is not None, "declared in Needs"
-    return [skill for [skill] in given.rewrite(examples)]
+    assert arguments.rewrite is not None, "declared in Needs"
+    return [skill for [skill] in arguments.rewrite(examples)]
 
 
 _MAP = Needs(encoder=True, trade_off="tunable", shortlist=True, text=False)

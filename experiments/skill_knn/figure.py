@@ -9,11 +9,11 @@ import numpy as np
 from harness.panels import image, panels
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.encoders import vectors
-from ceil_jax.pipeline.graph import Opened
+from ceil_jax.pipeline.rows import skills as skills_of
+from ceil_jax.pipeline.setup import Session
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE
-from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane
@@ -22,7 +22,7 @@ from skill_knn.hardness import hardness
 from skill_knn.selection import Measures
 
 
-def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes:
+def draw_spaces(session: Session, *, gold: bool = False, level: str = "") -> bytes:
     """Return a PNG with t-SNE plots of inputs and of skills side by side: bank in grey, queries in
     orange.
 
@@ -30,7 +30,7 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
     variant.
 
     Args:
-        opened: a run on a SQL or COGS task.
+        session: a run on a SQL or COGS task.
         gold: use skills from the gold outputs instead of the LM's.
         level: draw only examples of this hardness, for SQL; all by default.
 
@@ -45,8 +45,8 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
             f"{missing.name} is not installed; pip install 'ceil-jax[analysis]'"
         ) from None
 
-    run, graph = opened
-    task = graph.task
+    run, setup = session
+    task = setup.task
     bank, queries = (
         _of_level(part, level if task.language == "sql" else "")
         for part in (task.train, task.validation)
@@ -58,16 +58,16 @@ def draw_spaces(opened: Opened, *, gold: bool = False, level: str = "") -> bytes
     def skills(examples: Sequence[Example]) -> list[list[str]]:
         if gold:
             return [[GOLD_SKILLS[PARTS[task.language]](example.output)] for example in examples]
-        orders = graph.skills(Examples(examples), range(graph.config.skills.orders))
+        orders = skills_of(setup, Examples(examples), range(setup.config.skills.orders))
         return [list(skills) for skills in zip(*(run.get(one) for one in orders), strict=True)]
 
     sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}
     figure, axes = panels(len(sides), 5, 5)
     for ax, (title, texts) in zip(axes, sides.items(), strict=True):
         centres = unit_rows(
-            np.concatenate([_centres(opened, texts(part)) for part in (bank, queries)])
+            np.concatenate([_centres(session, texts(part)) for part in (bank, queries)])
         )
-        of_bank, of_queries = np.split(plane(centres, graph.config.seed), [len(bank)])
+        of_bank, of_queries = np.split(plane(centres, setup.config.seed), [len(bank)])
         ax.scatter(of_bank[:, 0], of_bank[:, 1], s=10, color=GREY, label=f"bank ({len(bank):,})")
         ax.scatter(
             of_queries[:, 0], of_queries[:, 1], s=14, color=ORANGE, label=f"test ({len(queries):,})"
@@ -94,10 +94,10 @@ def draw_measures(found: Mapping[str, Mapping[str, Measures]]) -> bytes:
     return image(figure)
 
 
-def _centres(opened: Opened, texts: Sequence[Sequence[str]]) -> np.ndarray:
+def _centres(session: Session, texts: Sequence[Sequence[str]]) -> np.ndarray:
     """The mean embedding of each example's texts, float32 [N, D]."""
-    encoder = opened.graph.pretrained.get()
-    found = vectors(opened.run, encoder, [text for several in texts for text in several])
+    encoder = session.setup.pretrained.get()
+    found = encoder.encode([text for several in texts for text in several])
     return found.reshape(len(texts), -1, found.shape[1]).mean(axis=1)
 
 

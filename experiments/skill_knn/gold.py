@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ceil_jax.retrieval.embedded_bank import Compared
-from ceil_jax.retrieval.registry import Given, Needs, Parts, Retriever, register_retriever
-from ceil_jax.retrieval.retrievers import DenseRetriever
+from ceil_jax.dpp.kernel import similarity
+from ceil_jax.methods.registry import register_retriever
+from ceil_jax.retrieval.nearest import nearest_drawn, unit_rows
+from ceil_jax.retrieval.retriever import Choice, Needs, Parts, Queries, RetrieverArguments
 from ceil_jax.skills.sketches import PARTS, sql_bare
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.families.cogs import Call, parse_call
@@ -155,22 +156,31 @@ GOLD_SKILLS: dict[Parts, Callable[[str], str]] = {
 """The skill that an output shows, by what gives the parts of such outputs."""
 
 
-def gold_skills(given: Given, examples: Sequence[Example]) -> list[str]:
+def gold_skills(arguments: RetrieverArguments, examples: Sequence[Example]) -> list[str]:
     """Return the skills that the gold outputs show."""
-    assert given.sketch is not None, "declared in Needs"
-    return [GOLD_SKILLS[given.sketch](example.output) for example in examples]
+    assert arguments.sketch is not None, "declared in Needs"
+    return [GOLD_SKILLS[arguments.sketch](example.output) for example in examples]
 
 
-def nearest_gold_skills(bank: Sequence[Example], given: Given) -> Retriever:
-    """Build Skill-KNN on gold skills (oracle)."""
-    compared = Compared(
-        lambda examples: [(skill,) for skill in gold_skills(given, examples)], shared=True
-    )
-    return DenseRetriever(bank, given, compared)
+class NearestGoldSkills:
+    """Skill-KNN on gold skills (oracle)."""
+
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        assert arguments.encoder is not None, "declared in Needs"
+        self._arguments = arguments
+        self._encoder = arguments.encoder
+        self._items = unit_rows(self._encoder.bank.encode(gold_skills(arguments, arguments.bank)))
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        skills = gold_skills(self._arguments, queries.examples)
+        queries = queries._replace(vectors=unit_rows(self._encoder.query.encode(skills)))
+        cosines, positions = nearest_drawn(queries, self._items, k, self._arguments.seed)
+        relevance = similarity(cosines)
+        return Choice(positions, relevance, relevance)
 
 
 def register() -> None:
     """Make `target_skill` known as a retriever."""
     needs = Needs(encoder=True, gold_outputs=True, sketch=True, text=False)
     title = "Skill-KNN on gold skills (oracle)"
-    register_retriever("target_skill", nearest_gold_skills, needs, title, replace=True)
+    register_retriever("target_skill", NearestGoldSkills, needs, title, replace=True)

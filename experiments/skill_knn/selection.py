@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ceil_jax.report.table import Table
-from ceil_jax.retrieval.registry import Retrieved
+from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.tasks.example import Task
 
@@ -20,12 +20,12 @@ SKETCHES = {"sql": sql_sketch, "cogs": cogs_sketch}
 """The sketch of outputs by `Task.language`."""
 
 
-def selected(task: Task, retrieved: Sequence[Sequence[Retrieved]]) -> Measures:
-    """Return the measures of the examples retrieved for each query of a task, means over queries.
+def selected(task: Task, choice: Choice) -> Measures:
+    """Return the measures of the examples chosen for each query of a task, means over queries.
 
     Args:
         task: a SQL or a COGS task; the last three are of SQL alone.
-        retrieved: the examples chosen for each query.
+        choice: the examples chosen for each query.
 
     Returns:
         sketch overlap %: the Jaccard index of the sketches of query and example; two empty ones are
@@ -36,7 +36,10 @@ def selected(task: Task, retrieved: Sequence[Sequence[Retrieved]]) -> Measures:
         answer length: an example's output, split by blanks (Figure 5b).
     """
     sketch = SKETCHES[task.language]
-    chosen = [[task.train[pick.position] for pick in picks] for picks in retrieved]
+    chosen = [
+        [task.train[position] for position in row if position >= 0]
+        for row in choice.positions.tolist()
+    ]
     rows = [
         (sketch(query.output), examples)
         for query, examples in zip(task.validation, chosen, strict=True)

@@ -11,8 +11,8 @@ import pytest
 
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
 
 TINY = "compare --lm tiny --encoder tiny --method random --limit 3 --bank-limit 20"
 
@@ -82,7 +82,7 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     )
     # no method is forgotten
     [rows] = re.findall(r"--method.*?\n(.*?)(?=--)", out.replace("│", " "), re.S)
-    assert set(METHODS) <= set(re.findall(r"\w+", rows))
+    assert set(ROWS) <= set(re.findall(r"\w+", rows))
 
 
 def test_a_reader_that_has_enough_ends_it_quietly():

@@ -10,8 +10,8 @@ from refusing import refused
 from ceil_jax.cli.main import main
 from ceil_jax.errors import range_of
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.training.config import EPRConfig
 
 TRAINED = ("epr", "tst", "ceil")
 WRONG = [
@@ -88,7 +88,7 @@ def test_every_number_has_a_range_and_the_tests_above_leave_none_out():
 
 def test_python_is_checked_too():
     with refused(r"^--tst\.epochs 0: expected a number at least 1$"):
-        RunConfig(tst=EPRConfig(epochs=0))
+        TST(epochs=0)
     with refused(r"^--endpoint\.batch 0: expected"):
         EndpointConfig(batch=0)
     assert RunConfig(trade_off="tuned", limit=None).trade_off == "tuned"

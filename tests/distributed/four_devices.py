@@ -12,14 +12,15 @@ from flax import nnx
 from ceil_jax.distributed.devices import device_mesh, map_batches, over_devices, whole
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer, pad
-from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
 from ceil_jax.retrieval.index import top_k
+from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil
 from ceil_jax.training import contrastive as epr
 from ceil_jax.training.candidates import TrainingData, epr_candidates
-from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.loop import Ending, Trained
 from ceil_jax.training.samplers import uniform_sets
 
@@ -160,7 +161,7 @@ def everything(monkeypatch, devices):
     scores = np.random.default_rng(0).normal(size=(14, 4)).astype(np.float32)
     singles = TrainingData(QUERIES, BANK, epr_candidates(QUERIES, BANK, 4), scores)
     sets = TrainingData(QUERIES, BANK, uniform_sets(QUERIES, nearest, 4, 3, seed=0), scores)
-    config = EPRConfig(positives=2)
+    config = EPR(positives=2)
     trained = captured(
         monkeypatch,
         epr,
@@ -168,7 +169,7 @@ def everything(monkeypatch, devices):
     )
     trainings = {"epr": trained}
     for kind in ("frozen", "both"):
-        config = CEILConfig(train_context=kind, batch_size=10, subsets=4, size=3, shortlist=8)
+        config = CEIL(train_context=kind, batch_size=10, subsets=4, size=3, shortlist=8)
         trainings[kind] = captured(
             monkeypatch,
             ceil,

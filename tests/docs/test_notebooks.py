@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import SMALL
+from films import SMALL, evaluated
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -108,12 +108,11 @@ def test_what_ceil_selects(notebook):
 @pytest.mark.packages
 def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_trained):
     from ceil_jax import load_task
-    from ceil_jax.pipeline.evaluate import evaluate
-    from ceil_jax.pipeline.graph import open_run
+    from ceil_jax.pipeline.setup import open_run
 
     config = replace(SMALL, task="movie_reviews", limit=4, bank_limit=120, out=tmp_path / "runs")
     task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
-    evaluate(*open_run(config, task), "ceil")
+    evaluated(*open_run(config, task), "ceil")
     before = sorted(path.name for path in config.out.iterdir())
 
     names = notebook("03_what_ceil_selects", figures=4)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ceil_jax.methods.ceil import CEIL
 from ceil_jax.pipeline.config import SCALES
-from ceil_jax.training.config import CEILConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reproduction.md").read_text("utf-8")
@@ -19,7 +19,8 @@ def test_the_page_has_the_scales_own_numbers(scale):
     _, _, queries, shots, training, _, _ = (cell.strip() for cell in row.split("|"))
     assert queries == (str(config.limit) if config.limit else "all")
     assert shots.split(",")[0] == str(config.shots)
-    sets = f"{config.ceil.instances:,} queries × {config.ceil.subsets} sets of {config.ceil.size}"
+    ceil = config.method(CEIL)
+    sets = f"{ceil.instances:,} queries × {ceil.subsets} sets of {ceil.size}"
     assert training == sets or training.startswith(f"{sets}, ")
 
 
@@ -30,5 +31,5 @@ def test_the_recipe_has_the_defaults():
         name for name, _ in flags
     }
     for name, value in flags:
-        default = getattr(CEILConfig(), name.replace("-", "_"))
+        default = getattr(CEIL(), name.replace("-", "_"))
         assert type(default)(value) == default, name

@@ -8,7 +8,7 @@ from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import TextEncoder
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.registry import build_retriever
+from ceil_jax.methods.build import build_retriever
 from ceil_jax.tasks.example import Example
 
 

@@ -9,7 +9,7 @@ from refusing import refused
 
 from ceil_jax import CeilSelector, load_encoder
 from ceil_jax.encoders.side_prompts import Prompts, read_prompts
-from ceil_jax.encoders.text_encoder import Sides, sides
+from ceil_jax.encoders.text_encoder import EncoderPair, sides
 from ceil_jax.pipeline.encoders import Encoders, Untrained
 from ceil_jax.pipeline.models import Models, Pretrained
 from ceil_jax.pipeline.stage import Run
@@ -89,15 +89,15 @@ def test_queries_and_bank_get_their_prompts_as_in_sentence_transformers(bert, tm
     encoder.sides.query.save_pretrained(tmp_path / "query")
     alone = load_encoder(tmp_path / "query")
     assert alone.fingerprint == encoder.sides.query.fingerprint
-    assert alone.sides == Sides(alone, alone)
+    assert alone.sides == EncoderPair(alone, alone)
 
 
 def test_other_encoders_are_both_sides(bert):
     plain = load_encoder(bert)
-    assert plain.sides == Sides(plain, plain)
+    assert plain.sides == EncoderPair(plain, plain)
     tiny = load_encoder("tiny")
-    assert sides(tiny) == Sides(tiny, tiny)
-    assert sides("anything") == Sides("anything", "anything")
+    assert sides(tiny) == EncoderPair(tiny, tiny)
+    assert sides("anything") == EncoderPair("anything", "anything")
 
 
 def test_other_weights_have_the_prompts_too(bert, tmp_path):

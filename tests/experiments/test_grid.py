@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, metric_of, networks_of
 from harness.dry_run import dry_run
 from harness.grid import Cell, Entry, Grid, Measured, records_of
 from harness.panels import image, panels
@@ -16,6 +16,8 @@ from harness.table import ExperimentTable, csv_of
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.tst import TST
 from ceil_jax.metrics.bootstrap import bootstrap_interval
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.table import Number, Table
@@ -89,25 +91,25 @@ def test_two_tables_compute_a_cell_once(runs, monkeypatch):
 def test_equal_work_is_one_stage(runs):
     config, grid, *_ = runs
 
-    def same(method, **other):
-        return stage(replace(config, **other), method) == stage(config, method)
+    def same(method, other):
+        return stage(other, method) == stage(config, method)
 
     def stage(config, method):
-        return grid.open(Cell(config, method)).graph.metric(method).key
+        return metric_of(grid.open(Cell(config, method)).setup, method).key
 
-    loss = replace(config.ceil, loss="info_nce")
-    assert (
-        same("topk", ceil=loss, seed=1) and same("epr", ceil=loss) and not same("ceil", ceil=loss)
-    )
+    loss = config.with_method(CEIL, loss="info_nce")
+    assert same("topk", replace(loss, seed=1)) and same("epr", loss) and not same("ceil", loss)
     for method in ("random", "topk", "epr"):
-        assert same(method, shortlist=7, trade_off=0.5)
-    assert not any(same(method, shortlist=7) for method in ("mmr", "dpp", "epr_map", "ceil"))
-    assert not any(same(method, trade_off=0.5) for method in ("dpp", "epr_map"))
+        assert same(method, replace(config, shortlist=7, trade_off=0.5))
+    assert not any(
+        same(method, replace(config, shortlist=7)) for method in ("mmr", "dpp", "epr_map", "ceil")
+    )
+    assert not any(same(method, replace(config, trade_off=0.5)) for method in ("dpp", "epr_map"))
     # CEIL depends on the training that it starts from
-    longer = replace(config.tst, epochs=9)
-    assert same("ceil", tst=longer) and not same("tst", tst=longer)
-    from_tst = replace(config, ceil=replace(config.ceil, initial="tst"))
-    assert stage(replace(from_tst, tst=longer), "ceil") != stage(from_tst, "ceil")
+    longer = config.with_method(TST, epochs=9)
+    assert same("ceil", longer) and not same("tst", longer)
+    from_tst = config.with_method(CEIL, start=TST())
+    assert stage(from_tst.with_method(TST, epochs=9), "ceil") != stage(from_tst, "ceil")
 
 
 def test_every_run_behind_a_table_is_recorded(runs):
@@ -151,7 +153,7 @@ def test_encoders_of_another_run(runs):
         for row in grid.evaluate(Cell(elsewhere, "ceil", (config,))).rows()
     )
     found = [grid.open(Cell(elsewhere, "ceil", (config,))), grid.open(Cell(config, "ceil"))]
-    used = [run.get(graph.encoders("ceil")).query.fingerprint for run, graph in found]
+    used = [run.get(networks_of(setup, CEIL)).query.fingerprint for run, setup in found]
     assert used[0] == used[1]
 
 
@@ -159,11 +161,14 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     config, *_ = runs
     silence(monkeypatch)
     monkeypatch.setattr("harness.dry_run.Grid", FilmGrid)
-    done = dry_run([Entry(name, "films", Cell(config, name)) for name in ("topk", "ceil")], (0, 1))
+    done, failed = dry_run(
+        [Entry(name, "films", Cell(config, name)) for name in ("topk", "ceil")], (0, 1)
+    )
+    assert failed == {}
     assert not done.missing and len(done.stages) > 10
 
     tuned = replace(config, out=tmp_path / "none", trade_off="tuned")
-    elsewhere = dry_run(
+    elsewhere, _ = dry_run(
         [Entry(name, "films", Cell(tuned, name)) for name in ("topk", "ceil")], (0, 1)
     )
     assert not (tmp_path / "none").exists() and {*elsewhere.missing} == {*elsewhere.stages}
@@ -173,8 +178,8 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
     assert {one.steps for one in work.values() if one.trained} == {5}
     assert "would run" in elsewhere.text() and "H200" in elsewhere.text()
 
-    changed = replace(config, ceil=replace(config.ceil, loss="info_nce"))
-    partly = dry_run([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
+    changed = config.with_method(CEIL, loss="info_nce")
+    partly, _ = dry_run([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
     missing = {stage.what for stage in partly.missing}
     assert "training CEIL" in missing and not missing & {
         "scoring CEIL's candidate sets",

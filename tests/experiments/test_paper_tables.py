@@ -13,6 +13,7 @@ import table4
 from films import SMALL
 from harness.command import ExperimentOptions
 
+from ceil_jax.methods.ceil import CEIL
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task
 
@@ -34,7 +35,7 @@ def test_table3_trains_on_the_standard_split_as_the_paper_does():
     assert (
         standard.cell.trained_by == (replace(config, task="smcalflow"),) and standard.paper == 60.27
     )
-    assert found["CEIL, trained on this split"].cell.essential().trained_by == ()
+    assert found["CEIL, trained on this split"].cell.work().trained_by == ()
     assert found["dense top-k"].paper == 31.94
     other = table3.entries(replace(config, lm="tiny"), ExperimentOptions())
     assert all(entry.paper is None for entry in other)
@@ -95,7 +96,7 @@ def test_table2_says_where_both_encoders_learn():
         config = replace(SMALL, task="sst5", **other)
         return {entry.row for entry in table2.entries(config, ExperimentOptions())}
 
-    both = rows(ceil=replace(SMALL.ceil, train_context="both"))
+    both = rows(methods=SMALL.with_method(CEIL, train_context="both").methods)
     assert "CEIL, both encoders" in both and "CEIL" not in both and "EPR" in both
 
 

@@ -10,7 +10,7 @@ from skill_knn.comparison import skill_experiment, wins
 from skill_knn.hardness import hardness
 from skill_knn.selection import averaged, selected
 
-from ceil_jax.retrieval.registry import Retrieved
+from ceil_jax.retrieval.retriever import choice_of
 from ceil_jax.tasks.example import Example, Task, Template
 
 SQL = ["SELECT a FROM t", "SELECT count(*) FROM t JOIN u", "SELECT a FROM v WHERE b = 1"]
@@ -23,7 +23,7 @@ def example(i, split="train"):
 
 
 def picks(*positions):
-    return [Retrieved(f"train-{p}", p, 0.0, 0.0) for p in positions]
+    return [(position, 0.0, 0.0) for position in positions]
 
 
 def of(language, bank, queries):
@@ -32,7 +32,7 @@ def of(language, bank, queries):
 
 def test_selected_by_hand():
     bank, queries = [example(i) for i in range(3)], [example(0, "q"), example(2, "q")]
-    found = selected(of("sql", bank, queries), [picks(0, 1), picks(1, 2)])
+    found = selected(of("sql", bank, queries), choice_of([picks(0, 1), picks(1, 2)]))
     # sketches: {SELECT}, {SELECT COUNT * JOIN}, {SELECT WHERE =}
     overlaps = [1, 1 / 4, 1 / 6, 1]
     assert list(found.values()) == pytest.approx(
@@ -43,7 +43,7 @@ def test_selected_by_hand():
 
 def test_cogs_has_no_databases():
     bank = [Example("train-0", "", "box(a)"), Example("train-1", "", "cry(agent=Emma)")]
-    found = selected(of("cogs", bank, [Example("q", "", "Paula")]), [picks(0, 1)])
+    found = selected(of("cogs", bank, [Example("q", "", "Paula")]), choice_of([picks(0, 1)]))
     assert (
         found["sketch overlap %"] == 50
     )  # two empty sketches are equal, an empty and another share nothing

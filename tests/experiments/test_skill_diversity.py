@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from skill_knn.diversity import DiverseSkills, register
+from skill_knn.diversity import register
 
-from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.retrieval.registry import build_retriever
+from ceil_jax.methods.build import build_retriever
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.tasks.example import Example
 
 PLACES = {"count": [1.0, 0.0], "sort": [0.8, 0.6], "join": [0.6, -0.8], "all": [-1.0, 0.0]}
@@ -39,7 +39,6 @@ def ask():
             rewrite=lambda examples: [[example.fields["skill"]] for example in examples],
             **options,
         )
-        assert isinstance(retriever, DiverseSkills)
         queries = [
             Example(f"q{i}", f"a question {i}", "", fields={"skill": "count"}) for i in range(20)
         ]
@@ -67,8 +66,5 @@ def test_the_nearest_fill_what_is_left(ask):
 
 
 def test_what_they_need():
-    assert (
-        METHODS["skill_map"].needs.skills == "one"
-        and METHODS["target_skill_map"].needs.gold_outputs
-    )
-    assert METHODS["target_skill_map"].encoder == "base"
+    assert ROWS["skill_map"].needs.skills == "one" and ROWS["target_skill_map"].needs.gold_outputs
+    assert ROWS["target_skill_map"].encodes and not ROWS["target_skill_map"].trains

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from skill_knn.gold import cogs_skill, register, sql_skill, sql_tables
 
-from ceil_jax.retrieval.registry import build_retriever
+from ceil_jax.methods.build import build_retriever
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example
 

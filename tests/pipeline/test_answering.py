@@ -8,6 +8,7 @@ from films import SMALL, TASK, One
 
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.pipeline import rows as rows_module
 from ceil_jax.pipeline.answering import (
     NO_OPTION,
     Choosing,
@@ -17,7 +18,7 @@ from ceil_jax.pipeline.answering import (
     ask,
     way_of_answering,
 )
-from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
 
@@ -51,8 +52,8 @@ def opened(tmp_path, lm, task=FEW):
 
 def test_the_way_follows_from_the_choices_and_from_what_the_lm_can(tmp_path):
     def way(lm, task):
-        graph = opened(tmp_path, lm, task).graph
-        return way_of_answering(lm, graph.answering, ("\n",), task.validation)
+        setup = opened(tmp_path, lm, task).setup
+        return way_of_answering(lm, setup.answering, ("\n",), task.validation)
 
     assert isinstance(way(TinyLM(), FEW), Choosing)
     assert type(way(TinyLM(), FREE)) is Writing and type(way(Chat(""), FREE)) is Writing
@@ -73,15 +74,15 @@ def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
         Answer("It is", "length"),
         Answer("", "refused"),
     )
-    run, graph = opened(tmp_path, Chat(*answers))
-    rows = run.get(graph.predictions("topk"))
+    run, setup = opened(tmp_path, Chat(*answers))
+    rows = run.get(rows_module.predictions(setup, setup.row("topk")))
     assert [row["prediction"] for row in rows] == [
         *("good", "bad", "good or bad", "What a question!", "It is", "")
     ]
     assert [row.get("trouble", "") for row in rows] == [
         *("", "", NO_OPTION, NO_OPTION, "length", "refused")
     ]
-    table = compare(run, graph, ["topk"])
+    table = compare(run, setup, ["topk"])
     [page] = [write_report(tmp_path / "report", table).read_text()]
     for said in (
         "none of the options, or several at once, and so counted as wrong: 2 of 6 (dense top-k).",
@@ -102,12 +103,12 @@ def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
 )
 def test_a_written_answer_keeps_its_indentation_and_loses_its_edges(tmp_path, written, prediction):
     lm = Chat(written)
-    graph = opened(tmp_path, lm, FREE).graph
-    [reply] = ask(lm, graph.answering, (), ["prompt"], FREE.validation[:1])
+    setup = opened(tmp_path, lm, FREE).setup
+    [reply] = ask(lm, setup.answering, (), ["prompt"], FREE.validation[:1])
     assert reply == Reply(prediction)
 
 
 def test_what_is_left_out_stands_under_the_table(tmp_path):
-    run, graph = opened(tmp_path, TinyLM())
-    table = compare(run, graph, ["topk"], remarks=["Left out: EPR: why.", ""])
+    run, setup = opened(tmp_path, TinyLM())
+    table = compare(run, setup, ["topk"], remarks=["Left out: EPR: why.", ""])
     assert "Left out: EPR: why." in table.text() and table.data()["note"].startswith("Left out")

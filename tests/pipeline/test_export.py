@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from films import SMALL, TASK, choose
+from films import SMALL, TASK, choose, evaluated
 
 from ceil_jax import CeilSelector, UserError
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.export import export_method, of_plain_queries, selector_of
-from ceil_jax.pipeline.graph import open_run
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.pipeline.export import export_row, of_plain_queries, selector_of
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.selector.folder import check_target
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
@@ -17,18 +18,18 @@ from ceil_jax.training.loop import Ending, Trained
 
 PLAYS = (("a film", "a film"), ("a play", "a stage play"))
 FEW = replace(TASK, validation=TASK.validation[:6])
-BOTH = replace(SMALL.ceil, initial="base", train_context="both")
+BOTH = SMALL.with_method(CEIL, start=Untrained(), train_context="both")
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory, moved_for_trained_in_module):
     """A run whose CEIL has two encoders that both learned."""
-    return open_run(replace(SMALL, ceil=BOTH, out=tmp_path_factory.mktemp("export")), FEW)
+    return open_run(replace(BOTH, out=tmp_path_factory.mktemp("export")), FEW)
 
 
-def assert_chooses_alike(run, graph, method, selector):
+def assert_chooses_alike(run, setup, method, selector):
     for query, picks in zip(
-        FEW.validation, choose(run, graph, method, FEW.validation), strict=True
+        FEW.validation, choose(run, setup, method, FEW.validation), strict=True
     ):
         by_gain = sorted(selector.select(query, k=3).picks, key=lambda pick: -pick.gain)
         assert [pick.example.id for pick in by_gain] == [pick.id for pick in picks]
@@ -36,15 +37,16 @@ def assert_chooses_alike(run, graph, method, selector):
 
 @pytest.mark.parametrize("method", ["topk", "dpp", "epr", "ceil", "head", "head_map"])
 def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
-    said = export_method(*opened, method, tmp_path / "selector")
-    assert f"{opened.graph.method(method).label} on films, 60 examples; not evaluated" in said
+    run, setup = opened
+    said = export_row(run, setup, setup.row(method), tmp_path / "selector")
+    assert f"{setup.row(method).label} on films, 60 examples; not evaluated" in said
     assert_chooses_alike(*opened, method, CeilSelector.from_pretrained(tmp_path / "selector"))
 
 
 def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
-    run, graph = opened
-    selector, text = selector_of(run, graph, "ceil"), FEW.validation[0].input
-    encoders = (selector.encoder, selector.query_encoder, graph.pretrained.get())
+    run, setup = opened
+    selector, text = selector_of(run, setup, setup.row("ceil")), FEW.validation[0].input
+    encoders = (selector.encoder, selector.query_encoder, setup.pretrained.get())
     assert len({encoder.fingerprint for encoder in encoders}) == 3
     [added] = selector.add([{"input": text, "output": "good", "new": "yes"}])
     [pick] = selector.select("another film", k=1, filter={"new": "yes"}).picks
@@ -58,16 +60,16 @@ def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
 
 
 def test_the_card_has_the_runs_metrics(opened, tmp_path):
-    run, graph = opened
-    value = evaluate(run, graph, "ceil").value
-    said = export_method(run, graph, "ceil", tmp_path / "selector", license="mit")
+    run, setup = opened
+    value = evaluated(run, setup, "ceil").value
+    said = export_row(run, setup, setup.row("ceil"), tmp_path / "selector", license="mit")
     card = CeilSelector.from_pretrained(tmp_path / "selector").card
     [(name, measured)] = card.metrics.items()
     assert name.startswith("accuracy (percent of 6 held-out queries, 3 examples, tiny")
     assert measured == pytest.approx(value) and f"{value:.1f}\nin Python: CeilSelector" in said
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
     assert card.training_data == "from tiny on films; CEIL: 24 queries × 5 sets of 3"
-    head = selector_of(run, graph, "head").card
+    head = selector_of(run, setup, setup.row("head")).card
     assert head.language_model == ""
     assert head.training_data == "from tiny on films; label head: the outputs of 60 examples"
 
@@ -79,20 +81,20 @@ def test_a_card_claims_no_training_that_left_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
     config = replace(SMALL, out=tmp_path)
     train = [replace(row, choices=(), output=f"Something {row.input}") for row in FEW.train]
-    run, graph = open_run(config, replace(FEW, train=train, metric="exact_match"))
+    run, setup = open_run(config, replace(FEW, train=train, metric="exact_match"))
     for name in ("free_map", "epr"):
-        card = selector_of(run, graph, name).card
+        card = selector_of(run, setup, setup.row(name)).card
         assert (card.training_data, card.language_model) == ("none: the untrained encoder", "")
-    assert evaluate(run, graph, "free").kept == "the untrained encoder"
+    assert evaluated(run, setup, "free").kept == "the untrained encoder"
 
 
 def test_an_encoder_that_sees_outputs_chooses_as_the_run_does(tmp_path, moved_for_trained):
-    run, graph = open_run(replace(SMALL, context="example", ceil=BOTH, out=tmp_path / "runs"), FEW)
-    export_method(run, graph, "ceil", tmp_path / "selector")
+    run, setup = open_run(replace(BOTH, context="example", out=tmp_path / "runs"), FEW)
+    export_row(run, setup, setup.row("ceil"), tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
-    assert_chooses_alike(run, graph, "ceil", selector)
+    assert_chooses_alike(run, setup, "ceil", selector)
     # an untrained encoder sees inputs alone, in a run and so in its selector
-    assert selector_of(run, graph, "dpp").context == "input"
+    assert selector_of(run, setup, setup.row("dpp")).context == "input"
 
 
 def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_and_ids_stay(tmp_path):
@@ -101,8 +103,8 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_and_ids_stay(tmp_pa
     file.write_text("\n".join(["text,label,language,id", *rows]))
     named = {"input": "text", "output": "label", "template": "{text} It is {output}"}
     task = load_file(file, **named, choices=("bad", "good"))
-    opened = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
-    export_method(*opened, "dpp", tmp_path / "selector")
+    run, setup = open_run(replace(SMALL, lm="nowhere", out=tmp_path / "runs"), task)
+    export_row(run, setup, setup.row("dpp"), tmp_path / "selector")
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     selector.remove([selector.examples[0].id, *(f"T-{i}" for i in range(50, 53))])
     assert all(example.id.startswith("T-") for example in selector.examples)
@@ -114,7 +116,7 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_and_ids_stay(tmp_pa
 
 
 def test_what_cannot_be_exported(tmp_path):
-    run, graph = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)
+    run, setup = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)
     (tmp_path / "letters").mkdir()
     check_target(tmp_path / "letters")
     (tmp_path / "letters" / "letter").write_text("dear")
@@ -122,13 +124,13 @@ def test_what_cannot_be_exported(tmp_path):
         with pytest.raises(
             UserError, match="is there already and is no selector; choose another folder"
         ):
-            export_method(run, graph, "dpp", folder)
+            export_row(run, setup, setup.row("dpp"), folder)
     for name in ("bm25", "classifier", "majority"):
         with pytest.raises(UserError, match=rf"{name} neither ends in DPP-MAP nor .*ceil"):
-            export_method(run, graph, name, tmp_path / "new")
+            export_row(run, setup, setup.row(name), tmp_path / "new")
     skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), FEW)
     with pytest.raises(UserError, match="a selector embeds inputs as they are"):
-        export_method(*skills, "dpp", tmp_path / "new")
+        export_row(*skills, skills.setup.row("dpp"), tmp_path / "new")
     assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").glob("epr-*")]
 
 

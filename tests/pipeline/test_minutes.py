@@ -9,26 +9,32 @@ from films import SMALL, One, films
 
 from ceil_jax.lm import readings
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline import minutes as minutes_module
-from ceil_jax.pipeline.graph import open_run
-from ceil_jax.pipeline.minutes import FEWEST_QUERIES, _cuts, fitted
+from ceil_jax.pipeline.minutes import FEWEST_QUERIES, cut_to_fit, cuts
 from ceil_jax.pipeline.plan import Machine
-from ceil_jax.training.config import EPRConfig
+from ceil_jax.pipeline.setup import open_run
 
 TASK = films(60, 200)
 ROWS = ("majority", "random", "epr", "epr_map", "ceil")
-EPR, CEIL = replace(SMALL.epr, instances=400), replace(SMALL.ceil, instances=60)
-CONFIG = replace(SMALL, epr=EPR, ceil=CEIL, tst=EPRConfig(instances=300))
+CONFIG = (
+    SMALL.with_method(EPR, instances=400)
+    .with_method(CEIL, instances=60)
+    .with_method(TST, instances=300)
+)
 
 
 def summary(cut):
-    opened, rows = cut
-    config, queries = opened.graph.config, len(opened.graph.queries)
-    return config.epr.instances, config.ceil.instances, rows[-1], queries
+    setup, rows = cut
+    config = setup.config
+    instances = (config.method(EPR).instances, config.method(CEIL).instances)
+    return *instances, rows[-1], len(setup.queries)
 
 
 def test_training_queries_are_cut_first_then_rows_then_queries():
-    found = list(map(summary, _cuts(open_run(CONFIG, TASK), ROWS)))
+    found = list(map(summary, cuts(open_run(CONFIG, TASK).setup, ROWS)))
     learnt = ((400, 60), (300, 45), (200, 40), (100, 40))  # never below 40
     assert found[:4] == [(n, c, "ceil", 200) for n, c in learnt]
     # sets first; the rest's training queries are back
@@ -38,13 +44,14 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     assert found[12:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
     # no LM taught TST
     assert all(
-        less.graph.config.tst.instances == 300 for less, _ in _cuts(open_run(CONFIG, TASK), ROWS)
+        less.config.method(TST).instances == 300
+        for less, _ in cuts(open_run(CONFIG, TASK).setup, ROWS)
     )
 
 
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
     asked = ("random", "free", "epr", "free_map")
-    found = [(rows, len(less.graph.queries)) for less, rows in _cuts(open_run(CONFIG, TASK), asked)]
+    found = [(rows, len(less.queries)) for less, rows in cuts(open_run(CONFIG, TASK).setup, asked)]
     assert found[3][0] == asked
     both = ("random", "free", "free_map")
     assert found[4:] == [
@@ -58,17 +65,18 @@ def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
 def planted(monkeypatch):
     """One minute for each row, two for EPR's and ten for CEIL's training on all queries."""
 
-    def seconds(opened, rows, machine):
-        config, queries = opened.graph.config, len(opened.graph.queries)
-        training = 2 * (config.epr.instances / 400) * any(row.startswith("epr") for row in rows)
-        training += 10 * (config.ceil.instances / 60) * ("ceil" in rows)
+    def seconds(run, setup, rows, machine):
+        queries = len(setup.queries)
+        epr, ceil = (setup.config.method(kind).instances for kind in (EPR, CEIL))
+        training = 2 * (epr / 400) * any(row.startswith("epr") for row in rows)
+        training += 10 * (ceil / 60) * ("ceil" in rows)
         return 60 * (len(rows) * queries / 200 + training)
 
-    monkeypatch.setattr(minutes_module, "_seconds", seconds)
+    monkeypatch.setattr(minutes_module, "seconds_of", seconds)
     monkeypatch.setattr(
-        minutes_module, "_measured", lambda opened, methods: Machine("", 100.0, 1.0, 1.0)
+        minutes_module, "measured_machine", lambda session, names: Machine("", 100.0, 1.0, 1.0)
     )
-    monkeypatch.setattr(minutes_module, "_SHARE", 1.0)
+    monkeypatch.setattr(minutes_module, "SHARE", 1.0)
 
 
 @pytest.mark.parametrize(
@@ -100,28 +108,28 @@ def planted(monkeypatch):
     ],
 )
 def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
-    found = fitted(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, minutes)
-    assert found.methods == rows
-    assert found.said.startswith(f"this machine reads 100 LM tokens a second: {said}")
-    assert len(found.opened.graph.queries) == int(said.split()[0])
+    found = cut_to_fit(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, minutes)
+    assert found.names == rows
+    assert found.message.startswith(f"this machine reads 100 LM tokens a second: {said}")
+    assert len(found.session.setup.queries) == int(said.split()[0])
 
 
 def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
-    found = fitted(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
-    assert found.methods == ROWS[:2] and len(found.opened.graph.queries) == 150
+    found = cut_to_fit(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
+    assert found.names == ROWS[:2] and len(found.session.setup.queries) == 150
     said = "for all of it. That is more than --minutes 1: fewer queries would show nothing"
-    assert found.said.endswith(said)
+    assert found.message.endswith(said)
 
 
 def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):
     config = replace(CONFIG, out=tmp_path)
-    first = fitted(open_run(config, TASK), ROWS, 6)
+    first = cut_to_fit(open_run(config, TASK), ROWS, 6)
     # what is on disk by now leaves less to do
-    monkeypatch.setattr(minutes_module, "_seconds", lambda *_: 0.0)
-    again = fitted(open_run(config, TASK), ROWS, 6)
-    assert (again.methods, again.said) == (first.methods, first.said)
-    assert again.opened.graph.config == first.opened.graph.config
-    assert fitted(open_run(config, TASK), ROWS, 7).methods == ROWS
+    monkeypatch.setattr(minutes_module, "seconds_of", lambda *_: 0.0)
+    again = cut_to_fit(open_run(config, TASK), ROWS, 6)
+    assert (again.names, again.message) == (first.names, first.message)
+    assert again.session.setup.config == first.session.setup.config
+    assert cut_to_fit(open_run(config, TASK), ROWS, 7).names == ROWS
 
 
 class Slow(TinyLM):
@@ -147,13 +155,13 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     asked = 2 / 3 * 2 * 400 * 44 / speed
     config, rows = replace(SMALL, lm=lm, out=tmp_path), ("majority", "random", "bm25")
     opened = open_run(config, films(60, 400), One(Slow(speed, clock)))
-    found = fitted(opened, rows, asked / 60)
-    assert found.methods == rows
+    found = cut_to_fit(opened, rows, asked / 60)
+    assert found.names == rows
     for name in rows:
-        found.opened.run.get(found.opened.graph.metric(name))
-    assert 150 <= len(found.opened.graph.queries) < 400
+        found.session.run.get(found.metric_of(opened.setup, name))
+    assert 150 <= len(found.session.setup.queries) < 400
     assert clock[0] == pytest.approx(asked, rel=0.25)
     if lm == "tiny":
         # the plan counts 42 tokens where this LM reads 44
-        said = float(found.said.split()[3].replace(",", ""))
+        said = float(found.message.split()[3].replace(",", ""))
         assert said == pytest.approx(speed * 42 / 44, rel=0.02)

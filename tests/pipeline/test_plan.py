@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, metric_of
 
-from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.plan import Machine, Plan, plan
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import Run, Work, closure
 from ceil_jax.tasks.load import load_task
 
@@ -28,9 +28,9 @@ TASKS = [
 
 def planned(config, task):
     """The plan of a dry run, whose LM only counts, and its rows."""
-    _, graph = open_run(config, task, CountingModels())
-    targets = [graph.metric(name) for name in NAMES]
-    return plan(Run(config.out, graph.models), targets), targets
+    _, setup = open_run(config, task, CountingModels())
+    targets = [metric_of(setup, name) for name in NAMES]
+    return plan(Run(config.out, setup.models), targets), targets
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -40,8 +40,8 @@ def test_a_dry_run_tells_the_tokens_and_then_what_is_on_disk(tmp_path, task, mov
     assert {*before} == {
         one for one in closure(rows) if not one.in_memory
     } and not config.out.exists()
-    run, graph = open_run(config, task)
-    targets = [graph.metric(name) for name in NAMES]
+    run, setup = open_run(config, task)
+    targets = [metric_of(setup, name) for name in NAMES]
     run.get(targets[1])
     after_one, _ = planned(config, task)
     assert {*before} - {*after_one} == {one for one in closure([targets[1]]) if not one.in_memory}

@@ -4,14 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, evaluated
 
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import Free
 from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, settings_of
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.example import Example
@@ -25,11 +26,12 @@ def test_settings_are_without_what_differs_between_machines():
     assert not {"out", "data_dir", "device_map", "endpoint"} & settings.keys()
     elsewhere = replace(default, out=Path("elsewhere"), data_dir=Path("data"), device_map="auto")
     assert settings_of(elsewhere) == settings
-    changed = replace(default, token_budget=100, tst=replace(default.tst, epochs=7))
-    assert settings_of(changed) == settings | {
-        "token_budget": 100,
-        "tst": settings["tst"] | {"epochs": 7},
-    }
+    changed = replace(default, token_budget=100).with_method(EPR, epochs=7, start=Free())
+    with_methods = settings_of(changed, changed.row("ceil").method.chain)
+    assert [*with_methods][-2:] == ["ceil", "epr"] and with_methods["token_budget"] == 100
+    assert (with_methods["ceil"]["start"], with_methods["epr"]["start"]) == ("epr", "free")
+    assert with_methods["epr"]["epochs"] == 7
+    assert {name: with_methods[name] for name in settings} == settings | {"token_budget": 100}
     served = replace(default, lm="http://here:8000/v1#llama", encoder="http://here:8001/v1#bge")
     assert [settings_of(served)[name] for name in ("lm", "encoder")] == ["llama", "bge"]
 
@@ -38,7 +40,7 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
     config = replace(SMALL, out=tmp_path)
     found = {}
     for changed in (config, config, replace(config, seed=1), replace(config, shots=2)):
-        record = evaluate(*open_run(changed, FEW), "topk")
+        record = evaluated(*open_run(changed, FEW), "topk")
         found.setdefault(record.name, record)
     # no training: another seed is another run with the same predictions
     assert len(found) == 3 and len({record.predictions for record in found.values()}) == 2
@@ -56,7 +58,7 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
 
 def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
     config = replace(SMALL, out=tmp_path)
-    names = [evaluate(*open_run(config, FEW), method).name for method in ("zero", "random")]
+    names = [evaluated(*open_run(config, FEW), method).name for method in ("zero", "random")]
     (tmp_path / names[0] / "done.json").write_text("{")
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     records, [line] = read_records(tmp_path)
@@ -74,20 +76,20 @@ def test_an_evaluation_mends_each_folder_that_its_record_reads(
     tmp_path, monkeypatch, damaged, file
 ):
     config = replace(SMALL, out=tmp_path)
-    record = evaluate(*open_run(config, FEW), "random")
+    record = evaluated(*open_run(config, FEW), "random")
     folder = tmp_path / getattr(record, damaged)
     content = (folder / file).read_bytes()
     (folder / file).write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     assert read_records(tmp_path)[0] == []
-    assert evaluate(*open_run(config, FEW), "random") == record
+    assert evaluated(*open_run(config, FEW), "random") == record
     assert read_records(tmp_path)[1] == []
     aside = [folder.name for folder in (tmp_path / "damaged").iterdir()]
     assert aside == [f"{folder.name}.1"]
 
 
 def test_a_bit_of_a_records_key_is_told_in_a_process_that_has_read_it(tmp_path):
-    record = evaluate(*open_run(replace(SMALL, out=tmp_path), FEW), "random")
+    record = evaluated(*open_run(replace(SMALL, out=tmp_path), FEW), "random")
     key = tmp_path / record.name / "key.json"
     key.write_bytes(key.read_bytes().replace(b'"films"', b'"filmr"'))
     records, [line] = read_records(tmp_path)

@@ -5,14 +5,15 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from films import SMALL, choose
+from films import SMALL, choice_of_row, choose, evaluated, metric_of, networks_of
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
+from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import SkillConfig
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.graph import open_run
-from ceil_jax.pipeline.views import failures
+from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.stage import closure
+from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.compare import compare
 from ceil_jax.tasks.example import Example, Task, Template
 
@@ -79,29 +80,32 @@ def kinds(picks):
 
 
 def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
-    run, graph = open_run(config, TASK)
+    run, setup = open_run(config, TASK)
     for method in [*SKILL_METHODS, "target_sketch"]:
-        for i, picks in enumerate(choose(run, graph, method, TASK.validation)):
+        for i, picks in enumerate(choose(run, setup, method, TASK.validation)):
             assert kinds(picks) == {i % 3}, method
     # 30 + 6 inputs, two orders, which the rows share
     assert len(asked) == 2 * 36
-    table = compare(run, graph, ["topk", *SKILL_METHODS, "target_sketch"])
+    table = compare(run, setup, ["topk", *SKILL_METHODS, "target_sketch"])
     assert len(asked) == 2 * 36
     tokens = {row.record.method: row.record.preparing.tokens for row in table.rows}
     assert tokens["topk"] == tokens["target_sketch"] == 0
     assert tokens["skill_consistency"] == tokens["skill_distinct"] > tokens["skill_base"] > 0
     assert REWRITTEN in table.text()
-    assert REWRITTEN in failures(run, [graph.metric("skill_consistency")])
-    assert failures(run, [graph.metric("topk")]) == ""
+    assert REWRITTEN in failures(run, [metric_of(setup, "skill_consistency")])
+    assert failures(run, [metric_of(setup, "topk")]) == ""
 
 
 def test_the_seed_draws_random_examples_and_the_order_of_the_demonstrations(config):
-    graphs = [open_run(replace(config, seed=seed), TASK).graph for seed in range(3)]
+    setups = [open_run(replace(config, seed=seed), TASK).setup for seed in range(3)]
     first, second, third = (
-        [graph.chosen(name) for name in ("random", *SKILL_METHODS)] for graph in graphs
+        [choice_of_row(setup, name) for name in ("random", *SKILL_METHODS)] for setup in setups
     )
-    orders = [[one.order for one in chosen[1].skills[0]] for chosen in (first, second, third)]
-    assert orders == [[0], [1], [0]]
+    orders = [
+        [stage.order for stage in closure([choice[1]]) if isinstance(stage, Skills)]
+        for choice in (first, second, third)
+    ]
+    assert orders == [[0, 0], [1, 1], [0, 0]]
     assert [one == other for one, other in zip(first, second, strict=True)] == [
         False,
         False,
@@ -111,19 +115,19 @@ def test_the_seed_draws_random_examples_and_the_order_of_the_demonstrations(conf
 
 
 def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
-    run, graph = open_run(replace(config, text="skill"), TASK)
+    run, setup = open_run(replace(config, text="skill"), TASK)
     for method in ("bm25", "topk", "epr", "ceil_topk"):
-        for i, picks in enumerate(choose(run, graph, method, TASK.validation)):
+        for i, picks in enumerate(choose(run, setup, method, TASK.validation)):
             assert i % 3 in kinds(picks[:1]), method
     assert len(asked) == 36  # one order, all methods
     # prompts hold inputs, not skills
-    stage = graph.metric("topk").predictions
-    prompts = stage.prompts(run, TASK.validation, run.get(stage.chosen))
+    stage = metric_of(setup, "topk").predictions
+    prompts = stage.prompts(run, TASK.validation, run.get(stage.choice))
     for query, prompt in zip(TASK.validation, prompts, strict=True):
         assert prompt.text.endswith(f"{query.input}\t") and "counting rows" not in prompt.text
-    found = evaluate(run, graph, "topk").rows()
+    found = evaluated(run, setup, "topk").rows()
     assert [row["gold"] for row in found] == [one.output for one in TASK.validation]
-    assert graph.encoders("epr") != open_run(config, TASK).graph.encoders("epr")
+    assert networks_of(setup, EPR) != networks_of(open_run(config, TASK).setup, EPR)
 
 
 def test_a_bank_that_changed_asks_for_what_is_new(config, asked):
@@ -149,7 +153,7 @@ def test_what_a_user_can_mend(config, monkeypatch):
     with pytest.raises(
         UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"
     ):
-        open_run(without, plain).graph.metric("skill_base")
+        metric_of(open_run(without, plain).setup, "skill_base")
     with pytest.raises(UserError, match="'target_sketch' needs a sketch"):
         choose(*open_run(config, plain), "target_sketch", TASK.validation)
     monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", partial(TinyLM, context_length=512))

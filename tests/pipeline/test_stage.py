@@ -1,11 +1,10 @@
-"""Keys, and the walks over the graph, on a diamond made by hand."""
+"""Keys, and the walks over the setup, on a diamond made by hand."""
 
 import multiprocessing
 import os
 import signal
 import time
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finish, read_json, write_json
 
 COMPUTED = []
-CLOCK = [0.0]
 
 
 @dataclass(frozen=True)
@@ -118,39 +116,6 @@ def test_a_cost_is_of_the_whole_closure_each_stage_once(run):
     assert run.cost([LAST]) == Cost(1111.0, 15)
     assert run.cost([LEFT]) == Cost(11.0, 3) and run.cost([LEFT, RIGHT]) == Cost(111.0, 7)
     assert run.cost([Number(99)]) == Cost()
-
-
-@dataclass(frozen=True)
-class Found(Number):
-    """A number that others get while they are computed, without naming it as a need."""
-
-    shared: ClassVar[bool] = True
-
-    def compute(self, run, folder):
-        CLOCK[0] += 5
-        return super().compute(run, folder)
-
-
-@dataclass(frozen=True)
-class Finds(Number):
-    def compute(self, run, folder):
-        run.get(Found(self.value))
-        CLOCK[0] += 1
-        return super().compute(run, folder)
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_row_costs_the_same_whichever_row_was_first(run, monkeypatch, order):
-    """What two stages find alike is computed once, and is in the cost of both rows, once."""
-    monkeypatch.setattr(
-        "ceil_jax.pipeline.stage.time", SimpleNamespace(perf_counter=lambda: CLOCK[0])
-    )
-    rows = [[Finds(7), Finds(7, scale=2.0)], [Finds(7, scale=3.0)]]
-    for row in order:
-        for stage in rows[row]:
-            run.get(stage)
-    assert {run.own_cost(stage) for row in rows for stage in row} == {Cost(1.0, 0)}
-    assert [run.cost(row) for row in rows] == [Cost(7.0, 0), Cost(6.0, 0)]
 
 
 @pytest.mark.parametrize("harmed", ["first", "left"])

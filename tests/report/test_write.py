@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 
 import films
 import pytest
+from films import evaluated
 from html_parts import Parts
 
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
+from ceil_jax.methods.ceil import CEIL
 from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.graph import open_run
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.records import Recorded, Texts, read_records, settings_of
+from ceil_jax.pipeline.records import RecordOfRun, Texts, read_records, settings_of
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report import page as page_module
@@ -24,7 +25,6 @@ from ceil_jax.report.write import write_page
 from ceil_jax.store import folder
 from ceil_jax.store.folder import finish
 from ceil_jax.tasks.example import Example, Task, Template
-from ceil_jax.training.config import CEILConfig
 
 HOSTILE = [
     '</script><script>document.title="ran"</script>',
@@ -82,8 +82,12 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):
         finish(run.folder(stage), {**run.summary(stage), "cost": cost})
     config = config or RunConfig(task=task.name, out=root)
-    named = task.name, method, task.metric, "an LM", settings_of(config)
-    return run.get(Recorded(*named, answers, metrics, Texts(queries, bank), kept))
+    row = config.row(method)
+    named = task.name, method, task.metric, "an LM", settings_of(config, row.method.chain)
+    gains = "log determinant" if row.needs.trade_off == "tunable" else ""
+    texts = Texts(queries, bank)
+    record = RecordOfRun(*named, answers, metrics, texts, row.title, row.seeded, gains, kept)
+    return run.get(record)
 
 
 @pytest.fixture
@@ -138,14 +142,14 @@ def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
 
 def test_runs_of_one_method_are_named_by_what_differs(runs):
     for loss in ("pairwise", "info_nce"):
-        config = RunConfig(out=runs, ceil=CEILConfig(loss=loss))
+        config = RunConfig(out=runs, methods=(CEIL(loss=loss),))
         keep(runs, "ceil", ["good", loss, "bad", "bad"], config)
     # the loss is nothing to BM25: the same predictions are one row
     keep(
         runs,
         "bm25",
         ["good", "good", "good", HOSTILE[0]],
-        RunConfig(ceil=CEILConfig(loss="info_nce")),
+        RunConfig(methods=(CEIL(loss="info_nce"),)),
     )
     [table] = tables(read_records(runs)[0])
     labels = [line.label for line in table.rows]
@@ -166,7 +170,7 @@ def test_templates_tell_runs_apart(tmp_path):
     shown = ("{input} It is {output}", "{input}\n{output}")
     for pattern in shown:
         task = replace(films.TASK, validation=films.TASK.validation[:4], template=Template(pattern))
-        evaluate(*open_run(replace(films.SMALL, out=tmp_path), task), "topk")
+        evaluated(*open_run(replace(films.SMALL, out=tmp_path), task), "topk")
     [table] = tables(read_records(tmp_path)[0])
     assert {line.label for line in table.rows} == {
         f"dense top-k, template {pattern}".replace("\n", r"\n") for pattern in shown

@@ -3,8 +3,8 @@ import pytest
 from selector_words import Words
 
 from ceil_jax.errors import UserError
+from ceil_jax.methods.build import build_retriever
 from ceil_jax.retrieval.bm25 import LexicalIndex
-from ceil_jax.retrieval.registry import build_retriever
 from ceil_jax.tasks.example import Example
 
 TEXTS = ["the cat sat", "a dog ran", "the cat ran", "birds fly high", "the cat sat", "fish swim"]

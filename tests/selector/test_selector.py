@@ -13,10 +13,10 @@ from refusing import refused
 from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector, build_retriever
-from ceil_jax.encoders import registry
-from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.selector.bank import Bank, descending
 from ceil_jax.tasks.example import Example
+from ceil_jax.training.free import encoder as free_encoder
 
 
 def make(rows=ROWS, **settings):
@@ -199,7 +199,7 @@ class Pair:
     def encode(self, texts):
         raise AssertionError("the bank's side is given examples")
 
-    def encode_examples(self, examples):
+    def encode_bank(self, examples):
         inputs, outputs = ([getattr(e, name) for e in examples] for name in ("input", "output"))
         return 3 * (Words().encode(inputs) - Words().encode(outputs))
 
@@ -211,18 +211,18 @@ class Pair:
 def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny, monkeypatch):
     selector = CeilSelector.from_examples(ROWS[:20], encoder=Pair(), query_encoder=Words())
     selector.add(ROWS[20:])
-    expected = unit_rows(Pair().encode_examples(selector.examples))
+    expected = unit_rows(Pair().encode_bank(selector.examples))
     np.testing.assert_allclose(selector.bank.snapshot.vectors, expected, atol=1e-6)
     pick = selector.select(QUERY, k=1).picks[0]
     [query] = unit_rows(Words().encode([QUERY]))
     assert pick.relevance == pytest.approx((1 + (expected @ query).max()) / 2, abs=1e-5)
 
-    # it says how it is saved; loading is load_encoder's
+    # it says how it is saved; loading is open_encoder's
     selector.query_encoder = tiny
     selector.save_pretrained(tmp_path)
-    loads = registry.load_encoder
+    loads = free_encoder.open_encoder
     own = lambda folder, **k: Pair() if folder.name == "encoder" else loads(folder, **k)  # noqa: E731
-    monkeypatch.setattr(registry, "load_encoder", own)
+    monkeypatch.setattr(free_encoder, "open_encoder", own)
     again = CeilSelector.from_pretrained(tmp_path)
     assert isinstance(again.encoder, Pair) and again.query_encoder.fingerprint == tiny.fingerprint
     again.add([{**ROWS[7], "id": "copy"}])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval import embedded_bank
-from ceil_jax.retrieval.embedded_bank import nearest_drawn
-from ceil_jax.retrieval.registry import build_retriever
+from ceil_jax.methods.build import build_retriever
+from ceil_jax.retrieval import nearest
+from ceil_jax.retrieval.nearest import drawn_order
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example
 
@@ -73,25 +73,25 @@ def test_a_large_bank_is_compared_with_a_few_queries_at_a_time(monkeypatch):
     queries = [Example(f"q{i}", "q", "") for i in range(7)]
     retriever = build_retriever("skill_base", BANK, encoder=Compass(), rewrite=rewrite)
     together = retriever.retrieve(queries, 4)
-    held, map_batches = [], embedded_bank.map_batches
+    held, map_batches = [], nearest.map_batches
 
     def watched(function, rows, shared, **options):
         held.append(len(rows[0]) * len(shared[0]))
         return map_batches(function, rows, shared, **options)
 
-    monkeypatch.setattr(embedded_bank, "map_batches", watched)
-    monkeypatch.setattr(embedded_bank, "SCORES_AT_ONCE", 15)
+    monkeypatch.setattr(nearest, "map_batches", watched)
+    monkeypatch.setattr(nearest, "SCORES_AT_ONCE", 15)
     assert retriever.retrieve(queries, 4) == together
     # there is room for 3 queries' scores: 2, a power of two
     assert held == [8, 8, 8, 4]
-    monkeypatch.setattr(embedded_bank, "SCORES_AT_ONCE", 1)
+    monkeypatch.setattr(nearest, "SCORES_AT_ONCE", 1)
     assert retriever.retrieve(queries, 4) == together
 
 
 def test_a_draw_decides_between_equals_only():
     scores = np.array([0.5, 0.9, 0.5 + 3e-7, 0.9 - 3e-7, 0.4, 0.95], np.float32)
     orders = {
-        tuple(nearest_drawn(scores, 4, np.random.default_rng(seed)).tolist()) for seed in range(40)
+        tuple(drawn_order(scores, 4, np.random.default_rng(seed)).tolist()) for seed in range(40)
     }
     assert orders == {(5, *high, low) for high in ((1, 3), (3, 1)) for low in (0, 2)}
 

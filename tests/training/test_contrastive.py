@@ -12,10 +12,11 @@ from flax import nnx
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer, Tokens
 from ceil_jax.errors import UserError
+from ceil_jax.methods.epr import EPR
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil, contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
-from ceil_jax.training.config import EPRConfig, EPRTraining
+from ceil_jax.training.config import EPRTraining
 from ceil_jax.training.contrastive import train_epr
 from ceil_jax.training.loop import Ending, Trained
 
@@ -63,7 +64,7 @@ def captured(monkeypatch, length=1.0, **settings):
     train_epr(
         encoder,
         singles(),
-        EPRConfig(positives=2, **settings),
+        EPR(positives=2, **settings),
         seed=0,
         folder=Path(),
         bank_vectors=encoder.encode([example.input for example in BANK]),
@@ -154,7 +155,7 @@ def test_all_candidates_are_in_every_step(monkeypatch):
         return Trained(problem.start, [], Ending("start", {}))
 
     monkeypatch.setattr(ceil, "fit", fit)
-    train_epr(words_encoder(), singles(), EPRConfig(loss="pairwise"), seed=0, folder=Path())
+    train_epr(words_encoder(), singles(), EPR(loss="pairwise"), seed=0, folder=Path())
     assert batches[0][1].lm_scores.shape == (8, 6)
 
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, metric_of, networks_of
 
 from ceil_jax import SetScores, UserError, info_nce_loss, pairwise_margin_loss, register_loss
-from ceil_jax.pipeline.graph import open_run
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.training.losses import ceil_loss
 
 
@@ -28,15 +30,13 @@ SCORES = SetScores(
 
 
 def test_a_loss_from_outside_trains_ceil(tmp_path):
-    config = replace(
-        SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="base", learning_rate=3e-3)
-    )
+    config = replace(SMALL, out=tmp_path).with_method(CEIL, start=Untrained(), learning_rate=3e-3)
     losses = {}
     for name, options in (("listnet", ()), ("listnet", ("temperature=0.1",))):
-        ceil = replace(config.ceil, loss=name, loss_options=options)
-        run, graph = open_run(replace(config, ceil=ceil), TASK)
-        run.get(graph.encoders("ceil"))
-        history = run.summary(graph.encoders("ceil"))["history"]
+        with_loss = config.with_method(CEIL, loss=name, loss_options=options)
+        run, setup = open_run(with_loss, TASK)
+        run.get(networks_of(setup, CEIL))
+        history = run.summary(networks_of(setup, CEIL))["history"]
         losses[name, options] = [row["loss"] for row in history if "loss" in row]
     assert all(len(rows) > 2 for rows in losses.values())
     assert len({tuple(rows) for rows in losses.values()}) == 2
@@ -81,11 +81,10 @@ def test_unknown_names_and_values_say_what_is_known(arguments, message):
 
 
 def test_a_misspelt_loss_costs_no_lm_tokens(tmp_path):
-    _, graph = open_run(
-        replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, loss="pairwize")), TASK
-    )
+    config = replace(SMALL, out=tmp_path).with_method(CEIL, loss="pairwize")
+    _, setup = open_run(config, TASK)
     with pytest.raises(UserError, match="did you mean 'pairwise'"):
-        graph.metric("ceil")
+        metric_of(setup, "ceil")
     assert not [*tmp_path.glob("scores-*")]
 
 

@@ -17,11 +17,12 @@ from flax import nnx
 
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil, contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.ceil import set_log_probs
-from ceil_jax.training.config import CEILConfig, EPRConfig
 from ceil_jax.training.losses import ranking_quality
 
 pytestmark = pytest.mark.slow
@@ -108,7 +109,7 @@ CEIL_KINDS = [
 
 def trained_epr(folder):
     singles = planted(1, 12)
-    config = EPRConfig(positives=3, epochs=12, batch_size=16, learning_rate=2e-2)
+    config = EPR(positives=3, epochs=12, batch_size=16, learning_rate=2e-2)
     params = contrastive.train_epr(
         ENCODER, singles.data(np.arange(TRAINING)), config, seed=0, folder=folder
     ).params
@@ -117,7 +118,7 @@ def trained_epr(folder):
 
 def trained_ceil(folder, kind, loss="pairwise", options=()):
     learns = {"train_context": kind, "loss": loss, "loss_options": options, "trade_off": TRADE_OFF}
-    config = CEILConfig(**learns, epochs=24, batch_size=16, learning_rate=2e-2)
+    config = CEIL(**learns, epochs=24, batch_size=16, learning_rate=2e-2)
     vectors = ENCODER.encode([one.input for one in BANK])
     data = SETS_OF_THREE.data(np.arange(TRAINING))
     params = ceil.train_ceil(

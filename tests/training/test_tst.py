@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import SMALL, WORDS, choose
+from films import SMALL, WORDS, choice_of_row, choose, networks_of
 
 from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline.export import selector_of
-from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import closure
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training import contrastive as epr
@@ -38,9 +40,9 @@ TASK = Task(
 )
 
 
-def same_answer(run, graph, method):
+def same_answer(run, setup, method):
     """The share of the chosen examples that have their query's answer."""
-    chosen = choose(run, graph, method, TASK.validation)
+    chosen = choose(run, setup, method, TASK.validation)
     pairs = [
         (query, pick)
         for query, picks in zip(TASK.validation, chosen, strict=True)
@@ -74,7 +76,7 @@ def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
     )
     data = TrainingData(TASK.train[:20], TASK.train, candidates, np.tile([1.0, 0.0], (20, 1)))
     groups = np.arange(80) % 2
-    config = replace(SMALL.tst, positives=1)
+    config = replace(SMALL.method(TST), positives=1)
     train_epr(load_encoder("tiny"), data, config, seed=0, folder=Path(), groups=groups)
     _, (_, positive, negative) = batches["batch"](0, np.arange(8))
     assert set(positive.tolist()) == {0, 1} and (positive == negative).all()
@@ -84,18 +86,19 @@ def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
 
 
 def test_the_lm_is_asked_for_nothing_and_neighbours_answer_alike(tmp_path):
-    settings = replace(SMALL.tst, instances=72, candidates=10, epochs=20, learning_rate=1e-2)
-    run, graph = open_run(replace(SMALL, out=tmp_path, lm="nowhere", tst=settings), TASK)
-    assert same_answer(run, graph, "topk") < 0.9 < 0.97 < same_answer(run, graph, "tst")
-    assert run.cost([graph.chosen("tst")]).tokens == 0
+    settings = {"instances": 72, "candidates": 10, "epochs": 20, "learning_rate": 1e-2}
+    config = replace(SMALL, out=tmp_path, lm="nowhere").with_method(TST, **settings)
+    run, setup = open_run(config, TASK)
+    assert same_answer(run, setup, "topk") < 0.9 < 0.97 < same_answer(run, setup, "tst")
+    assert run.cost([choice_of_row(setup, "tst")]).tokens == 0
 
 
 def test_ceil_starts_where_it_is_told(tmp_path, moved_for_trained):
-    config = replace(SMALL, out=tmp_path, ceil=replace(SMALL.ceil, initial="tst"))
-    run, graph = open_run(config, TASK)
-    kinds = {stage.kind for stage in closure([graph.encoders("ceil")])}
+    config = replace(SMALL, out=tmp_path).with_method(CEIL, start=TST())
+    run, setup = open_run(config, TASK)
+    kinds = {stage.kind for stage in closure([networks_of(setup, CEIL)])}
     assert {"tst", "scores", "ceil"} <= kinds and "epr" not in kinds
-    training = selector_of(run, graph, "ceil").card.training_data
+    training = selector_of(run, setup, setup.row("ceil")).card.training_data
     assert (
         "TST: 24 queries × 6 examples by their outputs; then CEIL: 24 queries × 5 sets of 3"
         in training

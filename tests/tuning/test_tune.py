@@ -15,8 +15,8 @@ from refusing import refused
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.pipeline.methods import scorable
-from ceil_jax.retrieval.retrievers import BM25Retriever
+from ceil_jax.methods.registry import scorable
+from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.tune import Search
@@ -170,7 +170,7 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     outcome = made.run()
     assert {one.candidate.method for one in outcome.race} == {"zero", "topk", "epr"}
     assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
-    epr = made.field.graph(Candidate("epr", 3)).chosen("epr")
+    epr = made.field.setup(Candidate("epr", 3)).chosen("epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
 
@@ -197,8 +197,8 @@ def test_a_small_bank_is_not_trained_on(tmp_path):
 
 
 def test_registered_retrievers_join_by_themselves(registrations_undone):
-    register_retriever("mine", BM25Retriever, Needs(trade_off="tunable"), label="Mine")
-    register_retriever("oracle", BM25Retriever, Needs(gold_outputs=True))
+    register_retriever("mine", BM25Ranking, Needs(trade_off="tunable"), label="Mine")
+    register_retriever("oracle", BM25Ranking, Needs(gold_outputs=True))
     wide = TuneConfig(ks=(2, 400), trade_offs=(0.1,))
     found = candidates(searched(wide, SMALL, TASK), wide, TASK)
     assert Candidate("mine", 2, 0.1) in found
@@ -262,9 +262,9 @@ def test_what_is_written_works(finished, tmp_path):
         assert out.getvalue().rstrip("\n").endswith("a new text It is")
     selector = CeilSelector.from_pretrained(tmp_path / "topk" / "selector")
     shots = next(one.candidate.shots for one in outcome.race if one.candidate.method == "topk")
-    graph = made.field.graph(Candidate("topk", shots))
+    setup = made.field.setup(Candidate("topk", shots))
     for query, picks in zip(
-        made.final, choose(made.field.run, graph, "topk", made.final), strict=True
+        made.final, choose(made.field.run, setup, "topk", made.final), strict=True
     ):
         chosen = {example.id for example in selector.select(query, k=shots)}
         assert len(chosen & {pick.id for pick in picks}) >= shots - 1  # copies and ties apart

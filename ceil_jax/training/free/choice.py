@@ -1,5 +1,4 @@
-"""Which free row suits a task: a rule on rows of the bank, which needs no LM and no validation
-query."""
+"""Which head suits a task: a rule on rows of the bank, which needs no LM and no validation query."""
 
 from __future__ import annotations
 
@@ -10,21 +9,21 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.training.free.head import fold_numbers
-from ceil_jax.training.free.rows import FreeMethod, Observed
+from ceil_jax.training.free.rows import Head, Observations, example_vectors, query_vectors
 from ceil_jax.training.loop import better_beyond_noise
 
 _FOLDS = 5
 
-Fit = Callable[..., FreeMethod]
-"""(Rows of a bank, like=None) → a free method trained on them. With `like`, a method of that kind,
-the vectors of examples are those of `like`, and only queries are mapped anew."""
+Fit = Callable[..., Head]
+"""(Rows of a bank, like=None) → a head trained on them. With `like`, a head of that kind, the blocks
+of examples are those of `like`, and only queries are mapped anew."""
 
 
 def nearest(
-    method: FreeMethod, bank: Observed, queries: Observed, k: int
+    head: Head, bank: Observations, queries: Observations, k: int
 ) -> Int[np.ndarray, "q k"]:
     """Return the places in the bank of each query's k most relevant examples, best first."""
-    scores = method.query(queries) @ method.examples(bank).T
+    scores = query_vectors(head, queries) @ example_vectors(head, bank).T
     near = np.argpartition(-scores, k - 1, axis=1)[:, :k]
     return np.take_along_axis(
         near, np.argsort(-np.take_along_axis(scores, near, 1), axis=1, kind="stable"), 1
@@ -32,7 +31,7 @@ def nearest(
 
 
 def agreement(
-    fits: Mapping[str, Fit], rows: Observed, kind: Literal["label", "structures"], k: int
+    fits: Mapping[str, Fit], rows: Observations, kind: Literal["label", "structures"], k: int
 ) -> dict[str, Float[np.ndarray, " q"]]:
     """Return, for every method, the mean similarity of a held-out row's output to those of its k
     chosen examples: the share with its label, or the F1 of its structures and theirs.
@@ -63,27 +62,25 @@ def agreement(
     return found
 
 
-def cross_fitted_queries(
-    fit: Fit, method: FreeMethod, rows: Observed
-) -> Float[np.ndarray, "rows d"]:
-    """Return the vectors of all bank rows as queries, each by a method that was trained without
-    this row's output.
+def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.ndarray, "rows w"]:
+    """Return the blocks of all bank rows as queries, each by a head that was trained without this
+    row's output.
 
-    What goes on from a free method (candidates, λ, EPR, CEIL) learns from queries of the bank. A
-    method that has learnt a query's output knows it better than it will that of a new query. The
-    vectors go with those of examples by `method`, which `fit` has trained on all rows. `fit` is
-    called once a fold.
+    What goes on from a head (candidates, λ, EPR, CEIL) learns from queries of the bank. A head that
+    has learnt a query's output knows it better than it will that of a new query. The blocks go with
+    those of examples by `head`, which `fit` has trained on all rows. `fit` is called once a fold.
     """
     fold = fold_numbers(len(rows.texts), _FOLDS)
-    found = np.empty_like(method.query(rows))
+    blocks = np.empty_like(head.query_block(rows))
     for part in range(_FOLDS):
-        own = np.flatnonzero(fold == part)
-        found[own] = fit(rows.take(np.flatnonzero(fold != part)), like=method).query(rows.take(own))
-    return found
+        inside = np.flatnonzero(fold == part)
+        other = fit(rows.take(np.flatnonzero(fold != part)), like=head)
+        blocks[inside] = other.query_block(rows.take(inside))
+    return blocks
 
 
-def best_free(found: Mapping[str, Float[np.ndarray, " q"]]) -> str:
-    """Return the method with the highest mean `agreement`, or "cosine" where none is better beyond
+def best_head(found: Mapping[str, Float[np.ndarray, " q"]]) -> str:
+    """Return the head with the highest mean `agreement`, or "cosine" where none is better beyond
     noise."""
     best = max(found, key=lambda name: float(found[name].mean()))
     return best if better_beyond_noise(found[best], found["cosine"]) else "cosine"

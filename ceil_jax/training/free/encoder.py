@@ -1,9 +1,10 @@
-"""A trained free method as an encoder: its queries' side reads texts, its bank's side reads
-examples."""
+"""A trained head on an encoder's vectors, as an encoder of examples: its queries' side reads texts,
+its bank's side reads outputs too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,28 +15,46 @@ from jaxtyping import Float
 
 from ceil_jax.encoders.files import read_config
 from ceil_jax.encoders.registry import FREE_FILE, load_encoder
-from ceil_jax.encoders.text_encoder import TextEncoder
+from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.embedded_bank import unit_rows
+from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
-from ceil_jax.training.fixed import Fixed
 from ceil_jax.training.free.head import LabelHead
-from ceil_jax.training.free.rows import FreeMethod, Observed
+from ceil_jax.training.free.rows import Head, Observations, beside
 from ceil_jax.training.free.structures import StructureHead
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead)}
 PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
-SETTINGS, ARRAYS = FREE_FILE, "free.npz"
+SETTINGS = FREE_FILE
+ARRAYS = "free.npz"
+
+
+def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEncoder:
+    """Return what `load_encoder` returns, or the trained head with its encoders that a folder
+    holds."""
+    folder = Path(name_or_path).expanduser()
+    if (folder / SETTINGS).is_file():
+        return FreeEncoder.from_pretrained(folder)
+    return load_encoder(name_or_path)
 
 
 def are_pairs(bank: Sequence[Example]) -> bool:
     """Return whether every input is made of two texts; inputs of more are taken as they are
     joined."""
     return all(len(example.texts) == 2 for example in bank)
+
+
+def check_pairs(examples: Sequence[Example]) -> None:
+    """Raise a UserError unless every input is made of two texts."""
+    if not are_pairs(examples):
+        raise UserError(
+            "the encoder compares the two texts of an input: give a query as "
+            "Example(id, text, '', parts=(first, second))"
+        )
 
 
 def observe(
@@ -45,24 +64,38 @@ def observe(
     pairs: bool = False,
     parser: str = "",
     outputs: bool = True,
-) -> Observed:
-    """Return examples as free methods see them.
+) -> Observations:
+    """Return examples as heads see them.
 
     Args:
         encoder: embeds their inputs and, with `pairs` (`are_pairs`), the two texts of each apart.
         examples: queries, whose `outputs` may not be seen, or examples of the bank.
+        pairs: whether every input is made of two texts.
         parser: a name in PARSERS, where outputs are programs.
+        outputs: whether outputs are read; False for queries.
     """
     texts = [example.input for example in examples]
-    answers = [example.output for example in examples] if outputs else []
     parts = None
     if pairs:
-        both = unit_rows(encoder.encode([text for example in examples for text in example.texts]))
-        parts = both.reshape(len(examples), 2, -1)
-    return Observed(
-        texts,
-        unit_rows(encoder.encode(texts)),
-        parts,
+        parts = encoder.encode([text for example in examples for text in example.texts])
+    return observations(examples, encoder.encode(texts), parts, parser=parser, outputs=outputs)
+
+
+def observations(
+    examples: Sequence[Example],
+    vectors: Float[np.ndarray, "n d"],
+    parts: Float[np.ndarray, "two_n d"] | None,
+    *,
+    parser: str,
+    outputs: bool,
+) -> Observations:
+    """`observe` with vectors that are known already: of the inputs, and of the two texts of each
+    input one after the other."""
+    answers = [example.output for example in examples] if outputs else []
+    return Observations(
+        [example.input for example in examples],
+        unit_rows(vectors),
+        None if parts is None else unit_rows(parts).reshape(len(examples), 2, -1),
         answers,
         [PARSERS[parser](answer) for answer in answers] if parser else (),
     )
@@ -70,128 +103,113 @@ def observe(
 
 @dataclass(frozen=True)
 class FreeEncoder:
-    """An encoder and a free method trained on its vectors; works without torch, an LM or the rows
-    it has learnt from.
+    """An encoder and a head trained on its vectors; works without torch, an LM or the rows it has
+    learnt from.
 
-    A bank that is searched with it embeds examples by `encode_examples` and queries by `encode`;
-    cosines rank as the method's relevance does.
+    Cosines of `encode_queries` with `encode_bank` rank as the head's relevance does.
     """
 
     base: TextEncoder
-    method: FreeMethod
-    network: TextEncoder | None = None
-    """An encoder that gives the cosines beside the method in place of `base`: EPR or CEIL trained
-    from this start."""
+    head: Head
+    networks: EncoderPair | None = None
+    """Encoders that give the cosines beside the head in place of `base`: EPR or CEIL trained from
+    this start."""
     parser: str = ""
-    """A name in PARSERS, for a method that needs structures."""
+    """A name in PARSERS, for a head that needs structures."""
     pairs: bool = False
     learnt: np.ndarray | None = None
-    """uint64 [N]: the `marks` of the examples that the method has learnt from; None if that is not
+    """uint64 [N]: the `marks` of the examples that the head has learnt from; None if that is not
     known."""
-    cross_fitted: Mapping[str, np.ndarray] | None = None
-    """The method's vectors of the bank's rows as queries, by id (`choice.cross_fitted_queries`), in
-    the encoder that is asked with the bank's rows and with nothing else."""
 
     @property
     def name(self) -> str:
-        """The base encoder's name and the method's."""
-        return f"{self.base.name} + {type(self.method).__name__}"
+        """The base encoder's name and the head's."""
+        return f"{self.base.name} + {type(self.head).__name__}"
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of what the encoders and the method are."""
-        arrays, others = _fields(self.method)
+        """16 hex digits of what the encoders and the head are."""
+        arrays, others = _fields(self.head)
         hashes = {
-            name: text_digest(np.ascontiguousarray(one).tobytes()) for name, one in arrays.items()
+            name: text_digest(np.ascontiguousarray(array).tobytes())
+            for name, array in arrays.items()
         }
-        base: Any = self.base
-        above: Any = self.network
-        own = [base.fingerprint, above and above.fingerprint]
-        return digest([*own, type(self.method).__name__, hashes, others, self.parser])
+        encoders: list[Any] = [self.base, *(self.networks or ())]
+        weights = [encoder.fingerprint for encoder in encoders]
+        return digest([*weights, type(self.head).__name__, hashes, others, self.parser])
 
     @property
     def dim(self) -> int:
-        """The length D' of a vector."""
+        """The length of a vector, w + D."""
         blank = np.zeros((1, self.base.dim), np.float32)
         parts = np.stack([blank, blank], axis=1) if self.pairs else None
-        return self.method.query(Observed([""], blank, parts)).shape[1]
+        block = self.head.query_block(Observations([""], blank, parts))
+        return block.shape[1] + self.base.dim
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries, float32 [N, D']; a method that compares two texts refuses
-        them."""
+        """Return the vectors of queries that are plain texts, float32 [N, w + D]; a head that
+        compares two texts refuses them."""
         return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
 
-    def encode_queries(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries, float32 [N, D']; their outputs are not read.
+    def encode_queries(self, queries: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of queries, float32 [N, w + D]; their outputs are not read.
 
         Raises:
-            UserError: the method compares the two texts of an input, and a query has not two.
+            UserError: the head compares the two texts of an input, and a query has not two.
         """
-        return self._with_cosines(self._queries(examples), examples)
+        rows = self._observed(queries, outputs=False)
+        cosines = rows.vectors
+        if self.networks is not None and len(queries):
+            cosines = unit_rows(self.networks.encode_queries(queries))
+        return beside(self.head.query_block(rows), cosines, self.head.cosine_weight)
 
-    def encode_examples(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of bank examples, float32 [N, D']; their outputs are read."""
-        return self._with_cosines(self._examples(examples), examples)
+    def encode_bank(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of bank examples, float32 [N, w + D]; their outputs are read."""
+        rows = self._observed(examples, outputs=True)
+        cosines = rows.vectors
+        if self.networks is not None and len(examples):
+            cosines = unit_rows(self.networks.encode_bank(examples))
+        return beside(self.head.example_block(rows), cosines, self.head.cosine_weight)
+
+    def classify(self, queries: Sequence[Example]) -> list[str]:
+        """Return the most probable label of each query; no LM is asked.
+
+        Raises:
+            UserError: the head is no label head.
+        """
+        return classified(self.head, self._observed(queries, outputs=False))
 
     def unseen(self, examples: Sequence[Example]) -> int:
-        """Return how many examples of a bank the method has not learnt from, such as those added
+        """Return how many examples of a bank the head has not learnt from, such as those added
         since."""
         return 0 if self.learnt is None else int((~np.isin(marks(examples), self.learnt)).sum())
 
-    def fixed(self, queries: Sequence[Example], bank: Sequence[Example]) -> Fixed:
-        """Return the method's part of the vectors, beside which a network's can learn."""
-        width = -self.base.dim
-        return Fixed(
-            self._queries(queries)[:, :width],
-            self._examples(bank)[:, :width],
-            self.method.cosine_weight,
-        )
-
-    def _queries(self, examples: Sequence[Example]) -> np.ndarray:
-        if self.cross_fitted is not None:
-            return np.stack([self.cross_fitted[example.id] for example in examples])
-        return self.method.query(self._observed(examples, outputs=False))
-
-    def classify(self, queries: Sequence[Example]) -> list[str]:
-        """Return the most probable label of each query, of a label head; no LM is asked."""
-        method: Any = self.method
-        return method.classify(self._observed(queries, outputs=False))
-
-    def _examples(self, examples: Sequence[Example]) -> np.ndarray:
-        return self.method.examples(self._observed(examples, parser=self.parser))
-
-    def _observed(self, examples: Sequence[Example], **what: Any) -> Observed:
-        if self.pairs and not are_pairs(examples):
-            raise UserError(
-                f"{self.name} compares the two texts of an input: give a query as "
-                "Example(id, text, '', parts=(first, second))"
-            )
-        return observe(self.base, examples, pairs=self.pairs, **what)
-
-    def _with_cosines(self, mapped: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
-        """The vectors with those of `network` in place of the base encoder's, which stand last in
-        every method."""
-        if self.network is None or not len(examples):
-            return mapped
-        own = unit_rows(self.network.encode([example.input for example in examples]))
-        weight = np.sqrt(self.method.cosine_weight)
-        return np.hstack([mapped[:, : -self.base.dim], weight * own]).astype(np.float32)
+    def _observed(self, examples: Sequence[Example], outputs: bool) -> Observations:
+        if self.pairs:
+            check_pairs(examples)
+        parser = self.parser if outputs else ""
+        return observe(self.base, examples, pairs=self.pairs, parser=parser, outputs=outputs)
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write the method and its encoders into a folder: arrays as npz, settings as JSON."""
-        self.save_method(folder)
-        for name, encoder in (("base", self.base), ("network", self.network)):
-            if encoder is not None and hasattr(encoder, "save_pretrained"):
+        """Write the head and its encoders into a folder: arrays as npz, settings as JSON."""
+        self.save_head(folder)
+        encoders: dict[str, Any] = {"base": self.base}
+        if self.networks is not None:
+            encoders["network"] = self.networks.bank
+            if self.networks.query is not self.networks.bank:
+                encoders["query_network"] = self.networks.query
+        for name, encoder in encoders.items():
+            if hasattr(encoder, "save_pretrained"):
                 encoder.save_pretrained(folder / name)
 
-    def save_method(self, folder: Path) -> None:
-        """Write the method without its encoders."""
+    def save_head(self, folder: Path) -> None:
+        """Write the head without the encoders."""
         folder.mkdir(parents=True, exist_ok=True)
-        arrays, others = _fields(self.method)
+        arrays, others = _fields(self.head)
         learnt = {} if self.learnt is None else {"learnt": self.learnt}
         save_arrays(folder / ARRAYS, **arrays, **learnt)
         content = {
-            "method": type(self.method).__name__,
+            "method": type(self.head).__name__,
             "settings": others,
             "base": "" if hasattr(self.base, "save_pretrained") else self.base.name,
             "parser": self.parser,
@@ -201,7 +219,7 @@ class FreeEncoder:
 
     @classmethod
     def from_pretrained(cls, folder: Path, base: TextEncoder | None = None) -> FreeEncoder:
-        """Read what `save_pretrained` wrote, or `save_method` where `base` is given.
+        """Read what `save_pretrained` wrote, or `save_head` where `base` is given.
 
         Raises:
             UserError: the folder holds something else.
@@ -218,19 +236,36 @@ class FreeEncoder:
         }
         arrays = load_arrays(folder / ARRAYS)
         learnt = arrays.pop("learnt", None)
-        method = kind(**settings, **arrays)
-        network = load_encoder(folder / "network") if (folder / "network").is_dir() else None
+        networks = None
+        if (folder / "network").is_dir():
+            bank = load_encoder(folder / "network")
+            own = folder / "query_network"
+            networks = EncoderPair(load_encoder(own) if own.is_dir() else bank, bank)
         base = base or load_encoder(content["base"] or folder / "base")
-        return cls(base, method, network, content["parser"], content["pairs"], learnt)
+        head = kind(**settings, **arrays)
+        return cls(base, head, networks, content["parser"], content["pairs"], learnt)
+
+
+def classified(head: Head, rows: Observations) -> list[str]:
+    """Return the most probable label of each query by a label head.
+
+    Raises:
+        UserError: another head, which has no labels to choose among.
+    """
+    if not isinstance(head, LabelHead):
+        raise UserError(f"a {type(head).__name__} does not classify; a label head does")
+    return head.classify(rows)
 
 
 def marks(examples: Sequence[Example]) -> np.ndarray:
     """Return what examples are known by, uint64 [N]: a hash of input and output."""
-    return np.array([int(digest([one.input, one.output]), 16) for one in examples], np.uint64)
+    return np.array(
+        [int(digest([example.input, example.output]), 16) for example in examples], np.uint64
+    )
 
 
-def _fields(method: FreeMethod) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A method's arrays, and its other fields."""
-    fields = vars(method)
+def _fields(head: Head) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """A head's arrays, and its other fields."""
+    fields = vars(head)
     arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
     return arrays, {name: value for name, value in fields.items() if name not in arrays}

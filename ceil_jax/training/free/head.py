@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from ceil_jax.training.free.rows import Observed, beside, features, label_places
+from ceil_jax.training.free.rows import Observations, features, label_positions
 
 COSINE_WEIGHT = 0.5
 """Weight of the inputs' cosine beside what is predicted."""
@@ -30,28 +30,26 @@ class LabelHead:
     bias: Float[np.ndarray, " labels"]
     cosine_weight: float = COSINE_WEIGHT
 
-    def probabilities(self, rows: Observed) -> Float[np.ndarray, "n labels"]:
+    def probabilities(self, rows: Observations) -> Float[np.ndarray, "n labels"]:
         """Return P(label | query), in the order of `labels`."""
         return softmax(features(rows) @ self.weights + self.bias, axis=1)
 
-    def classify(self, rows: Observed) -> list[str]:
+    def classify(self, rows: Observations) -> list[str]:
         """Return the most probable label of each query, without an LM."""
         return [self.labels[i] for i in self.probabilities(rows).argmax(axis=1)]
 
-    def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
-        """Return [P(· | query), 0, √½ u]."""
-        return beside(
-            np.pad(self.probabilities(rows), ((0, 0), (0, 1))), rows.vectors, self.cosine_weight
-        )
+    def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
+        """Return [P(· | query), 0]."""
+        return np.pad(self.probabilities(rows), ((0, 0), (0, 1))).astype(np.float32)
 
-    def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
-        """Return [one-hot label, √½ u]. An unknown label has the last place, which no query
+    def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
+        """Return the one-hot label. An unknown label has the last position, which no query
         predicts."""
-        one_hot = np.eye(len(self.labels) + 1)[label_places(rows, self.labels)]
-        return beside(one_hot, rows.vectors, self.cosine_weight)
+        one_hot = np.eye(len(self.labels) + 1, dtype=np.float32)
+        return one_hot[label_positions(rows, self.labels)]
 
 
-def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
+def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHead:
     """Fit a label head on the bank. C is the one of REGULARISATION with the smallest
     cross-validated log loss.
 
@@ -90,7 +88,7 @@ def fit_label_head(rows: Observed, like: LabelHead | None = None) -> LabelHead:
             p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
             # a label that no other fold has costs as much as one of probability 1e-6
             total -= np.log(
-                np.maximum(p[np.arange(len(p)), label_places(out, head.labels)], 1e-6)
+                np.maximum(p[np.arange(len(p)), label_positions(out, head.labels)], 1e-6)
             ).sum()
         return total
 

@@ -1,5 +1,4 @@
-"""The vectors and texts that free methods learn from, and the pair of maps that a free method
-is."""
+"""The vectors and texts that heads learn from, and what a head is: a pair of maps to vectors."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ from jaxtyping import Float, Int
 Vectors = Float[np.ndarray, "n d"]
 
 
-class Observed(NamedTuple):
-    """N queries or bank examples, as free methods see them. For queries `outputs` and `structures`
-    are empty."""
+class Observations(NamedTuple):
+    """N queries or bank examples, as heads see them. For queries `outputs` and `structures` are
+    empty."""
 
     texts: Sequence[str]
     """Their inputs."""
@@ -26,47 +25,59 @@ class Observed(NamedTuple):
     structures: Sequence[frozenset[str]] = ()
     """Local structures of the outputs, where they parse."""
 
-    def take(self, places: Int[np.ndarray, " m"]) -> Observed:
-        """Return those at these places."""
+    def take(self, rows: Int[np.ndarray, " m"]) -> Observations:
+        """Return those at these positions."""
+        return Observations(
+            [self.texts[row] for row in rows],
+            self.vectors[rows],
+            None if self.parts is None else self.parts[rows],
+            [self.outputs[row] for row in rows] if len(self.outputs) else (),
+            [self.structures[row] for row in rows] if len(self.structures) else (),
+        )
 
-        def some(held: Sequence | np.ndarray | None) -> Sequence | np.ndarray | None:
-            return (
-                held[places] if isinstance(held, np.ndarray) else held and [held[i] for i in places]
-            )
 
-        return Observed(*map(some, self))  # type: ignore[arg-type]
+class Head(Protocol):
+    """A pair of maps, of queries and of examples with their outputs, to blocks of one width w.
 
-
-class FreeMethod(Protocol):
-    """A pair of maps to vectors of one length D' whose dot product is relevance: larger is better.
-
-    The last D places of a vector are √weight · the vector of the input."""
+    The dot product of two blocks is the relevance that the outputs have taught. A head's relevance
+    is that plus `cosine_weight` times the cosine of the inputs; `beside` makes one vector of both.
+    """
 
     @property
     def cosine_weight(self) -> float:
         """The weight of the inputs' cosine."""
 
-    def query(self, rows: Observed) -> Vectors:
-        """Return the vectors of queries, float32 [N, D']; outputs are not read."""
+    def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
+        """Return the blocks of queries; outputs are not read."""
 
-    def examples(self, rows: Observed) -> Vectors:
-        """Return the vectors of bank examples, float32 [N, D'], of one length: cosines rank as dot
-        products do."""
+    def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
+        """Return the blocks of bank examples, of one length with that of the cosine: cosines rank
+        as dot products do."""
 
 
 class Cosine:
-    """The untrained pair: the vectors of the inputs as they are."""
+    """The head of the untrained encoder: an empty block beside the cosine."""
 
     cosine_weight = 1.0
 
-    def query(self, rows: Observed) -> Vectors:
-        return rows.vectors
+    def query_block(self, rows: Observations) -> Vectors:
+        return np.zeros((len(rows.texts), 0), np.float32)
 
-    def examples(self, rows: Observed) -> Vectors:
-        return rows.vectors
+    def example_block(self, rows: Observations) -> Vectors:
+        return np.zeros((len(rows.texts), 0), np.float32)
 
 
-def features(rows: Observed) -> Vectors:
+def query_vectors(head: Head, rows: Observations) -> Vectors:
+    """Return a head's vectors of queries, float32 [N, w + D]."""
+    return beside(head.query_block(rows), rows.vectors, head.cosine_weight)
+
+
+def example_vectors(head: Head, rows: Observations) -> Vectors:
+    """Return a head's vectors of bank examples, float32 [N, w + D]."""
+    return beside(head.example_block(rows), rows.vectors, head.cosine_weight)
+
+
+def features(rows: Observations) -> Vectors:
     """Return the features of inputs: the vectors, or u, v, |u − v| and u · v of an input's two
     texts u and v.
 
@@ -85,8 +96,8 @@ def beside(block: Vectors, vectors: Vectors, weight: float) -> Vectors:
     return np.hstack([block, np.sqrt(weight) * vectors]).astype(np.float32)
 
 
-def label_places(rows: Observed, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """Return the place of each row's output among the labels; one that is not there has the place
-    after the last."""
-    place = {label: i for i, label in enumerate(labels)}
-    return np.array([place.get(output, len(place)) for output in rows.outputs], int)
+def label_positions(rows: Observations, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
+    """Return the position of each row's output among the labels; one that is not there has the
+    position after the last."""
+    position = {label: i for i, label in enumerate(labels)}
+    return np.array([position.get(output, len(position)) for output in rows.outputs], int)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from ceil_jax.errors import UserError
 from ceil_jax.store.progress import bar
 from ceil_jax.training.free.head import COSINE_WEIGHT, fold_numbers
-from ceil_jax.training.free.rows import Observed, beside, features
+from ceil_jax.training.free.rows import Observations, features
 
 PENALTIES = (0.0001, 0.001, 0.01)
 """The grid for the L2 penalty: half of it times the squared weights is added to the mean log
@@ -44,29 +44,29 @@ class StructureHead:
     penalty: float = PENALTIES[0]
     cosine_weight: float = COSINE_WEIGHT
 
-    def probabilities(self, rows: Observed) -> Float[np.ndarray, "n structures"]:
+    def probabilities(self, rows: Observations) -> Float[np.ndarray, "n structures"]:
         """Return P(structure | query), in the order of `structures`."""
         words = _tf_idf(self.vocabulary, self.idf).transform(list(rows.texts)).astype(np.float32)
         split = len(self.vocabulary)
         logits = words @ self.weights[:split] + features(rows) @ self.weights[split:] + self.bias
         return (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).astype(np.float32)
 
-    def query(self, rows: Observed) -> Float[np.ndarray, "n d"]:
-        """Return [P / |P|, 0, √½ u]."""
+    def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
+        """Return [P / |P|, 0]."""
         p = self.probabilities(rows)
         p = p / np.maximum(np.linalg.norm(p, axis=1, keepdims=True), 1e-6)
-        return beside(np.pad(p, ((0, 0), (0, 1))), rows.vectors, self.cosine_weight)
+        return np.pad(p, ((0, 0), (0, 1))).astype(np.float32)
 
-    def examples(self, rows: Observed) -> Float[np.ndarray, "n d"]:
-        """Return [structures / √their number, √½ u]. Structures that the head has not seen share
-        the last place of the first block, which no query predicts."""
-        place = {structure: i for i, structure in enumerate(self.structures)}
-        held = np.zeros((len(rows.texts), len(place) + 1), np.float32)
-        for row, structures in zip(held, rows.structures, strict=True):
-            known = [place[one] for one in structures if one in place]
+    def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
+        """Return the structures / √their number. Structures that the head has not seen share the
+        last position, which no query predicts."""
+        position = {structure: i for i, structure in enumerate(self.structures)}
+        block = np.zeros((len(rows.texts), len(position) + 1), np.float32)
+        for row, structures in zip(block, rows.structures, strict=True):
+            known = [position[structure] for structure in structures if structure in position]
             row[known] = 1 / np.sqrt(max(len(structures), 1))
             row[-1] = np.sqrt(1 - len(known) / max(len(structures), 1))
-        return beside(held, rows.vectors, self.cosine_weight)
+        return block
 
 
 def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
@@ -84,7 +84,7 @@ def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = No
     return found
 
 
-def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> StructureHead:
+def fit_structure_head(rows: Observations, like: StructureHead | None = None) -> StructureHead:
     """Fit one logistic regression for each of the bank's most common structures, all of them
     together.
 
@@ -109,7 +109,7 @@ def fit_structure_head(rows: Observed, like: StructureHead | None = None) -> Str
     held = [one.intersection(names) for one in rows.structures]
     y = MultiLabelBinarizer(classes=names).fit_transform(held).astype(np.float32)
 
-    def fitted(rows: Observed, y: np.ndarray, penalty: float) -> StructureHead:
+    def fitted(rows: Observations, y: np.ndarray, penalty: float) -> StructureHead:
         from scipy.sparse import csr_matrix, hstack
 
         tf_idf = _tf_idf()

@@ -15,7 +15,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
 from ceil_jax.lm.readings import LMRequest, Readings, ReadLM
 from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.graph import open_run
+from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 
 KEY = "sk-sesame-0123456789"
@@ -329,7 +329,7 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
     assert not [path for path in stages if host.encode() in path.read_bytes()]
     printed = capfd.readouterr()
     assert KEY not in printed.out + printed.err + caplog.text + found.text() + repr(
-        remote.graph.config
+        remote.setup.config
     )
 
 
@@ -352,7 +352,7 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     said = refused(evaluate, *open_run(config, BIG), "random")
     assert "the budget of requests is spent (16 of 16 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
-    with whole.run.lm(whole.graph.lm).metered() as meter:
+    with whole.run.lm(whole.setup.lm).metered() as meter:
         assert len(evaluate(*whole, "random").rows()) == 96
     assert meter.now.tokens < meter.cost.tokens
 

@@ -45,9 +45,7 @@ def test_saved_and_loaded_encoders_give_the_same_vectors(tmp_path, fit, given):
     loaded = FreeEncoder.from_pretrained(tmp_path / "free")
     texts = ["a bright film", "a dull play"]
     assert loaded.encode(texts) == pytest.approx(encoder.encode(texts), abs=1e-6)
-    assert loaded.encode_examples(BANK[:2]) == pytest.approx(
-        encoder.encode_examples(BANK[:2]), abs=1e-6
-    )
+    assert loaded.encode_bank(BANK[:2]) == pytest.approx(encoder.encode_bank(BANK[:2]), abs=1e-6)
     assert loaded.encode(texts).shape == (2, encoder.dim)
     assert loaded.fingerprint == encoder.fingerprint
     assert loaded.name == encoder.name.replace("tiny", loaded.base.name)
@@ -70,7 +68,7 @@ def test_a_bank_that_has_grown_says_how_many_examples_are_new(tmp_path):
 def test_an_added_example_of_an_unknown_label_is_encoded():
     encoder = fitted(BANK, fit_label_head)
     new = Example("new", "a film of no label known", "superb")
-    vector = encoder.encode_examples([new])[0]
+    vector = encoder.encode_bank([new])[0]
     assert np.isfinite(vector).all()
     # no query predicts its label: relevance is half the cosine
     query, base = encoder.encode(["a film"])[0], BASE.encode(["a film", new.input])
@@ -84,7 +82,7 @@ def test_pairs_need_both_texts():
         for i, (a, b) in enumerate((a, b) for a in WORDS for b in WORDS)
     ]
     encoder = fitted(bank, fit_label_head)
-    assert encoder.encode_queries(bank[:3]).shape == encoder.encode_examples(bank[:3]).shape
+    assert encoder.encode_queries(bank[:3]).shape == encoder.encode_bank(bank[:3]).shape
     with pytest.raises(
         UserError, match=r"give a query as Example\(id, text, '', parts=\(first, second\)\)"
     ):

@@ -6,7 +6,13 @@ from planted_rows import planted
 
 from ceil_jax.training.free.choice import nearest
 from ceil_jax.training.free.head import LabelHead, fit_label_head
-from ceil_jax.training.free.rows import Cosine, Observed, features
+from ceil_jax.training.free.rows import (
+    Cosine,
+    Observations,
+    example_vectors,
+    features,
+    query_vectors,
+)
 
 
 def test_dot_product_is_probability_and_half_a_cosine():
@@ -14,11 +20,10 @@ def test_dot_product_is_probability_and_half_a_cosine():
     head = LabelHead(
         ("bad", "good"), np.zeros((2, 2), np.float32), np.log([3, 1]).astype(np.float32)
     )
-    query = head.query(Observed(["q"], np.array([[1.0, 0.0]])))
+    query = query_vectors(head, Observations(["q"], np.array([[1.0, 0.0]])))
     vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [1.0, 0.0]])
-    examples = head.examples(
-        Observed([*"abcd"], vectors, outputs=["bad", "bad", "good", "never seen"])
-    )
+    rows = Observations([*"abcd"], vectors, outputs=["bad", "bad", "good", "never seen"])
+    examples = example_vectors(head, rows)
     assert (query @ examples.T)[0] == pytest.approx([0.75 + 0.5, 0.75, 0.25 + 0.3, 0.5])
     # all of one length, an unseen label included, so that cosines rank alike
     assert (examples**2).sum(axis=1) == pytest.approx(4 * [1.5])
@@ -43,12 +48,12 @@ def test_head_finds_labels_that_cosines_do_not_see():
 
 def test_pairs_are_compared():
     u, v = np.array([[0.6, 0.8]]), np.array([[1.0, 0.0]])
-    seen = features(Observed(["u v"], u, np.stack([u, v], axis=1)))
+    seen = features(Observations(["u v"], u, np.stack([u, v], axis=1)))
     assert seen == pytest.approx(np.array([[0.6, 0.8, 1, 0, 0.4, 0.8, 0.6, 0]]))
 
 
 def test_of_one_label_that_is_certain():
-    rows = Observed([*"abc"], np.eye(3), outputs=["good"] * 3)
+    rows = Observations([*"abc"], np.eye(3), outputs=["good"] * 3)
     assert fit_label_head(rows).classify(rows) == ["good"] * 3
 
 

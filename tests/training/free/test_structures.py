@@ -5,7 +5,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.structures import bracketed
-from ceil_jax.training.free.rows import Observed
+from ceil_jax.training.free.rows import Observations, example_vectors, query_vectors
 from ceil_jax.training.free.structures import StructureHead, fit_structure_head
 
 PLACES, ASKS = ("river", "city", "state", "lake"), ("count", "longest", "name")
@@ -17,7 +17,7 @@ def questions(pairs, noise=0):
     # vectors say nothing
     vectors = np.random.default_rng(noise).normal(size=(len(pairs), 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return Observed(
+    return Observations(
         texts, vectors, outputs=outputs, structures=[bracketed(output) for output in outputs]
     )
 
@@ -35,8 +35,9 @@ def by_hand():
 
 def test_relevance_is_the_cosine_of_structures_and_half_that_of_inputs():
     held = [frozenset("a"), frozenset("ab"), frozenset({"a", "new"}), frozenset()]
-    examples = by_hand().examples(Observed([*"1234"], np.tile([0.0, 1.0], (4, 1)), structures=held))
-    query = by_hand().query(Observed(["q"], np.array([[0.6, 0.8]])))
+    rows = Observations([*"1234"], np.tile([0.0, 1.0], (4, 1)), structures=held)
+    examples = example_vectors(by_hand(), rows)
+    query = query_vectors(by_hand(), Observations(["q"], np.array([[0.6, 0.8]])))
     # |P| = √(0.64 + 0.36) = 1; a structure that the head has not seen counts as one that is not
     # expected
     expected = np.array([0.8, 1.4 / np.sqrt(2), 0.8 / np.sqrt(2), 0]) + 0.5 * 0.8
@@ -54,7 +55,9 @@ def test_words_predict_structures_in_a_new_combination():
 
 def test_outputs_without_structures_are_refused():
     with pytest.raises(UserError, match="no output of the bank has a structure"):
-        fit_structure_head(Observed(["q"], np.eye(1), outputs=["yes"], structures=[frozenset()]))
+        fit_structure_head(
+            Observations(["q"], np.eye(1), outputs=["yes"], structures=[frozenset()])
+        )
 
 
 def test_a_head_knows_the_most_common_words_and_structures(monkeypatch):
@@ -64,6 +67,6 @@ def test_a_head_knows_the_most_common_words_and_structures(monkeypatch):
     assert head.structures == ("answer", "answer>longest", "answer>name", "longest")
     assert len(head.vocabulary) == 3 and head.weights.shape == (3 + 4, 4)
     # the others share the place that no query predicts
-    assert head.examples(BANK).shape == (len(BANK.texts), 4 + 1 + 4)
+    assert head.example_block(BANK).shape == (len(BANK.texts), 4 + 1)
     again = fit_structure_head(BANK.take(np.arange(20)), head)
     assert again.structures == head.structures

@@ -1,0 +1,90 @@
+"""What a Hugging Face folder holds beside an encoder's parameters, and how it is written back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from ceil_jax.encoders.hf_names import hugging_face_name, turned
+from ceil_jax.encoders.side_prompts import Prompts
+from ceil_jax.encoders.tokenizers import PretrainedTokenizer, Tokenizer
+from ceil_jax.encoders.transformer import TransformerConfig
+from ceil_jax.store.folder import write_json
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a Hugging Face folder beside the parameters and the tokenizer."""
+
+    network: TransformerConfig
+    config: Mapping[str, Any]
+    """The content of config.json."""
+    pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    """BERT's pooler. No vector depends on it; it is written back because transformers' models have
+    it."""
+    prompts: Prompts = field(default_factory=Prompts)
+    """The texts that its folder puts before queries, documents and other texts."""
+
+    def write(
+        self,
+        params: Mapping[str, Any],
+        tokenizer: Tokenizer,
+        max_length: int,
+        folder: Path,
+    ) -> None:
+        """Write an encoder into a folder, in the layout that every sentence-transformers reads.
+
+        Args:
+            params: its parameters by dotted path.
+            tokenizer: its tokenizer, of a Hugging Face folder.
+            max_length: the tokens to which it cuts a text.
+            folder: the folder, which exists.
+        """
+        network = self.network
+        assert isinstance(tokenizer, PretrainedTokenizer)
+        tensors = dict(self.pooler)
+        for name, value in params.items():
+            tensors[hugging_face_name(name, network.family)] = turned(
+                name, np.asarray(value, np.float32)
+            )
+        arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+        save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
+        tokenizer.tokenizer.save_pretrained(folder)
+        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+        # the weights are written as float32, whatever the checkpoint was
+        config = {
+            key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
+        }
+        contents = {
+            "config.json": config | {"dtype": "float32"},
+            "sentence_bert_config.json": {
+                "max_seq_length": max_length,
+                "do_lower_case": tokenizer.lower_case,
+            },
+            "config_sentence_transformers.json": self.prompts.config,
+            "modules.json": [
+                {
+                    "idx": i,
+                    "name": str(i),
+                    "path": path,
+                    "type": f"sentence_transformers.models.{kind}",
+                }
+                for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
+            ],
+            "1_Pooling/config.json": {
+                "word_embedding_dimension": network.width,
+                "pooling_mode_cls_token": network.pooling == "cls",
+                "pooling_mode_mean_tokens": network.pooling == "mean",
+                "pooling_mode_max_tokens": False,
+                "pooling_mode_mean_sqrt_len_tokens": False,
+            },
+        }
+        for name, content in contents.items():
+            write_json(folder / name, content)
+        if network.normalize:
+            (folder / "2_Normalize").mkdir(exist_ok=True)

@@ -1,0 +1,41 @@
+"""An encoder of examples: the protocol with two sides that retrieval, training and selectors use.
+
+Whatever has `encode(texts)` is wrapped once, where it is loaded: `example_encoder` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from ceil_jax.encoders.text_encoder import sides
+from ceil_jax.tasks.example import Example
+
+
+class ExampleEncoder(Protocol):
+    """Maps queries and examples to vectors of one length, whose cosines are relevance."""
+
+    def encode_queries(self, queries: Sequence[Example]) -> Float[np.ndarray, "q d"]:
+        """Return the vectors of queries, float32 [Q, D]. Their outputs are not read."""
+
+    def encode_bank(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+        """Return the vectors of bank examples, float32 [N, D]. Their outputs may be read."""
+
+
+def example_encoder(encoder: Any) -> ExampleEncoder:
+    """Return an encoder with two sides: the encoder itself, or the two sides of one that has
+    `encode(texts)`.
+
+    >>> import numpy as np
+    >>> class Lengths:
+    ...     def encode(self, texts):
+    ...         return np.array([[len(text), 1] for text in texts])
+    >>> example_encoder(Lengths()).encode_queries([Example("1", "dull", "")])
+    array([[4, 1]])
+    """
+    if any(callable(getattr(encoder, side, None)) for side in ("encode_queries", "encode_bank")):
+        return encoder
+    return sides(encoder)

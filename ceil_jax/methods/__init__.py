@@ -1,0 +1,16 @@
+"""What the rows of a comparison learn: one file a method, each a frozen dataclass.
+
+A method is its settings, its flags and its part of a stage's key, and says how encoders learn from
+arrays. It makes no stages and reads no folders: `pipeline.rows` does. Retrievers, which choose
+examples with a method's vectors, are in `retrieval/` and `skills/`.
+
+- `base`: `Method` and its two kinds, `LearnsFromOutputs` and `LearnsFromScores`
+- `untrained`: the encoder as it was loaded
+- `free`: heads that the bank's outputs teach, without an LM
+- `tst`: target similarity tuning
+- `epr`: EPR, single examples
+- `ceil`: CEIL, sets
+- `row`: `Row`, a method with a retriever and a label
+- `registry`: all rows by name; `register_row`, `register_retriever`
+- `build`: `build_retriever`, every retriever by name over any encoder
+"""

@@ -1,0 +1,205 @@
+"""What a method is: a frozen dataclass that is its settings, its flags and its part of a stage's
+key, and says how encoders learn.
+
+There are three kinds, and `pipeline.rows` makes stages of each:
+
+- `untrained.Untrained`: encoders as they were loaded;
+- `LearnsFromOutputs`: a head on their vectors, taught by the bank's outputs, without an LM;
+- `LearnsFromScores`: networks that learn to rank candidate sets as their scores do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from ceil_jax.errors import UserError, check_ranges
+from ceil_jax.store.hashing import NO_KEY
+from ceil_jax.tasks.example import Example, Task
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ceil_jax.encoders.encoder import Encoder
+    from ceil_jax.training.candidates import TrainingData
+    from ceil_jax.training.free.choice import Fit
+    from ceil_jax.training.loop import Trained
+    from ceil_jax.training.samplers import Sampler
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the encoders of a row come to be.
+
+    A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` of a method called
+    `ceil` is the flag `--ceil.epochs`, and a part of the key of what it trains.
+
+    Raises:
+        UserError: a number out of the range beside its type.
+    """
+
+    name: ClassVar[str]
+    """As in `--epr.start free` and `--epr.epochs`; the beginning of its folders' names."""
+    title: ClassVar[str]
+    """Its name in tables."""
+    version: ClassVar[int] = 1
+    """Raised when the same settings give other weights."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, f"{self.name}.")
+
+    @property
+    def chain(self) -> tuple[Method, ...]:
+        """The method, the one that it starts from, and so on."""
+        return (self,)
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything is trained."""
+        return True
+
+    @property
+    def learns_from_lm(self) -> bool:
+        """Whether it, or a method that it starts from, needs an LM's scores."""
+        return False
+
+    @property
+    def kernel_trade_off(self) -> float | Literal["tuned"] | None:
+        """λ of the kernel that is trained, which MAP then takes; "tuned" is chosen for the start;
+        None for a method that does not learn from sets."""
+        return None
+
+    @property
+    def learns_sets(self) -> bool:
+        """Whether it learns from sets."""
+        return self.kernel_trade_off is not None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, as JSON values; a start is the name of its method."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value.name if isinstance(value, Method) else value
+            for name, value in values.items()
+        }
+
+    def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
+        """Return the method with the settings that a configuration has for it and for those that
+        it starts from.
+
+        Args:
+            settings: methods by name; others keep the settings that they have.
+            above: the names of the methods that start from this one.
+
+        Raises:
+            UserError: a method that would start from itself.
+        """
+        return settings.get(self.name, self)
+
+    @property
+    def two_networks(self) -> bool:
+        """Whether queries and examples have networks that differ."""
+        return False
+
+    def refusal(self, task: Task) -> str:
+        """Return why it cannot learn on a task; "" if it can."""
+        return ""
+
+
+@dataclass(frozen=True)
+class LearnsFromOutputs(Method):
+    """A method that learns from the bank's outputs, without an LM: a head on an encoder's
+    vectors."""
+
+    def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
+        """Return the ways to fit a head, by name; of several, the one that held-out rows of the
+        bank favour is taken."""
+        raise TypeError(f"{type(self).__name__} does not define `fits`")
+
+
+class Effort(NamedTuple):
+    """What training takes, to plan it."""
+
+    texts: int
+    """Texts that a query of a batch encodes, its own among them."""
+    epochs: int
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What a method that learns from scores is trained on."""
+
+    folder: Path
+    """Holds checkpoints; it is removed when training is done."""
+    query: Encoder
+    """The network of queries that training starts from."""
+    bank: Encoder
+    """The network of examples; the same unless the start has two."""
+    data: TrainingData
+    """Training queries with their candidate sets and the scores of these."""
+    seed: int
+    """Seeds the held-out queries, the order of batches and dropout."""
+    trade_off: float | None = None
+    """λ, for a method that learns sets."""
+    bank_vectors: np.ndarray | None = None
+    """The bank's vectors by the start, unit rows [N, D], for a method that reads them."""
+
+
+@dataclass(frozen=True)
+class LearnsFromScores(Method):
+    """A method whose networks learn to rank candidate sets of training queries as their scores
+    do."""
+
+    scores: ClassVar[Literal["lm", "outputs"]] = "lm"
+    """What scores a candidate set: the LM, or the similarity of its example's output with the
+    query's."""
+    start: Method = field(kw_only=True, metadata=NO_KEY)
+    """The method that training starts from. A key has the stage of that method."""
+    instances: int = field(kw_only=True, metadata=NO_KEY)
+    """Training queries. A key has the queries."""
+
+    @property
+    def chain(self) -> tuple[Method, ...]:
+        """The method, the one that it starts from, and so on."""
+        return self, *self.start.chain
+
+    @property
+    def learns_from_lm(self) -> bool:
+        """Whether it, or a method that it starts from, needs an LM's scores."""
+        return self.scores == "lm" or self.start.learns_from_lm
+
+    def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
+        """Return the method with configured settings, and the start likewise; see `Method`."""
+        if self.name in above:
+            raise UserError(f"--{above[-1]}.start {self.name}: a training cannot start from itself")
+        own = settings.get(self.name, self)
+        assert isinstance(own, LearnsFromScores), "one name is one class"
+        return replace(own, start=own.start.configured(settings, (*above, self.name)))
+
+    @property
+    def reads_bank_vectors(self) -> bool:
+        """Whether training reads the bank's vectors by the start."""
+        return False
+
+    def candidate_sampler(self, bank: int) -> Sampler:
+        """Return how candidate sets are drawn from a bank of so many examples.
+
+        Raises:
+            UserError: the bank is too small for the settings.
+        """
+        raise TypeError(f"{type(self).__name__} does not define `candidate_sampler`")
+
+    def check(self) -> None:
+        """Raise a UserError for settings that cannot be, before an LM scores anything."""
+
+    def fit(self, job: TrainingJob) -> Trained:
+        """Train, and return the networks' parameters: {"query"}, or {"query", "context"} where
+        examples have a network of their own."""
+        raise TypeError(f"{type(self).__name__} does not define `fit`")
+
+    def effort(self) -> Effort | None:
+        """Return what a training takes, for plans; None where nobody knows."""
+        return None

@@ -1,0 +1,115 @@
+"""CEIL (Ye et al., ICML 2023): a conditional DPP that learns to order sets of examples as the LM
+does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from ceil_jax.errors import Range, UserError
+from ceil_jax.methods.base import Effort, LearnsFromScores, Method, TrainingJob
+from ceil_jax.methods.epr import EPR
+from ceil_jax.store.hashing import NO_KEY
+from ceil_jax.training.config import CEILTraining
+
+if TYPE_CHECKING:
+    from ceil_jax.training.loop import Trained
+    from ceil_jax.training.samplers import Sampler
+
+
+@dataclass(frozen=True)
+class CEIL(CEILTraining, LearnsFromScores):
+    """Training on candidate sets that the LM has scored."""
+
+    name: ClassVar[str] = "ceil"
+    title: ClassVar[str] = "CEIL"
+    instances: Annotated[int, Range(2)] = field(default=1600, metadata=NO_KEY)
+    """Training queries, each with its scored sets. Many queries with small sets teach more than few
+    with large ones, for as many examples read by the LM (docs/recipe.md)."""
+    subsets: Annotated[int, Range(2)] = 13
+    """M: candidate sets of a query; the first is the top-k."""
+    size: Annotated[int, Range(1)] = 3
+    """k: examples in a set."""
+    shortlist: Annotated[int, Range(1)] = 50
+    """n: nearest examples that sets are drawn from."""
+    sampler: Literal["random", "k_dpp", "bank"] = "random"
+    """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the
+    shortlist; bank: uniformly from the whole bank."""
+    trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
+    """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does;
+    training then takes the λ tuned for the encoder that it starts from."""
+    start: Method = field(default=EPR(), metadata=NO_KEY)
+    """The method that gives the starting weights and the shortlists: base (untrained), epr, or
+    another one."""
+
+    @property
+    def kernel_trade_off(self) -> float | Literal["tuned"]:
+        """λ of training and of MAP."""
+        return self.trade_off
+
+    @property
+    def two_networks(self) -> bool:
+        """Examples keep or learn a network of their own."""
+        return self.train_context in ("both", "released")
+
+    @property
+    def reads_bank_vectors(self) -> bool:
+        """Examples may keep the vectors of the starting weights while training."""
+        return self.frozen_examples
+
+    def candidate_sampler(self, bank: int) -> Sampler:
+        """Return how sets are drawn among the examples that the start finds nearest."""
+        from ceil_jax.training.samplers import BankSets, KDPPSets, UniformSets
+
+        available = min(self.shortlist, bank - 1)
+        if self.size > available:
+            raise UserError(
+                f"--ceil.size {self.size}: subsets are drawn from {available} examples; lower it "
+                "or raise --ceil.shortlist"
+            )
+        match self.sampler:
+            case "random":
+                return UniformSets(self.subsets, self.size, available)
+            case "k_dpp":
+                return KDPPSets(self.subsets, self.size, available)
+            case "bank":
+                return BankSets(self.subsets, self.size, available)
+
+    def check(self) -> None:
+        """Refuse an unknown loss, and two encoders at the start where training has one."""
+        from ceil_jax.training.losses import ceil_loss
+
+        ceil_loss(self.loss, self.loss_options)
+        if self.start.two_networks and self.train_context in ("frozen", "shared"):
+            raise UserError(
+                f"--{self.start.name}.train-context both: --ceil.train-context "
+                f"{self.train_context} has one encoder for queries and examples; give both or "
+                "released, or --ceil.start base"
+            )
+
+    def fit(self, job: TrainingJob) -> Trained:
+        """Train the kernel; examples keep the start's network where training is as released."""
+        from ceil_jax.training.ceil import train_ceil
+
+        assert job.trade_off is not None, "it learns sets"
+        trained = train_ceil(
+            job.query,
+            job.data,
+            self,
+            bank_vectors=job.bank_vectors,
+            trade_off=job.trade_off,
+            seed=job.seed,
+            folder=job.folder,
+            example_encoder=job.bank,
+            title=self.title,
+        )
+        if self.train_context == "released":
+            return trained._replace(params={**trained.params, "context": job.bank.params})
+        return trained
+
+    def effort(self) -> Effort:
+        """A query is encoded, and the examples of its sets where these learn too."""
+        encoded = 0
+        if not self.frozen_examples:
+            encoded = self.sets_in_a_step(self.subsets) * self.size
+        return Effort(1 + min(self.shortlist, encoded), self.epochs, self.batch_size)

@@ -1,0 +1,204 @@
+"""The rows of a comparison by name, and how others are added: `register_row` and
+`register_retriever`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace as changed
+from typing import NamedTuple
+
+from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import Free, Labels, Structures
+from ceil_jax.methods.row import Row
+from ceil_jax.methods.tst import TST
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.registry import Registry
+from ceil_jax.retrieval.retriever import (
+    RETRIEVERS,
+    Needs,
+    Retriever,
+    RetrieverArguments,
+    RetrieverKind,
+)
+from ceil_jax.retrieval.retrievers import BM25, MAP, MMR, NEAREST, RANDOM, ZERO
+from ceil_jax.skills.retrievers import (
+    SKILL_BASE,
+    SKILL_CONSISTENCY,
+    SKILL_DISTINCT,
+    TARGET_KNN,
+    TARGET_SKETCH,
+)
+from ceil_jax.tasks.example import Task
+
+log = logging.getLogger(__name__)
+
+ROWS: Registry[Row] = Registry("method")
+"""All rows by name, in the order of tables."""
+
+
+def register_row(name: str, row: Row, *, replace: bool = False) -> None:
+    """Add a row: `compare`, `tune`, `export`, dry runs and reports then know it by its name.
+
+    The settings of its method are flags: `--NAME.SETTING`, where NAME is the method's.
+
+    Args:
+        name: as in `--method`.
+        row: label, method and retriever.
+        replace: whether it takes the place of a row that has this name.
+
+    Raises:
+        UserError: the name is taken; or another method has the name of the row's.
+    """
+    method = row.method
+    namesakes = [
+        other.method
+        for key, other in ROWS.items()
+        if other.method.name == method.name and not (replace and key == name)
+    ]
+    if any(type(other) is not type(method) for other in namesakes):
+        raise UserError(
+            f"row {name!r}: a method {method.name!r} is registered already; give the method "
+            "another name, or pass replace=True"
+        )
+    ROWS.register(name, changed(row, name=name), replace=replace)
+
+
+def register_retriever(
+    name: str,
+    build: Callable[[RetrieverArguments], Retriever],
+    needs: Needs | None = None,
+    label: str = "",
+    *,
+    replace: bool = False,
+) -> None:
+    """Add a retriever, and a row of its name that compares the untrained encoder's vectors.
+
+    Args:
+        name: its name in `build_retriever` and `--method`.
+        build: arguments → retriever, such as a subclass of `Ranking`.
+        needs: what it has to be given; nothing by default.
+        label: its name in tables; `name` by default.
+        replace: whether it takes the place of a retriever that has this name.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    kind = RetrieverKind(name, label or name, build, needs or Needs())
+    RETRIEVERS.register(name, kind, replace=replace)
+    ROWS.register(name, Row(kind.label, retriever=kind, name=name), replace=replace)
+
+
+def method_named(name: str) -> Method:
+    """Return the method of a name, with its default settings.
+
+    Raises:
+        UserError: a name that no row's method has.
+    """
+    methods = registered_methods()
+    if name not in methods:
+        raise unknown_name("start of training", name, methods)
+    return methods[name]
+
+
+def registered_methods() -> dict[str, Method]:
+    """Return the methods of all rows by name."""
+    return {row.method.name: row.method for row in reversed(ROWS.values())}
+
+
+class Usable(NamedTuple):
+    """The rows that can be evaluated, in order, and one line on those that are left out."""
+
+    names: tuple[str, ...]
+    left_out: str = ""
+    """Which rows and why; "" where none is."""
+
+
+def applicable(task: Task, names: Sequence[str]) -> Usable:
+    """Return the rows that can be trained on a task."""
+    refusals: dict[str, list[str]] = {}
+    kept = []
+    for name in names:
+        row = ROWS[name]
+        reasons = [method.refusal(task) for method in row.method.chain if row.encodes]
+        why = next(filter(None, reasons), "")
+        if why:
+            refusals.setdefault(why, []).append(row.label)
+        else:
+            kept.append(name)
+    lines = (f"{', '.join(labels)}: {why}" for why, labels in refusals.items())
+    return Usable(tuple(kept), f"Left out: {'; '.join(lines)}." if refusals else "")
+
+
+def scorable(lm: LanguageModel, names: Sequence[str]) -> Usable:
+    """Return the rows that an LM can teach: one that gives no log-probabilities, such as a chat
+    server, teaches none. What is left out is logged as well.
+
+    Raises:
+        UserError: none is left.
+    """
+    kept = tuple(name for name in names if lm.can_score or not ROWS[name].learns_from_lm)
+    labels = [ROWS[name].label for name in names if name not in kept]
+    why = (
+        f"{lm.name} gives no log-probabilities, which {', '.join(labels)} would learn from; free "
+        "and free_map learn from the bank's outputs instead"
+    )
+    if labels and not kept:
+        raise UserError(why)
+    if labels:
+        log.warning("%s; left out", why)
+    return Usable(kept, f"Left out: {why}." if labels else "")
+
+
+RETRIEVERS.update(
+    {
+        kind.name: kind
+        for kind in (
+            ZERO,
+            RANDOM,
+            BM25,
+            NEAREST,
+            MMR,
+            MAP,
+            SKILL_BASE,
+            SKILL_CONSISTENCY,
+            SKILL_DISTINCT,
+            TARGET_KNN,
+            TARGET_SKETCH,
+        )
+    }
+)
+
+for _name, _row in {
+    "majority": Row("most common output", retriever=ZERO, against=(), answers="majority"),
+    "zero": Row("zero examples", retriever=ZERO, against=()),
+    "random": Row("random", retriever=RANDOM, against=()),
+    "bm25": Row("BM25", retriever=BM25),
+    "topk": Row("dense top-k", Untrained(), NEAREST, against=("zero",)),
+    "mmr": Row("MMR", Untrained(), MMR),
+    "dpp": Row("DPP-MAP", Untrained(), MAP),
+    "head": Row("label head", Labels(), NEAREST),
+    "head_map": Row("label head + MAP", Labels(), MAP, against=("head",)),
+    "classifier": Row(
+        "classifier alone", Labels(), ZERO, against=("majority",), answers="classifier"
+    ),
+    "structures": Row("structures", Structures(), NEAREST),
+    "free": Row("free", Free(), NEAREST),
+    "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),
+    "tst": Row("TST", TST(), NEAREST),
+    "tst_map": Row("TST + MAP", TST(), MAP, against=("tst",)),
+    "epr": Row("EPR", EPR(), NEAREST, against=("free", "topk")),
+    "epr_map": Row("EPR + MAP", EPR(), MAP, against=()),
+    "ceil_topk": Row("CEIL top-k", CEIL(), NEAREST, against=("epr",)),
+    "ceil": Row("CEIL", CEIL(), MAP, against=("epr", "epr_map", "free", "topk")),
+    "skill_base": Row("Skill-KNN", retriever=SKILL_BASE),
+    "skill_consistency": Row("Skill-KNN, consistency", retriever=SKILL_CONSISTENCY),
+    "skill_distinct": Row("Skill-KNN, distinctiveness", retriever=SKILL_DISTINCT),
+    "target_knn": Row("target-KNN (oracle)", retriever=TARGET_KNN),
+    "target_sketch": Row("target sketch (oracle)", retriever=TARGET_SKETCH),
+}.items():
+    register_row(_name, _row)

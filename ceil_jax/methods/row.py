@@ -1,0 +1,82 @@
+"""A row of a comparison: a method, the retriever that chooses with its vectors, and a label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ceil_jax.methods.base import LearnsFromOutputs, Method
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.retrieval.retriever import Needs, RetrieverKind
+from ceil_jax.retrieval.retrievers import NEAREST, ZERO
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a comparison.
+
+    Args:
+        label: its name in tables.
+        method: how the encoders come to be that the retriever compares with; it does not matter to
+            a retriever that compares no vectors.
+        retriever: chooses the examples of a query.
+        against: the names of the rows that tables subtract from this one.
+        answers: who answers: the LM; the most common output of the bank; or a classifier that the
+            bank's outputs have trained.
+        name: as in `--method`; `register_row` sets it.
+
+    Example:
+        >>> from ceil_jax.methods.epr import EPR
+        >>> from ceil_jax.methods.free import Free
+        >>> Row("EPR", EPR(start=Free())).title
+        'EPR from free'
+    """
+
+    label: str
+    method: Method = field(default=Untrained())
+    retriever: RetrieverKind = NEAREST
+    against: tuple[str, ...] = ("topk",)
+    answers: Literal["lm", "majority", "classifier"] = "lm"
+    name: str = ""
+
+    @property
+    def needs(self) -> Needs:
+        """The needs of its retriever."""
+        return self.retriever.needs
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it puts examples into a prompt."""
+        return self.retriever != ZERO
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it uses the method's encoders."""
+        return self.needs.encodes or self.answers == "classifier"
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is trained."""
+        return self.encodes and self.method.learns
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another run."""
+        return self.trains or self.needs.seeded
+
+    @property
+    def learns_from_lm(self) -> bool:
+        """Whether it needs an LM's scores before its first query."""
+        return self.encodes and self.method.learns_from_lm
+
+    @property
+    def exports(self) -> bool:
+        """Whether it can be written as a selector."""
+        return self.answers == "lm" and (self.needs.ends_in_map or self.needs.ends_in_nearest)
+
+    @property
+    def title(self) -> str:
+        """Its name in tables: "CEIL from free" where training began with a head that the bank's
+        outputs taught."""
+        heads = [kind for kind in self.method.chain[1:] if isinstance(kind, LearnsFromOutputs)]
+        return f"{self.label} from {heads[-1].title}" if heads else self.label

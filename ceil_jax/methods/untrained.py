@@ -1,0 +1,21 @@
+"""The encoder as it was loaded, which learns nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ceil_jax.methods.base import Method
+
+
+@dataclass(frozen=True)
+class Untrained(Method):
+    """The untrained encoder, for queries and examples."""
+
+    name: ClassVar[str] = "base"
+    title: ClassVar[str] = "the untrained encoder"
+
+    @property
+    def learns(self) -> bool:
+        """Nothing is trained."""
+        return False

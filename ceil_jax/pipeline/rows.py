@@ -1,0 +1,458 @@
+"""Which stages a row needs, from its metric down to the texts.
+
+Every function only puts values together; `stage.Run.get` computes them. They stand in the order of
+the picture in docs/architecture.md. A row is one that `Setup.row` returned, whose method has the
+configuration's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ceil_jax.encoders.encoder import require_network
+from ceil_jax.encoders.text_encoder import EncoderPair, sides
+from ceil_jax.errors import UserError
+from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
+from ceil_jax.methods.row import Row
+from ceil_jax.pipeline.answering import Answers, Classified, Majority, Measurement, Predictions
+from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
+from ceil_jax.pipeline.encoders import CrossFitting, FixedParts, TrainedEncoders, TrainedHead
+from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
+from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.vectors import (
+    HeadBlocks,
+    HeadInputs,
+    HeadVectors,
+    LoadedEncoder,
+    QueryBlocks,
+    SkillVectors,
+    TextVectors,
+    UnitVectors,
+)
+from ceil_jax.pipeline.views import (
+    BankQueries,
+    Examples,
+    Inputs,
+    Outputs,
+    Parts,
+    RetrievalTexts,
+    Rewritten,
+    Skills,
+    SkillTexts,
+    WithOutputs,
+)
+from ceil_jax.retrieval.retrievers import NEAREST
+from ceil_jax.skills.rewriter import load_demonstrations
+from ceil_jax.training.loop import split_held_out
+from ceil_jax.training.samplers import Sampler
+from ceil_jax.training.tuning import TRADE_OFFS
+
+# a row: its metric, its answers, its examples
+
+
+def metric(setup: Setup, row: Row) -> Measurement:
+    """Return the task's metrics of a row's answers to the task's queries."""
+    task = setup.task
+    return Measurement(predictions(setup, row), task.metric, tuple(task.more_metrics))
+
+
+def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answers:
+    """Return the answer to each query; by default to the task's queries.
+
+    Raises:
+        UserError: the row's method cannot learn on the task.
+    """
+    queries = setup.queries if queries is None else queries
+    if row.answers == "majority":
+        return Majority(queries, setup.bank)
+    if row.answers == "classifier":
+        check_applies(setup, row)
+        head = encoders(setup, row.method).head
+        assert head is not None, "a classifier is a head"
+        rows = alike(head, texts(setup, queries), outputs=False)
+        return Classified(queries, setup.bank, head, rows)
+    return Predictions(
+        queries,
+        setup.bank,
+        setup.answering,
+        choice(setup, row, queries),
+        tuple(setup.task.stop),
+        setup.config.shots if row.chooses else 0,
+        row.label,
+    )
+
+
+def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
+    """Return the examples that a row chooses for queries; by default for the task's.
+
+    Raises:
+        UserError: the row's method cannot learn on the task, or skills without demonstrations.
+    """
+    check_applies(setup, row)
+    config = setup.config
+    needs = row.needs
+    queries = setup.queries if queries is None else queries
+    bank: RetrievalTexts = Inputs(setup.bank)
+    asked: RetrievalTexts = Inputs(queries)
+    if needs.text:
+        bank = bank_texts(setup, row.method)
+        asked = texts(setup, queries)
+    bank_side: Stage[np.ndarray] | None = None
+    query_side: Stage[np.ndarray] | None = None
+    orders: list[int] = []
+    if needs.skills == "all":
+        orders = list(range(config.skills.orders))
+    elif needs.skills == "one":
+        orders = [config.seed % config.skills.orders]
+    if needs.vectors == "inputs":
+        bank_side = bank_vectors(setup, row.method)
+        query_side = query_vectors(setup, row.method, queries)
+    elif needs.vectors == "outputs":
+        bank_side = output_vectors(setup, setup.bank)
+        query_side = output_vectors(setup, queries)
+    elif needs.vectors == "skills":
+        bank_side = skill_vectors(setup, setup.bank, orders)
+        query_side = skill_vectors(setup, queries, orders)
+    rewritten: tuple[tuple[Skills, ...], ...] = ()
+    if orders and needs.vectors != "skills":
+        rewritten = tuple(skills(setup, rows, orders) for rows in (setup.bank, queries))
+    return Choose(
+        row.retriever,
+        bank,
+        asked,
+        config.shots,
+        bank_side,
+        query_side,
+        encoders=encoders(setup, row.method).networks if needs.encoder else None,
+        trade_off=map_trade_off(setup, row),
+        shortlist=config.shortlist if needs.shortlist else None,
+        seed=config.seed if needs.seeded else config.data_seed,
+        skills=rewritten,
+        language=setup.task.language if needs.sketch else "",
+    )
+
+
+def check_applies(setup: Setup, row: Row) -> None:
+    """Raise a UserError if a row's method, or one that it starts from, cannot learn on the task."""
+    if not row.encodes or setup.trained_by is not None:
+        return
+    for method in row.method.chain:
+        if why := method.refusal(setup.task):
+            raise UserError(f"--method {row.name}: {why}")
+
+
+# λ
+
+
+def map_trade_off(setup: Setup, row: Row) -> float | Stage[float] | None:
+    """Return λ of a row: the retriever's own, the one that its encoders learnt sets with, or the
+    configured one; None for a retriever without λ."""
+    if row.needs.trade_off != "tunable":
+        return row.needs.trade_off
+    if isinstance(row.method, LearnsFromScores) and row.method.learns_sets:
+        return trained_trade_off(setup, row.method)
+    return trade_off(setup, row.method, setup.config.trade_off)
+
+
+def trained_trade_off(setup: Setup, method: LearnsFromScores) -> float | Stage[float] | None:
+    """Return λ that a method's kernel is trained with; None for a method that learns no sets."""
+    setup = setup.trained_by or setup
+    if method.kernel_trade_off is None:
+        return None
+    return trade_off(setup, method.start, method.kernel_trade_off)
+
+
+def trade_off(
+    setup: Setup, method: Method, value: float | Literal["tuned"]
+) -> float | Stage[float]:
+    """Return λ as it is given; "tuned" is chosen for a method's encoders, for all seeds."""
+    if value != "tuned":
+        return value
+    queries = setup.tuning_queries()
+    shots = setup.config.shots
+    shared = setup.for_all_seeds()
+    sets = MapSets(
+        nearest(shared, method, queries, setup.config.shortlist),
+        query_vectors(shared, method, queries),
+        bank_vectors(shared, method),
+        shots,
+        setup.answering,
+        queries,
+        setup.bank,
+    )
+    scores = Scores(
+        setup.prompting,
+        queries,
+        setup.bank,
+        sets,
+        (len(TRADE_OFFS), shots),
+        f"λ of {method.name}",
+        # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five
+        # tasks
+        differing=0.47,
+        all_choices=True,
+    )
+    return TradeOff(scores, method.name)
+
+
+# what a method has learnt
+
+
+class EncoderStages(NamedTuple):
+    """The stages of a method's encoders."""
+
+    networks: Stage[EncoderPair]
+    """Give the cosines."""
+    head: TrainedHead | None
+    """Gives blocks that stand beside the cosines, where the method, or the one that it starts from,
+    learns from outputs."""
+
+
+def encoders(setup: Setup, method: Method) -> EncoderStages:
+    """Return what a method has learnt."""
+    if setup.trained_by is not None and method.learns:
+        return encoders(setup.trained_by, method)
+    loaded = LoadedEncoder(setup.pretrained)
+    match method:
+        case LearnsFromOutputs():
+            bank = setup.bank
+            view = texts(setup, bank)
+            rows = head_inputs(loaded, view, bank.pairs, bank.parser, outputs=True)
+            return EncoderStages(loaded, TrainedHead(method, rows))
+        case LearnsFromScores():
+            return EncoderStages(trained(setup, method), encoders(setup, method.start).head)
+        case _:
+            return EncoderStages(loaded, None)
+
+
+def left_a_trace(run: Run, setup: Setup, method: Method) -> bool:
+    """Return whether what a method has learnt is in its encoders: not where training kept the start,
+    nor where held-out rows favoured no head."""
+    networks, head = encoders(setup, method)
+    if isinstance(method, LearnsFromOutputs):
+        return head is not None and run.summary(head).get("taken") != "cosine"
+    ending = run.summary(networks).get("ending")
+    return method.learns and (ending is None or ending["kept"] != "start")
+
+
+def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
+    """Return the networks of a method that learns from scores.
+
+    Raises:
+        UserError: settings that cannot be, or an encoder that cannot be trained; both before the LM
+            scores anything.
+    """
+    require_network(setup.pretrained.get())
+    method.check()
+    start = encoders(setup, method.start)
+    queries = setup.training_queries(method.instances)
+    bank = bank_texts(setup, method)
+    fixed = None
+    if start.head is not None:
+        query_side = query_blocks(start.head, texts(setup, queries), queries)
+        fixed = FixedParts(start.head, query_side, bank_blocks(start.head, bank))
+    return TrainedEncoders(
+        method,
+        scored_sets(setup, method),
+        texts(setup, queries),
+        bank,
+        start.networks,
+        setup.config.seed,
+        fixed,
+        trained_trade_off(setup, method),
+        bank_vectors(setup, method.start, bank) if method.reads_bank_vectors else None,
+        learnt_before(setup, method),
+    )
+
+
+def scored_sets(setup: Setup, method: LearnsFromScores) -> ScoredCandidates:
+    """Return the candidate sets with their scores that a method learns from; the same for all
+    seeds."""
+    setup = setup.for_all_seeds()
+    queries = setup.training_queries(method.instances)
+    sampler = method.candidate_sampler(len(setup.bank))
+    sets = candidate_sets(setup, method, sampler, queries)
+    if method.scores == "outputs":
+        query_side = output_vectors(setup, queries)
+        bank_side = output_vectors(setup, setup.bank)
+        return ScoredCandidates(sets, OutputScores(query_side, bank_side, sets))
+    label = f"{method.title}'s candidates" + (" sets" if sampler.size > 1 else "")
+    shape = (sampler.sets, sampler.size)
+    return ScoredCandidates(sets, Scores(setup.prompting, queries, setup.bank, sets, shape, label))
+
+
+def candidate_sets(
+    setup: Setup, method: LearnsFromScores, sampler: Sampler, queries: BankQueries
+) -> Sets:
+    """Return the candidate sets of training queries, drawn with the encoders of the method's
+    start."""
+    start = method.start
+    needs_vectors = sampler.needs_vectors
+    return Sets(
+        sampler,
+        texts(setup, queries),
+        bank_texts(setup, start),
+        setup.config.data_seed,
+        nearest(setup, start, queries, sampler.shortlist) if sampler.shortlist else None,
+        query_vectors(setup, start, queries) if needs_vectors else None,
+        bank_vectors(setup, start) if needs_vectors else None,
+        trained_trade_off(setup, method) if sampler.needs_trade_off else None,
+    )
+
+
+def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
+    """Return the n nearest examples of each query by a method's vectors, never the query itself."""
+    return Choose(
+        NEAREST,
+        bank_texts(setup, method),
+        texts(setup, queries),
+        min(n, len(setup.bank) - 1),
+        bank_vectors(setup, method),
+        query_vectors(setup, method, queries),
+    )
+
+
+def learnt(setup: Setup, method: LearnsFromScores) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bank positions of the queries that a method learns from, and of those that it
+    holds out."""
+    positions = setup.training_queries(method.instances).positions
+    before = learnt_before(setup, method)
+    training, held_out = split_held_out(len(positions), setup.config.seed, before)
+    return positions[training], positions[held_out]
+
+
+def learnt_before(setup: Setup, method: LearnsFromScores) -> np.ndarray | None:
+    """bool [Q]: the training queries that the start has learnt from; None for one that has learnt
+    from none."""
+    if not isinstance(method.start, LearnsFromScores):
+        return None
+    positions = setup.training_queries(method.instances).positions
+    return np.isin(positions, learnt(setup, method.start)[0])
+
+
+# vectors
+
+
+def bank_vectors(
+    setup: Setup, method: Method, view: RetrievalTexts | None = None
+) -> Stage[np.ndarray]:
+    """Return the bank's vectors by a method, unit rows; `view` is by default the texts that its
+    encoders read."""
+    view = bank_texts(setup, method) if view is None else view
+    networks, head = encoders(setup, method)
+    vectors = TextVectors(networks, view, "query" if is_one(networks) else "bank")
+    if head is None:
+        return UnitVectors(vectors)
+    return HeadVectors(head, bank_blocks(head, view), vectors)
+
+
+def is_one(encoders: Stage[EncoderPair]) -> bool:
+    """Return whether queries and examples have one loaded encoder: one stage of vectors is then for
+    both."""
+    if not isinstance(encoders, LoadedEncoder):
+        return False
+    query, bank = sides(encoders.encoder.get())
+    return query is bank
+
+
+def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.ndarray]:
+    """Return the vectors of queries by a method, unit rows."""
+    view = texts(setup, queries)
+    networks, head = encoders(setup, method)
+    vectors = TextVectors(networks, view)
+    if head is None:
+        return UnitVectors(vectors)
+    return HeadVectors(head, query_blocks(head, view, queries), vectors)
+
+
+def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
+    """Return a head's blocks of the bank, which its outputs give."""
+    own = head.rows.view.source is view.source
+    return HeadBlocks(head, head.rows if own else alike(head, view, outputs=True), "bank")
+
+
+def query_blocks(
+    head: TrainedHead, view: RetrievalTexts, queries: Examples
+) -> Stage[np.ndarray | None]:
+    """Return a head's blocks of queries. Those of the bank it has learnt from are cross-fitted, so
+    that no query sees its own output."""
+    if isinstance(queries, BankQueries) and queries.bank is head.rows.view.source:
+        return QueryBlocks(CrossFitting(head), queries.positions)
+    return HeadBlocks(head, alike(head, view, outputs=False), "query")
+
+
+def alike(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) -> HeadInputs:
+    """Return examples as a head sees them: as it has seen the bank that it has learnt from."""
+    bank = head.rows
+    return head_inputs(
+        bank.vectors.encoders, view, bank.parts is not None, bank.parser, outputs=outputs
+    )
+
+
+def head_inputs(
+    encoders: Stage[EncoderPair], view: RetrievalTexts, pairs: bool, parser: str, *, outputs: bool
+) -> HeadInputs:
+    """Return examples as heads see them.
+
+    Args:
+        encoders: the loaded encoder.
+        view: the examples' texts.
+        pairs: whether every input is made of two texts, which are then encoded apart.
+        parser: the name of the parser of outputs that are programs, else "".
+        outputs: whether outputs are seen; not those of queries.
+    """
+    parts = TextVectors(encoders, Parts(view)) if pairs else None
+    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs)
+
+
+def output_vectors(setup: Setup, rows: Examples) -> UnitVectors:
+    """Return the vectors of examples' outputs by the loaded encoder, unit rows."""
+    return UnitVectors(TextVectors(LoadedEncoder(setup.pretrained), Outputs(rows)))
+
+
+def skill_vectors(setup: Setup, rows: Examples, orders: Iterable[int]) -> SkillVectors:
+    """Return the vectors of the skills of examples for some orders of the demonstrations."""
+    views = skills(setup, rows, orders)
+    vectors = TextVectors(LoadedEncoder(setup.pretrained), SkillTexts(views))
+    return SkillVectors(vectors, len(views))
+
+
+# the retrieval texts
+
+
+def texts(setup: Setup, rows: Examples) -> RetrievalTexts:
+    """Return the retrieval texts of rows: by `--text`, inputs or the skills that they need."""
+    if setup.config.text == "input":
+        return Inputs(rows)
+    [first] = skills(setup, rows, [0])
+    return Rewritten(rows, first)
+
+
+def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
+    """Return the bank's texts for the encoders of a method, by `--context` with outputs; without
+    for encoders that have not learnt to read them."""
+    plain = texts(setup, setup.bank)
+    reads_outputs = isinstance(method, LearnsFromScores) and setup.config.context == "example"
+    return WithOutputs(plain) if reads_outputs else plain
+
+
+def skills(setup: Setup, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
+    """Return the skills of rows for some orders of the demonstrations.
+
+    Raises:
+        UserError: the task has no demonstrations of its own and none are given.
+    """
+    config = setup.config.skills
+    source = config.demonstrations or setup.task.language
+    if not source:
+        raise UserError(
+            f"{setup.task.name} has no demonstrations of skills: give --skills.demonstrations FILE"
+        )
+    lm = setup.lm_named(config.lm or setup.config.lm)
+    demonstrations = tuple(load_demonstrations(source))
+    seed = setup.config.data_seed
+    return tuple(Skills(rows, lm, demonstrations, config.orders, order, seed) for order in orders)

@@ -1,0 +1,208 @@
+"""A task under one configuration: what all rows of a comparison share."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.methods.row import Row
+from ceil_jax.metrics import METRICS
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.models import LM, Models, Pretrained
+from ceil_jax.pipeline.scoring import Prompting
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.views import Bank, BankQueries, Examples
+from ceil_jax.registry import load_plugins
+from ceil_jax.retrieval.retrievers import ZERO
+from ceil_jax.store.folder import write_json
+from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.own_file import separated
+from ceil_jax.tasks.registry import TASKS
+from ceil_jax.training.tuning import TUNING_QUERIES
+
+log = logging.getLogger(__name__)
+
+TOLD = "earlier-stages.json"
+"""Stands in a folder whose stages of an earlier version have been told of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A task under one configuration. `pipeline.rows` makes stages of it.
+
+    Args:
+        config: everything that a number depends on besides the task's data.
+        task: the bank, the queries, the template and the metric.
+        models: loads LMs and encoders; shared with other setups.
+        bank: the task's bank.
+        queries: the task's queries.
+        trained_by: the setup whose trained encoders this one takes; by default its own.
+
+    Raises:
+        UserError: an unknown metric, or settings that do not fit the task.
+    """
+
+    config: RunConfig
+    task: Task
+    models: Models
+    bank: Bank
+    queries: Examples
+    trained_by: Setup | None = None
+
+    def __post_init__(self) -> None:
+        for metric in (self.task.metric, *self.task.more_metrics):
+            # a misspelt name ends here, before the LM has answered anything
+            METRICS.require(metric)
+        shots = self.config.shots
+        if not 0 <= shots < len(self.bank):
+            raise UserError(
+                f"--shots {shots}: the bank of {self.task.name} has {len(self.bank)} examples; "
+                f"ask for 0 to {len(self.bank) - 1}"
+            )
+
+    def row(self, name: str) -> Row:
+        """Return the row of a name with this configuration's settings. With --shots 0 every row
+        that the LM answers chooses nothing.
+
+        Raises:
+            UserError: an unknown name, or a method that would start from itself.
+        """
+        row = self.config.row(name)
+        if self.config.shots or row.answers != "lm":
+            return row
+        return Row(row.label, retriever=ZERO, against=row.against, name=row.name)
+
+    def for_all_seeds(self) -> Setup:
+        """Return the setup with `data_seed` as its seed, which draws candidate sets and sets λ for
+        all seeds, so that these share the LM's work."""
+        if self.config.seed == self.config.data_seed:
+            return self
+        return replace(
+            self,
+            config=replace(self.config, seed=self.config.data_seed),
+            trained_by=self.trained_by and self.trained_by.for_all_seeds(),
+        )
+
+    # the queries of the bank that training and tuning use
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """int [N]: bank positions in the order in which training takes its queries."""
+        return np.random.default_rng([self.config.data_seed, 3]).permutation(len(self.bank))
+
+    def training_queries(self, count: int) -> BankQueries:
+        """Return `count` queries of the bank, in its order; fewer queries are among more."""
+        return self.bank.queries(self._order[:count])
+
+    def tuning_queries(self) -> BankQueries:
+        """Return the queries of the bank that λ is tuned on: training takes its queries from the
+        beginning of the order, tuning from its end."""
+        return self.bank.queries(self._order[-TUNING_QUERIES:])
+
+    # the models and the prompts
+
+    def lm_named(self, spec: str) -> LM:
+        """Return an LM, which is loaded when it is first used."""
+        config = self.config
+        return LM(self.models, spec, config.dtype, config.device_map, config.endpoint)
+
+    @cached_property
+    def lm(self) -> LM:
+        """The LM that scores and answers."""
+        return self.lm_named(self.config.lm)
+
+    @cached_property
+    def pretrained(self) -> Pretrained:
+        """The untrained encoder."""
+        return Pretrained(self.models, self.config.encoder, self.config.endpoint)
+
+    @cached_property
+    def prompting(self) -> Prompting:
+        """The prompts that candidate sets are scored with."""
+        task = self.task
+        return Prompting(
+            self.lm,
+            task.template,
+            tuple(task.few_shot),
+            self.config.fit,
+            self.config.order,
+            per_token=task.per_token,
+            max_new_tokens=task.max_new_tokens,
+        )
+
+    @cached_property
+    def answering(self) -> Prompting:
+        """The prompts that queries are answered with."""
+        return replace(self.prompting, token_budget=self.config.token_budget)
+
+
+class Session(NamedTuple):
+    """A run and a setup: `run.get(rows.metric(setup, row))` is all of running."""
+
+    run: Run
+    setup: Setup
+
+
+def setup_of(
+    config: RunConfig, task: Task, models: Models, trained_by: Setup | None = None
+) -> Setup:
+    """Return the setup of a task; see `Setup`."""
+    return Setup(config, task, models, Bank(task.train), Examples(task.validation), trained_by)
+
+
+def tell_of_older_stages(root: Path) -> None:
+    """Log a line, once a folder, if it has stages of a version whose keys were others: they are
+    computed again, but what the LM has read is kept."""
+    told = root / TOLD
+    if told.exists() or not any(root.glob("chosen-*/key.json")):
+        return
+    log.warning(
+        "%s holds stages of an earlier version, which are computed again; what the LM has read is "
+        "kept, so that they take no LM tokens",
+        root,
+    )
+    write_json(told, {"told": "stages of an earlier version"})
+
+
+def open_run(
+    config: RunConfig, task: Task, models: Models | None = None, trained_by: Setup | None = None
+) -> Session:
+    """Return what computes stages, and the setup of a task. Nothing is computed and no model is
+    loaded yet. The bank of a task of your own loses what shows a query's text
+    (`tasks.own_file.separated`).
+
+    Args:
+        config: everything that a number depends on besides the task's data.
+        task: the bank, the queries, the template and the metric.
+        models: loads LMs and encoders; shared with other runs.
+        trained_by: the setup whose trained encoders this one takes; by default its own.
+
+    Raises:
+        UserError: an unknown metric, or settings that do not fit the task.
+
+    Example:
+        >>> from ceil_jax import load_task
+        >>> from ceil_jax.pipeline import rows
+        >>> task = load_task("movie_reviews", limit=4, bank_limit=50)
+        >>> run, setup = open_run(RunConfig(encoder="tiny", lm="tiny"), task)
+        >>> rows.choice(setup, setup.row("bm25")).k
+        8
+    """
+    load_plugins()
+    if config.out.is_file():
+        raise UserError(f"--out {config.out} is a file; name a folder")
+    tell_of_older_stages(config.out)
+    own = task if task.name in TASKS else separated(task)
+    setup = setup_of(config, own, models or Models(), trained_by)
+    engine = None
+    if config.engine == "ray":
+        from ceil_jax.lm.ray_reading import actor_pool
+
+        engine = lambda lm: actor_pool(lm.loader(), lm.key, config.actors)  # noqa: E731
+    return Session(Run(config.out, setup.models, engine=engine), setup)

@@ -1,0 +1,220 @@
+"""What a retriever is: its needs, what it is built from, what it is asked, and what it answers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int32
+
+from ceil_jax.encoders.text_encoder import EncoderPair
+from ceil_jax.errors import UserError
+from ceil_jax.registry import Registry
+from ceil_jax.tasks.example import Example
+
+Rewrite = Callable[[Sequence[Example]], Sequence[Sequence[str]]]
+"""N examples to the m skills of each one's input."""
+
+Parts = Callable[[str], dict[str, int]]
+"""A formal output to the keywords, words or roles it is built of, each with its weight."""
+
+
+class Choice(NamedTuple):
+    """The examples chosen for Q queries, in the order in which they were chosen."""
+
+    positions: Int32[np.ndarray, "q k"]
+    """Positions in the bank; −1 marks an empty place at the end."""
+    relevance: Float[np.ndarray, "q k"]
+    """The score that orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for
+    random, the overlap for target_sketch; −inf at empty places."""
+    gains: Float[np.ndarray, "q k"]
+    """The score that ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value
+    for MMR, the relevance otherwise; −inf at empty places."""
+
+
+class Retrieved(NamedTuple):
+    """One chosen example."""
+
+    id: str
+    position: int
+    relevance: float
+    """As in `Choice`."""
+    gain: float
+    """As in `Choice`."""
+
+
+class Queries(NamedTuple):
+    """The queries that a retriever chooses for."""
+
+    examples: Sequence[Example]
+    own: Sequence[Sequence[int]]
+    """Bank positions that each query may not get: examples that ask what it asks."""
+    vectors: np.ndarray | None = None
+    """Their vectors, for a retriever that needs the bank's: [Q, D], or [Q, m, D] of skills."""
+
+
+class Retriever(Protocol):
+    """A bank that is ready for queries."""
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        """Choose at most k examples for each query, best first, none twice and none of its own."""
+
+
+@dataclass(frozen=True)
+class RetrieverArguments:
+    """What a retriever is built from; it takes what it needs."""
+
+    bank: Sequence[Example]
+    vectors: np.ndarray | None = None
+    """The vectors that `Needs.vectors` names: unit rows [N, D], or [N, m, D] of skills."""
+    encoder: EncoderPair | None = None
+    """The encoders of texts, of queries and of the bank, for a retriever with `Needs.encoder`."""
+    trade_off: float = 0.05
+    """λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr)."""
+    shortlist: int = 100
+    """n, the number of nearest examples among which dpp and mmr choose."""
+    seed: int = 0
+    """Seeds random, and decides between equal sketches or skills."""
+    rewrite: Rewrite | None = None
+    """Gives the skills of examples, for a retriever with `Needs.skills`."""
+    sketch: Parts | None = None
+    """Gives the parts of an output, for a retriever with `Needs.sketch`."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The inputs that a retriever has to be given, and what may be done with it."""
+
+    vectors: Literal["none", "inputs", "outputs", "skills"] = "none"
+    """The vectors of bank and queries that it compares."""
+    encoder: bool = False
+    """It embeds texts itself."""
+    trade_off: float | Literal["tunable"] | None = None
+    """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of
+    its own."""
+    skills: Literal["none", "one", "all"] = "none"
+    """Skills of the inputs: none, those of one order of the demonstrations, or those of all
+    orders."""
+    seeded: bool = False
+    """It draws by the run's seed: random examples, or the order of the demonstrations."""
+    gold_outputs: bool = False
+    """The queries' gold outputs, which makes it an oracle."""
+    sketch: bool = False
+    """A sketch of outputs, which tasks in SQL and COGS have."""
+    shortlist: bool = False
+    """It chooses among the n nearest examples."""
+    text: bool = True
+    """It compares inputs, so that --text says whether it sees them as they are or rewritten as
+    skills."""
+    ends_in_map: bool = False
+    """Its choice is DPP-MAP with the run's n and its λ, so that it can be exported as a
+    selector."""
+    ends_in_nearest: bool = False
+    """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be
+    exported too."""
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it needs an encoder, for vectors or for itself."""
+        return self.encoder or self.vectors != "none"
+
+
+@dataclass(frozen=True)
+class RetrieverKind:
+    """A way of choosing: how a retriever is built over a bank, and what it needs."""
+
+    name: str
+    label: str
+    """Its name in tables."""
+    build: Callable[[RetrieverArguments], Retriever]
+    needs: Needs = Needs()
+
+    @property
+    def key(self) -> str:
+        """Its part of a stage's key."""
+        return self.name
+
+
+RETRIEVERS: Registry[RetrieverKind] = Registry("retriever", "register_retriever adds one.")
+"""All retrievers by name. `methods.registry` fills it."""
+
+
+def check_size(bank: Sequence[Example], k: int) -> None:
+    """Raise a UserError unless k examples can be taken from the bank."""
+    if not 1 <= k <= len(bank):
+        raise UserError(
+            f"{k} examples asked for from a bank of {len(bank)}; ask for 1 to {len(bank)}"
+        )
+
+
+def choice_of(rows: Iterable[Sequence[tuple[int, float, float]]]) -> Choice:
+    """Return a choice from (position, relevance, gain) of each chosen example, a list a query.
+
+    >>> choice_of([[(4, 0.9, 0.9), (2, 0.5, 0.5)], [(1, 0.7, 0.7)]]).positions.tolist()
+    [[4, 2], [1, -1]]
+    """
+    picks = [list(row) for row in rows]
+    width = max(map(len, picks), default=0)
+    positions = np.full((len(picks), width), -1, np.int32)
+    relevance = np.full((len(picks), width), -np.inf)
+    gains = np.full((len(picks), width), -np.inf)
+    for query, row in enumerate(picks):
+        for place, pick in enumerate(row):
+            positions[query, place], relevance[query, place], gains[query, place] = pick
+    return Choice(positions, relevance, gains)
+
+
+def retrieved(bank: Sequence[Example], choice: Choice) -> list[list[Retrieved]]:
+    """Return the chosen examples of each query, without empty places."""
+    return [
+        [
+            Retrieved(bank[p].id, int(p), float(r), float(gain))
+            for p, r, gain in zip(*row, strict=True)
+            if p >= 0
+        ]
+        for row in zip(*choice, strict=True)
+    ]
+
+
+def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int, k: int) -> Choice:
+    """Return what a retriever answered, with every example checked.
+
+    Args:
+        kind: the retriever.
+        answer: what its `choose` returned.
+        queries: the Q queries.
+        bank: the number of examples in the bank.
+        k: the largest number of examples of a query.
+
+    Raises:
+        UserError: no `Choice` of Q rows of at most k different examples of the bank, or a query's
+            own example among them.
+    """
+    expected = (
+        f"expected a `Choice` with at most {k} different examples of the bank for each of "
+        f"{len(queries.examples)} queries, none of them the query's own"
+    )
+    if not isinstance(answer, Choice):
+        raise UserError(f"retriever {kind.name!r} returned {answer!r:.120}; {expected}")
+    choice = Choice(*map(np.asarray, answer))
+    if len({array.shape for array in choice}) != 1 or choice.positions.ndim != 2:
+        shapes = ", ".join(str(array.shape) for array in choice)
+        raise UserError(f"retriever {kind.name!r} returned arrays of {shapes}; {expected}")
+    if len(choice.positions) != len(queries.examples):
+        raise UserError(
+            f"retriever {kind.name!r} returned {len(choice.positions)} rows; {expected}"
+        )
+    for number, (row, own) in enumerate(zip(choice.positions.tolist(), queries.own, strict=True)):
+        try:
+            taken = [position for position in map(operator.index, row) if position != -1]
+        except TypeError:
+            taken = [-1]
+        within = all(0 <= position < bank for position in taken)
+        if not within or not len(set(taken)) == len(taken) <= k or not set(own).isdisjoint(taken):
+            raise UserError(
+                f"retriever {kind.name!r} returned {row!r:.120} for query {number + 1}; {expected}"
+            )
+    return choice

@@ -1,0 +1,303 @@
+"""Which stages the rows of a task need, and the numbers that come of them, with the test LM and the
+test encoder."""
+
+from dataclasses import replace
+
+import pytest
+from films import SMALL, TASK, choice_of_row, evaluated, film, films, metric_of, networks_of
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import Free, Labels
+from ceil_jax.methods.registry import applicable
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.encoders import CrossFitting
+from ceil_jax.pipeline.scoring import Scores, TradeOff
+from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.stage import closure
+from ceil_jax.pipeline.vectors import HeadBlocks, QueryBlocks
+from ceil_jax.tasks.example import Example, Task, Template
+
+FEW = replace(TASK, validation=TASK.validation[:6])
+
+
+def read_by(monkeypatch):
+    """Prompts that the LM reads."""
+    asked, score = [], TinyLM.choice_log_likelihood
+
+    def scored(self, prompts, choices, **how):
+        asked.extend(prompts)
+        return score(self, prompts, choices, **how)
+
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", scored)
+    return asked
+
+
+def of(kind, setup, name):
+    return [one for one in closure([metric_of(setup, name)]) if isinstance(one, kind)]
+
+
+def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_trained):
+    config = replace(SMALL, out=tmp_path)
+    changed = (
+        replace(config, seed=1),
+        replace(config, token_budget=35),
+        config.with_method(CEIL, loss="info_nce"),
+    )
+    run, setup = open_run(config, FEW)
+    run.get(networks_of(setup, CEIL))
+    asked = read_by(monkeypatch)
+    others = [open_run(one, FEW) for one in changed]
+    for other, setups in others:
+        other.get(networks_of(setups, CEIL))
+    assert asked == []
+    seed, budget, loss = (networks_of(setups, CEIL).key for _, setups in others)
+    assert networks_of(setup, CEIL).key == budget and len({budget, seed, loss}) == 3
+
+
+def test_ceil_is_held_out_what_epr_did_not_learn_from():
+    _, setup = open_run(SMALL.with_method(CEIL, instances=12), TASK)
+    ceil = setup.config.method(CEIL)
+    learnt, held_out = rows.learnt(setup, ceil)
+    assert sorted([*learnt, *held_out]) == setup.training_queries(12).positions.tolist()
+    assert len(held_out) and not set(held_out) & set(rows.learnt(setup, ceil.start)[0])
+
+
+def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
+    config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
+    run, setup = open_run(config, TASK)
+    of_bank = setup.training_queries(4)
+    for kind in (Free, EPR, CEIL):
+        method = config.method(kind)
+        assert isinstance(rows.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
+        near = rows.nearest(setup, method, of_bank, 3)
+        assert isinstance(near.query_vectors.blocks, QueryBlocks)
+        # and what answers the task's own queries is the head with all that it has learnt
+        assert isinstance(rows.query_vectors(setup, method, setup.queries).blocks, HeadBlocks)
+    assert CrossFitting in kinds(rows.trained(setup, config.method(CEIL)).fixed)
+    plain = open_run(SMALL, TASK).setup
+    assert CrossFitting not in kinds(networks_of(plain, CEIL))
+    assert rows.trained(plain, SMALL.method(EPR)).fixed is None
+    head = rows.encoders(setup, Labels()).head
+    seen = run.get(rows.query_blocks(head, rows.texts(setup, setup.bank), setup.bank))
+    unseen = run.get(rows.query_blocks(head, rows.texts(setup, of_bank), of_bank))
+    assert (seen[of_bank.positions] != unseen).any()
+
+
+def kinds(stage):
+    return {type(need) for need in closure([stage])}
+
+
+def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
+    config = replace(SMALL, out=tmp_path, context="example")
+    run, shown = open_run(config, FEW)
+    of_epr, of_free = (rows.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
+    assert of_epr != of_free == rows.bank_texts(open_run(SMALL, FEW).setup, Free())
+    # a classifier that had learnt from texts with their answers in them would look for these in
+    # queries
+    plain = open_run(replace(config, context="input"), FEW).setup
+    assert evaluated(run, shown, "classifier").rows() == evaluated(run, plain, "classifier").rows()
+
+
+def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_encoder(tmp_path):
+    train = [replace(one, choices=(), output=f"Something {one.input}") for one in TASK.train]
+    config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
+    run, setup = open_run(config, replace(FEW, train=train))
+    head = rows.encoders(setup, Free()).head
+    assert run.get(head) is None and run.summary(head)["taken"] == "cosine"
+    by_free, by_none = (
+        run.get(rows.nearest(setup, method, setup.training_queries(4), 3)).positions
+        for method in (Free(), Untrained())
+    )
+    assert by_free.shape == (4, 3) and (by_free == by_none).all()
+
+
+def test_labels_are_seen_whatever_the_metric(tmp_path):
+    plain = [replace(row, choices=()) for row in TASK.train]
+    task = replace(FEW, train=plain, metric="exact_match")
+    run, setup = open_run(replace(SMALL, out=tmp_path), task)
+    head = rows.encoders(setup, Free()).head
+    run.get(head)
+    assert run.summary(head)["head"] > 0.5  # tried, and compared with cosines
+    assert evaluated(run, setup, "classifier").value > 50
+    kept, left_out = applicable(task, ("classifier", "structures", "topk"))
+    assert kept == ("classifier", "topk")
+    assert (
+        left_out == "Left out: structures: the outputs of films are no programs that can be parsed."
+    )
+
+
+def test_a_row_says_which_free_method_its_training_began_with():
+    from_free = SMALL.with_method(EPR, start=Free())
+    names = ("epr", "ceil", "free", "topk")
+    titles = [from_free.row(name).title for name in names]
+    assert titles == ["EPR from free", "CEIL from free", "free", "dense top-k"]
+    assert [SMALL.row(name).title for name in ("epr", "ceil")] == ["EPR", "CEIL"]
+
+
+def test_a_start_has_the_settings_of_its_own_method():
+    config = SMALL.with_method(EPR, epochs=9)
+    assert config.method(CEIL).start == config.method(EPR)
+    assert config.row("ceil").method.start.epochs == 9
+    around = config.with_method(EPR, start=CEIL())
+    with pytest.raises(UserError, match=r"--epr.start ceil: a training cannot start from itself"):
+        around.row("ceil")
+
+
+def test_a_setting_that_a_method_does_not_have_is_refused():
+    with pytest.raises(UserError, match=r"--ceil: unknown option 'epoch'; did you mean 'epochs'"):
+        SMALL.with_method(CEIL, epoch=3)
+    with pytest.raises(TypeError, match="initial"):
+        CEIL(initial="base")
+
+
+def test_encoders_that_another_task_trained(tmp_path, moved_for_trained):
+    config, other = replace(SMALL, out=tmp_path), replace(films(40, 6), name="others")
+    trained = open_run(config, FEW).setup
+    run, setup = open_run(config, other, trained_by=trained)
+    assert networks_of(setup, CEIL).key == networks_of(trained, CEIL).key
+    assert evaluated(run, setup, "ceil").queries == 6
+
+
+def long_and_short(split, i):
+    plain = film(split, i)
+    return replace(plain, input=plain.input + " of a film" * (i % 5))
+
+
+UNEVEN = replace(
+    TASK,
+    name="movie_reviews",  # a task whose bank keeps the rows that are asked below
+    train=[long_and_short("train", i) for i in range(60)],
+    validation=[long_and_short("validation", i) for i in range(60, 64)],
+)
+
+
+@pytest.mark.parametrize("fit", ["greedy", "similarity"])
+@pytest.mark.parametrize("cut", ["budget", "context"])
+def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeypatch, cut, fit):
+    """Whether --token-budget cuts them or only what the LM reads."""
+    if cut == "context":
+        monkeypatch.setattr("ceil_jax.lm.registry.TinyLM", lambda: TinyLM(context_length=64))
+    budget = {"token_budget": 60} if cut == "budget" else {}
+    config = replace(
+        SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget
+    )
+    run, setup = open_run(config, UNEVEN)
+    scores = rows.trade_off(setup, Untrained(), "tuned").scores
+    asked = scores.queries.examples[:8]
+    tuned = scores.prompts(run, scores.queries.examples, run.get(scores.sets))
+    each = len(tuned) // len(scores.queries)
+    for number, trade_off in [(1, 0.005), (4, 0.1)]:
+        _, answers = open_run(
+            replace(config, trade_off=trade_off), replace(UNEVEN, validation=list(asked))
+        )
+        stage = metric_of(answers, "dpp").predictions
+        prompts = stage.prompts(run, asked, run.get(stage.choice))
+        assert [prompt.text for prompt in prompts] == tuned[number : 8 * each : each]
+        assert all(0 < len(prompt.order) < 8 for prompt in prompts)
+
+
+def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, moved_for_trained):
+    config = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off="tuned")
+    run, setup = open_run(config, FEW)
+    read, score = [], TinyLM.choice_log_likelihood
+
+    def scored(self, prompts, choices, **how):
+        read.extend(map(tuple, choices))
+        return score(self, prompts, choices, **how)
+
+    monkeypatch.setattr(TinyLM, "choice_log_likelihood", scored)
+    for scores in of(Scores, setup, "ceil"):
+        read.clear()
+        run.get(scores)
+        tunes = scores.label.startswith("λ")
+        assert read and {len(own) for own in read} == {len(TASK.train[0].choices) if tunes else 1}
+
+
+@pytest.mark.parametrize("names", [("epr_map", "ceil"), ("ceil", "epr_map")])
+def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_trained, names):
+    config = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off=0.05)
+    run, setup = open_run(config, FEW)
+    found = {name: evaluated(run, setup, name) for name in names}
+    assert of(TradeOff, setup, "ceil") == [] and len(of(TradeOff, setup, "epr_map")) == 1
+    for name, record in found.items():
+        scoring = sum(run.own_cost(one).tokens for one in of(Scores, setup, name))
+        assert record.preparing.tokens == scoring > 0
+    assert found["ceil"].trade_off == 0.05
+
+
+def test_ceil_has_one_trade_off(tmp_path):
+    tuned = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off="tuned")
+    _, setup = open_run(tuned, TASK)
+    ceil, epr, base = (choice_of_row(setup, name).trade_off for name in ("ceil", "epr_map", "dpp"))
+    assert ceil.key == networks_of(setup, CEIL).trade_off.key == epr.key != base.key
+    assert choice_of_row(setup, "epr").trade_off is None
+    fixed = open_run(tuned.with_method(CEIL, trade_off=0.02), TASK).setup
+    assert choice_of_row(fixed, "ceil").trade_off == 0.02
+
+
+def test_without_examples_every_method_is_zero_shot(tmp_path):
+    run, setup = open_run(
+        replace(SMALL, out=tmp_path, shots=0, trade_off="tuned", text="skill"), FEW
+    )
+    assert len({metric_of(setup, name).key for name in ("zero", "topk", "ceil", "random")}) == 1
+    assert all(not row["examples"] for row in evaluated(run, setup, "ceil").rows())
+
+
+def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp_path):
+    run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
+    for name in ("topk", "dpp", "bm25", "mmr"):
+        for row in evaluated(run, setup, name).rows():
+            relevance = [example[1] for example in row["examples"]]
+            assert len(relevance) == 3 and relevance == sorted(relevance)
+    # the long choice stands in every prompt, so that each of its words is likely; the product of
+    # all is not
+    choices = ("bad", " ".join(f"w{i}" for i in range(60)))
+    bank, queries = (
+        [replace(x, output=choices[1], choices=choices) for x in y]
+        for y in (TASK.train, FEW.validation)
+    )
+    for per_token in (False, True):
+        task = replace(FEW, train=bank, validation=queries, per_token=per_token)
+        assert (
+            evaluated(*open_run(replace(SMALL, out=tmp_path), task), "random").value
+            == 100 * per_token
+        )
+
+
+def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
+    task = replace(
+        FEW, train=[replace(x, output="bad") for x in TASK.train[:25]] + TASK.train[25:50]
+    )
+    asked = read_by(monkeypatch)
+    found = evaluated(*open_run(replace(SMALL, out=tmp_path), task), "majority")
+    assert {row["prediction"] for row in found.rows()} == {"bad"} and asked == []
+
+
+def test_a_query_that_stands_in_the_bank_is_never_its_own_example():
+    texts = enumerate(["red apple", "blue  sky", "green grass"], 1)
+    bank = [Example(str(number), text, "x") for number, text in texts]
+    query = Example("1", "blue sky", "x")
+    task = Task("fruit", bank, [query], Template("{input} {output}"), "exact_match")
+    _, setup = open_run(replace(SMALL, shots=1), task)
+    assert [one.id for one in setup.bank.examples] == ["1", "3"]
+    # the bank's row 1 is another question, which the query may get
+    assert [one.id for one in setup.queries.examples] == ["query-1"]
+
+
+def test_what_cannot_be_is_said_before_anything_runs(tmp_path):
+    with pytest.raises(UserError, match=r"--ceil\.size 13: subsets are drawn from 12 examples"):
+        metric_of(open_run(SMALL.with_method(CEIL, size=13), TASK).setup, "ceil")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"--out .*file is a file; name a folder"):
+        open_run(replace(SMALL, out=tmp_path / "file"), TASK)
+    with pytest.raises(UserError, match="unknown method 'ciel'; did you mean 'ceil'"):
+        open_run(SMALL, TASK).setup.row("ciel")
+    both = SMALL.with_method(EPR, train_context="both")
+    with pytest.raises(UserError, match=r"--ceil\.train-context frozen has one encoder"):
+        networks_of(open_run(both, TASK).setup, CEIL)
+    released = both.with_method(CEIL, train_context="released")
+    assert networks_of(open_run(released, TASK).setup, CEIL).kind == "ceil"
