@@ -18,6 +18,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.metrics.base import Metric
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.sql_text import as_spider, is_ordered
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +60,10 @@ class SqlSandbox:
         evaluation does.
 
         Results are multisets of rows up to a permutation of columns; rows in order where the gold
-        query has ORDER BY; values equal as Python's are (1 and 1.0, not 1 and "1"); two empty
-        results are equal. DISTINCT is kept: the test-suite evaluation strips it from both by
-        default. As there, `> =` is read as `>=` and YEAR(CURDATE()) as 2020. A prediction that is
-        the gold query to the letter is not run again.
+        query has ORDER BY outside brackets (`tasks.sql_text`); values equal as Python's are (1 and
+        1.0, not 1 and "1"); two empty results are equal. DISTINCT is kept: the test-suite
+        evaluation strips it from both by default. As there, `> =` is read as `>=` and
+        YEAR(CURDATE()) as 2020. A prediction that is the gold query to the letter is not run again.
 
         Raises:
             UserError: the database has rows in a journal beside it, or this is no POSIX system.
@@ -79,7 +80,12 @@ class SqlSandbox:
                 _COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
             )
         assert self._child.stdin is not None and self._child.stdout is not None
-        job = {"database": os.fspath(database), "gold": gold, "predicted": predicted}
+        job = {
+            "database": os.fspath(database),
+            "gold": as_spider(gold),
+            "predicted": as_spider(predicted),
+            "ordered": is_ordered(gold),
+        }
         with suppress(BrokenPipeError):
             self._child.stdin.write(json.dumps(job).encode() + b"\n")
             self._child.stdin.flush()

@@ -7,6 +7,7 @@ import re
 
 from ceil_jax.retrieval.retriever import Parts
 from ceil_jax.tasks.families.cogs import Call, parse_call
+from ceil_jax.tasks.sql_text import bare
 
 _WORDS = """
 SELECT WHERE GROUP HAVING ORDER DESC ASC LIMIT JOIN DISTINCT INTERSECT EXCEPT UNION NOT IN OR AND BETWEEN EXISTS LIKE
@@ -22,14 +23,14 @@ def sql_sketch(query: str) -> frozenset[str]:
 
     `>=` counts as > and =, `<>` as < and >.
     """
-    bare = sql_bare(query)
-    words = {word.upper() for word in re.findall(r"\w+", bare)}
-    return (SQL_WORDS & words) | (SQL_SIGNS & set(bare))
+    text = sql_bare(query)
+    words = {word.upper() for word in re.findall(r"\w+", text)}
+    return (SQL_WORDS & words) | (SQL_SIGNS & set(text))
 
 
 def sql_bare(query: str) -> str:
     """Return the query without quoted text and without names after a dot."""
-    return re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`|\.\s*\w+""", " ", query)
+    return re.sub(r"\.\s*\w+", " ", bare(query))
 
 
 def cogs_sketch(form: str) -> frozenset[str]:

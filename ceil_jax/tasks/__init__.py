@@ -15,6 +15,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
 - `labels`: whether outputs are labels, whatever the metric
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
+- `sql_text`: what is asked of the text of a SQL query
 - `draws`: what is drawn by a seed, and the random generator of a text
 """
 

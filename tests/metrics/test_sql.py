@@ -64,7 +64,13 @@ SAME = [
     ("SELECT round(degrees(acos(0)), 6), ln(1), round(pi(), 2)", "SELECT 90.0, 0.0, 3.14"),
     ("SELECT id FROM cat WHERE 2019 < year (CURDATE( ))", "SELECT id FROM cat"),
     ("SELECT 'YEAR(CURDATE())'", "SELECT 'YEAR(CUR' || 'DATE())'"),
-    # an order that is none
+    # an order that is none, or of something else
+    ("SELECT id AS [order by] FROM cat", "SELECT id FROM cat ORDER BY id DESC"),
+    ("SELECT id FROM (SELECT id FROM cat ORDER BY id)", "SELECT id FROM cat ORDER BY id DESC"),
+    (
+        "SELECT id, row_number() OVER (ORDER BY id) FROM cat",
+        "SELECT id, id FROM cat ORDER BY id DESC",
+    ),
     (
         "SELECT id, 'order by' FROM cat -- order by id",
         "SELECT id, 'order by' FROM cat ORDER BY id DESC",
@@ -105,7 +111,7 @@ ATTACKS = {
     "temporary": "CREATE TEMP TABLE x AS SELECT 1",
     "attach": "ATTACH DATABASE '/tmp/ceil_jax_attack.sqlite' AS other",
     "pragma": "PRAGMA writable_schema = ON",
-    "pragma read": "PRAGMA table_info(cat)",
+    "pragma read": "PRAGMA database_list",
     "vacuum into": "VACUUM INTO '/tmp/ceil_jax_attack.sqlite'",
     "transaction": "BEGIN EXCLUSIVE",
     "extension": "SELECT load_extension('libm.so')",
@@ -126,7 +132,7 @@ ATTACKS = {
     "sort of 8 billion rows": "SELECT a.n FROM big a, big b, big c ORDER BY random()",
     "many rows": "SELECT a.n FROM big a, big b",
     "huge blob": "SELECT zeroblob(2000000000)",
-    "huge text": "SELECT replace(printf('%900000d', 1), ' ', 'xx')",
+    "huge text": "SELECT replace(printf('%9000000d', 1), ' ', 'xxx')",
     "large rows": "SELECT printf('%900000d', n) FROM big",
     "slow pattern": "SELECT count(*) FROM big a, big b WHERE printf('%900000d', a.n + b.n) LIKE '"
     + "%1_" * 60
@@ -149,6 +155,77 @@ def test_attack_is_refused_or_cut(sandbox, database, attack):
     assert sandbox.compare(database, "SELECT 1", "SELECT 1").right  # and the next query is answered
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A database with what real schemas have: full-text and spatial tables, many columns, large
+    values."""
+    path = tmp_path_factory.mktemp("library") / "library.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        """
+        CREATE VIRTUAL TABLE docs USING fts5(title, body);
+        INSERT INTO docs VALUES ('a', 'red fox'), ('b', 'blue hen');
+        create virtual table "old docs" using FTS4(title, body);
+        INSERT INTO "old docs" VALUES ('a', 'red fox'), ('b', 'blue hen');
+        CREATE VIRTUAL TABLE terms USING fts5vocab(docs, row);
+        CREATE VIRTUAL TABLE boxes USING rtree(id, low, high);
+        INSERT INTO boxes VALUES (1, 2, 3), (2, 5, 8);
+        CREATE TABLE pages (id INTEGER PRIMARY KEY, scan BLOB);
+        INSERT INTO pages VALUES (1, zeroblob(5000000));
+        CREATE INDEX scans ON pages (scan);
+        """
+    )
+    connection.execute(f"CREATE TABLE wide ({', '.join(f'c{i}' for i in range(1500))})")
+    connection.execute("INSERT INTO wide (c1499) VALUES (7)")
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [
+        ("SELECT title FROM docs WHERE docs MATCH 'fox'", "SELECT 'a'"),
+        (
+            "SELECT highlight(docs, 1, '<', '>') FROM docs('fox') ORDER BY rank",
+            "SELECT 'red <fox>'",
+        ),
+        ("SELECT title FROM docs WHERE body LIKE '%hen'", "SELECT title FROM docs('hen')"),
+        ("SELECT title FROM \"old docs\" WHERE body MATCH 'fox'", "SELECT 'a'"),
+        ("SELECT count(*) FROM terms", "SELECT 6"),
+        ("SELECT id FROM boxes WHERE low >= 4 AND high <= 9", "SELECT 2"),
+        ("SELECT name FROM pragma_table_info('pages')", "SELECT 'id' UNION SELECT 'scan'"),
+        ("SELECT name FROM pragma_index_list('pages')", "SELECT 'scans'"),
+        ("SELECT length(scan) FROM pages", "SELECT 5000000"),
+        ("SELECT c1499 FROM wide", "SELECT 7"),
+        ("SELECT 1 WHERE 1 = 0" + " OR 1 = 1" * 800, "SELECT 1"),
+        ("SELECT 1" + " UNION SELECT 1" * 400, "SELECT 1"),
+    ],
+)
+def test_what_real_schemas_have(sandbox, library, gold, predicted):
+    assert sandbox.compare(library, gold, predicted) == ("equal", "")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "INSERT INTO docs(docs) VALUES('optimize')",
+        'SELECT optimize("old docs") FROM "old docs"',
+        "SELECT fts3_tokenizer('simple')",
+        "PRAGMA writable_schema = 1",
+        "PRAGMA journal_mode = delete",
+        "SELECT * FROM pragma_database_list",
+        "CREATE VIRTUAL TABLE temp.x USING fts5(a)",
+        "DELETE FROM docs",
+    ],
+)
+def test_what_such_tables_could_do_more_is_refused(sandbox, library, attack):
+    before = hashlib.sha256(library.read_bytes()).digest()
+    outcome = sandbox.compare(library, "SELECT 1", attack)
+    assert outcome.outcome == "error" and "not authorized" in outcome.detail
+    assert hashlib.sha256(library.read_bytes()).digest() == before
+
+
 def test_nothing_was_written_elsewhere(tmp_path, database):
     with SqlSandbox() as sandbox:
         for statement in (f"ATTACH '{tmp_path}/x' AS x", f"VACUUM INTO '{tmp_path}/x'"):
@@ -164,6 +241,7 @@ def test_a_prediction_may_take_twice_the_gold_querys_time(database, monkeypatch)
         "database": str(database),
         "gold": slow,
         "predicted": "SELECT sum(n > 0) * 1999 / 2 FROM big",
+        "ordered": False,
     }
     assert sql_worker.outcome_of(job) == ("equal", "")
     assert sql_worker.outcome_of(job | {"predicted": " UNION ALL ".join([slow] * 10)})[0] == "cut"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gzip
 import json
-import re
 import sqlite3
 import tarfile
 from collections.abc import Callable
@@ -19,14 +18,9 @@ from ceil_jax.store.hashing import file_sha256
 from ceil_jax.tasks import assets
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.spec import Row, TaskSpec, text
+from ceil_jax.tasks.sql_text import one_line
 
 SQL_TEMPLATE = Template("Database: {schema}\nQuestion: {input}\nSQL: {output}", separator="\n\n")
-
-
-def one_line_sql(query: str) -> str:
-    """Return the query with runs of blanks outside quotes made one space, so that a newline can end
-    an answer."""
-    return re.sub(r"""('[^']*'|"[^"]*")|\s+""", lambda found: found[1] or " ", query).strip()
 
 
 def schema_text(tables: dict[str, list[str]]) -> str:
@@ -38,9 +32,7 @@ def _sql_example(id: str, row: Row) -> Example:
     """Retrieval sees the question alone, as Skill-KNN's raw KNN does; the schema stands in the
     prompt."""
     fields = {"db_id": text(row, "db_id"), "schema": row["schema"], "database": row["database"]}
-    return Example(
-        id, one_line_sql(text(row, "question")), one_line_sql(text(row, "query")), fields=fields
-    )
+    return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:

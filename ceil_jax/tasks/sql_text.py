@@ -1,0 +1,140 @@
+"""SQL as SQLite's tokenizer reads it, and what is asked of the text of a query.
+
+SQLite cuts a text into tokens from left to right, so that a quote inside a comment opens no string
+and a comment sign inside a string or a name opens no comment. Names may stand in double quotes,
+backticks or brackets. What is asked here needs tokens and the depth of brackets, no grammar: a
+parser of SQL at large would refuse some of what SQLite runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>\s+)
+    | (?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
+    | (?P<string>'(?:[^']|'')*(?:'|\Z))
+    | (?P<name>"(?:[^"]|"")*(?:"|\Z)|`(?:[^`]|``)*(?:`|\Z)|\[[^\]]*(?:\]|\Z))
+    | (?P<word>[^\W\d][\w$]*)
+    | (?P<number>\d[\w.]*)
+    | (?P<sign><>|<=|>=|!=|==|<<|>>|\|\||->>|->|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_READ_OTHERWISE = re.compile(r"[<>!]\s+=|curdate", re.IGNORECASE)
+"""What `as_spider` may have to rewrite."""
+
+
+class Token(NamedTuple):
+    """A piece of a query."""
+
+    kind: str
+    """blank, comment, string, name (one in quotes), word (a keyword or a bare name), number or
+    sign."""
+    text: str
+
+    def is_word(self, word: str) -> bool:
+        """Return whether it is this keyword, given in upper case."""
+        return self.kind == "word" and self.text.upper() == word
+
+
+def sql_tokens(query: str) -> Iterator[Token]:
+    """Yield the tokens of a query; their texts put together are the query."""
+    for piece in _TOKEN.finditer(query):
+        yield Token(str(piece.lastgroup), piece[0])
+
+
+def _counted(query: str) -> list[Token]:
+    """The tokens that mean something."""
+    return [token for token in sql_tokens(query) if token.kind not in ("blank", "comment")]
+
+
+def is_ordered(query: str) -> bool:
+    """Return whether a query asks for the order of its rows: ORDER BY outside all brackets.
+
+    One in a subquery, a common table expression, a window or an aggregate orders other things.
+
+    >>> is_ordered("SELECT a FROM t ORDER /* up */ BY a")
+    True
+    >>> is_ordered("SELECT [order by], rank() OVER (ORDER BY a) FROM t -- don't order by a")
+    False
+    """
+    if "order" not in query.lower():
+        return False
+    depth = 0
+    previous: Token | None = None
+    for token in _counted(query):
+        if token.text == "(":
+            depth += 1
+        elif token.text == ")":
+            depth -= 1
+        elif depth == 0 and token.is_word("BY") and previous and previous.is_word("ORDER"):
+            return True
+        previous = token
+    return False
+
+
+def one_line(query: str) -> str:
+    """Return a query with each run of blanks and comments outside quotes made one space, so that a
+    newline can end an answer.
+
+    >>> one_line("SELECT 'a  b' -- the first\\n  FROM t")
+    "SELECT 'a  b' FROM t"
+    """
+    pieces = [
+        " " if token.kind in ("blank", "comment") else token.text for token in sql_tokens(query)
+    ]
+    joined: list[str] = []
+    for piece in pieces:
+        if piece != " " or joined[-1:] != [" "]:
+            joined.append(piece)
+    return "".join(joined).strip()
+
+
+def bare(query: str) -> str:
+    """Return a query with a space for each comment and each text or name in quotes."""
+    quoted = ("comment", "string", "name")
+    return "".join(" " if token.kind in quoted else token.text for token in sql_tokens(query))
+
+
+def as_spider(query: str) -> str:
+    """Return a query as the Spider evaluation reads it, where SQLite does not: `> =`, `< =` and
+    `! =` are one sign, and YEAR(CURDATE()) is 2020.
+
+    >>> as_spider("SELECT '> =' FROM t WHERE a > = 1 AND year( curdate() ) < b")
+    "SELECT '> =' FROM t WHERE a >= 1 AND 2020 < b"
+    """
+    if not _READ_OTHERWISE.search(query):  # nearly every query, and the very long ones
+        return query
+    tokens = list(sql_tokens(query))
+    out: list[str] = []
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        stop = 0
+        if token.text in ("<", ">", "!"):
+            stop = _end(tokens, place, "=")
+            out.append(f"{token.text}=" if stop else token.text)
+        elif token.is_word("YEAR"):
+            stop = _end(tokens, place, "(", "CURDATE", "(", ")", ")")
+            out.append("2020" if stop else token.text)
+        else:
+            out.append(token.text)
+        place = stop or place + 1
+    return "".join(out)
+
+
+def _end(tokens: list[Token], place: int, *expected: str) -> int:
+    """The place behind tokens with these texts that follow a place, blanks apart; 0 where others
+    follow."""
+    for text in expected:
+        place += 1
+        while place < len(tokens) and tokens[place].kind == "blank":
+            place += 1
+        if place >= len(tokens) or tokens[place].text.upper() != text:
+            return 0
+    return place + 1
