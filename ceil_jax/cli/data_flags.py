@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Annotated
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import Range, UserError, check_ranges
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
 
@@ -29,16 +30,23 @@ class OwnData:
     template: str | None = None
     """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default
     input, tab, output."""
-    metric: str = "exact_match"
-    """A name in METRICS; with "accuracy" the LM chooses among the distinct outputs of the file."""
-    stop: tuple[str, ...] = (r"\n",)
-    """The end of a generated answer, also between examples; answers of several lines need another
-    one."""
+    metric: str | None = None
+    """A name in METRICS: accuracy chooses among the distinct outputs of the file; by default
+    accuracy where these are labels, else exact_match."""
+    stop: tuple[str, ...] | None = None
+    """The end of a written answer, also between examples; by default a line's end, or an empty line
+    where outputs have several lines or are JSON."""
+    max_new_tokens: Annotated[int | None, Range(1)] = None
+    """Tokens of a written answer at most, reasoning included; by default half the bytes of the
+    longest output, from 128 to 2,048."""
     delimiter: str | None = None
     """Between the values of a text file, such as ';' or '\\t'; by default a comma, a tab in
     .tsv."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 NO_FILE = OwnData()
@@ -56,6 +64,10 @@ def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     limited = " (--limit)" if len(task.validation) < task.available else ""
     cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
     bank = f"{len(task.train):,} examples in the bank{cut}"
+    if not task.validation[0].choices:
+        ends = ", ".join(map(repr, task.stop)) or "the LM alone"
+        limit = f"{task.max_new_tokens:,} tokens at most (--max-new-tokens)"
+        log.info("%s: answers are written, %s, ended by %s (--stop)", task.name, limit, ends)
     log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
     return task
 
@@ -63,6 +75,8 @@ def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
 def _named_task(config: RunConfig, own: OwnData) -> Task:
     from ceil_jax.tasks.load import load_task
 
+    limit = own.max_new_tokens
+    own = replace(own, max_new_tokens=None)
     given = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
     if given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -70,7 +84,8 @@ def _named_task(config: RunConfig, own: OwnData) -> Task:
             f"{flags}: only with --data FILE; a named task has its own columns and metric"
         )
     where = config.task, config.data_dir, config.limit, config.data_seed
-    return load_task(*where, bank_limit=config.bank_limit)
+    task = load_task(*where, bank_limit=config.bank_limit)
+    return replace(task, max_new_tokens=limit or task.max_new_tokens)
 
 
 def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
@@ -93,7 +108,8 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
         metric=own.metric,
         seed=config.data_seed,
         validation=own.validation or held_out,
-        stop=[_unescaped(end) for end in own.stop],
+        stop=None if own.stop is None else [_unescaped(end) for end in own.stop],
+        max_new_tokens=own.max_new_tokens,
         delimiter=delimiter,
         skip_bad_rows=own.skip_bad_rows,
         limit=config.limit,

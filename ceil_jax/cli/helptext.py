@@ -32,7 +32,8 @@ from ceil_jax.methods.registry import method_named
 from ceil_jax.pipeline.config import RunConfig, method_flags
 
 _COMMON = """
-task encoder lm shots limit trade_off out data input output template metric methods ks lm_tokens minutes
+task encoder lm shots limit trade_off out data input output template metric stop max_new_tokens
+methods ks lm_tokens minutes
 """
 COMMON = frozenset(_COMMON.split())
 """The settings of a run and of a file of one's own that most people need."""

@@ -113,7 +113,7 @@ class PromptBuilder:
         if budget < 0:
             raise UserError(
                 f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have "
-                f"{reserve}; choose another LM"
+                f"{reserve}; choose another LM, or a smaller --max-new-tokens"
             )
         self._source, self._remedy = f"{lm.name} takes", "choose another LM"
         if token_budget is not None and token_budget < budget:
@@ -219,9 +219,10 @@ class PromptBuilder:
 def answer_reserve(
     lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int
 ) -> int:
-    """Return the tokens to keep free for answers: of the longest choice or, without choices, at
-    least `longest`."""
+    """Return the tokens to keep free for answers: of the longest choice where the LM scores
+    choices; where it writes, at least `longest`."""
     texts = {template.continuation(query, text) for query in queries for text in query.choices}
     texts |= {template.continuation(query, query.output) for query in queries}
     known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0
-    return known if all(query.choices for query in queries) else max(known, longest)
+    chooses = lm.can_score and all(query.choices for query in queries)
+    return known if chooses else max(known, longest)

@@ -15,11 +15,13 @@ ORDER = 4
 
 def character_counts(prediction: str, gold: str) -> list[int]:
     """Return the counts that BLEU is a function of, of two texts as sequences of characters, blanks
-    included.
+    included but for those at the ends.
 
     These are the clipped n-gram matches of orders 1 to 4, the n-grams of the prediction of orders 1
     to 4, and the lengths of the prediction and of the gold answer. Those of a corpus add up.
     """
+    prediction = prediction.strip()
+    gold = gold.strip()
     matches = []
     totals = []
     for n in range(1, ORDER + 1):

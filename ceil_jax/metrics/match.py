@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import string
+from typing import Any
 
 from ceil_jax.tasks.example import Example
 
@@ -16,8 +18,24 @@ def accuracy(prediction: str, example: Example) -> float:
 
 
 def exact_match(prediction: str, example: Example) -> float:
-    """Return 1 where the answer equals an accepted one but for blanks at the ends, else 0."""
-    return float(prediction.strip() in {gold.strip() for gold in _golds(example)})
+    """Return 1 where the answer equals an accepted one but for blanks at the ends, else 0. JSON
+    objects and lists are equal if their values are, however they are laid out."""
+    answer = prediction.strip()
+    golds = [gold.strip() for gold in _golds(example)]
+    if answer in golds:
+        return 1.0
+    value = _json_value(answer)
+    return float(value is not None and any(_json_value(gold) == value for gold in golds))
+
+
+def _json_value(text: str) -> Any:
+    """The object or list that a JSON text is; None for any other text."""
+    if text[:1] not in ("{", "["):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def squad_normalised(answer: str) -> str:

@@ -13,7 +13,8 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
   `cells`: one cell as a text, and whether it says a value; `rows`: a row to an example
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
-- `labels`: whether outputs are labels, whatever the metric
+- `labels`: whether outputs are labels, whatever the metric; `written`: what ends an answer that is
+  written, and how long it may be
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
 - `sql_text`: what is asked of the text of a SQL query
 - `draws`: what is drawn by a seed, and the random generator of a text

@@ -25,7 +25,7 @@ def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:
     >>> labels_of(films), labels_of(films[:4])
     (('bad', 'good'), ())
     """
-    outputs = tuple(sorted({example.output for example in bank}))
+    outputs = tuple(sorted({example.output.strip() for example in bank}))
     options = {example.choices for example in bank}
     if options != {()}:
         return outputs if len(options) == 1 else ()

@@ -29,6 +29,7 @@ from ceil_jax.tasks.rows import (
 from ceil_jax.tasks.spec import FieldError, Row
 from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
 from ceil_jax.tasks.words import first_of_each
+from ceil_jax.tasks.written import default_limit, default_stop
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +52,9 @@ class FileOptions:
     and `{output}` stand for the pair where no other column is called so. By default input, tab,
     output."""
     metric: str | None = None
-    """A name in `ceil_jax.metrics.METRICS`, which a run checks; by default accuracy with `choices`,
-    else exact_match. With accuracy and no `choices`, the distinct answers of the table are the
-    choices."""
+    """A name in `ceil_jax.metrics.METRICS`, which a run checks; by default accuracy with `choices`
+    or where the outputs are labels (`tasks.labels.labels_of`), else exact_match. With accuracy and
+    no `choices`, the distinct answers of the table are the choices."""
     choices: Iterable[Any] | None = None
     """The answers to choose from; every output must be one of them. None by default."""
     seed: int = 0
@@ -63,10 +64,12 @@ class FileOptions:
     separator: str | None = None
     """What stands between examples; by default an empty line, or `stop` on a line of its own where
     an empty line does not hold it. A Template brings its own."""
-    max_new_tokens: int = 128
-    """The longest answer that is generated, in tokens of the LM."""
-    stop: str | Sequence[str] = ("\n",)
-    """Strings that end a generated answer; a line's end by default."""
+    max_new_tokens: int | None = None
+    """The longest answer that is written, in tokens of the LM; by default by the longest output
+    (`tasks.written.default_limit`)."""
+    stop: str | Sequence[str] | None = None
+    """Strings that end a written answer; by default by the outputs (`tasks.written.default_stop`):
+    a line's end, or an empty line where outputs have several lines or are JSON."""
     delimiter: str | None = None
     """What separates the values of a text table; by default what its content fits."""
     skip_bad_rows: bool = False
@@ -82,18 +85,11 @@ class FileOptions:
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
 
     @property
-    def stops(self) -> tuple[str, ...]:
-        """The strings that end a generated answer."""
+    def stops(self) -> tuple[str, ...] | None:
+        """The strings that end a written answer; None where the outputs say."""
+        if self.stop is None:
+            return None
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-
-    @property
-    def between(self) -> str:
-        """What stands between the examples of a prompt."""
-        if self.separator is not None:
-            return self.separator
-        if any(end in "\n\n" for end in self.stops):
-            return "\n\n"
-        return f"\n{self.stops[0] if self.stops else ''}\n"
 
 
 class FileKeywords(TypedDict, total=False):
@@ -107,8 +103,8 @@ class FileKeywords(TypedDict, total=False):
     seed: int
     validation: float | TableLike
     separator: str | None
-    max_new_tokens: int
-    stop: str | Sequence[str]
+    max_new_tokens: int | None
+    stop: str | Sequence[str] | None
     delimiter: str | None
     skip_bad_rows: bool
     limit: int | None
@@ -146,27 +142,37 @@ def load_file(
     table = read_table(path, options.delimiter)
     reader = _Reader(options, metric, _shape(options, table), choices)
     rows = reader.examples(table, "train")
+    asked = None
+    if not isinstance(options.validation, int | float):
+        asked = read_table(options.validation, options.delimiter)
     if not choices and (metric == "accuracy" or labels_of(rows)):
         rows = _spelled_alike(rows, table.source)
+        others = reader.examples(asked, "validation") if asked and not options.metric else []
+        metric = options.metric or _metric_of_labels(rows, others, table.source)
     if metric == "accuracy" and not choices:
         choices = tuple(sorted({row.output for row in rows}))
         reader = replace(reader, choices=choices, source=f" (the answers in {table.source})")
         rows = [replace(row, choices=choices) for row in rows]
-    if isinstance(options.validation, int | float):
+    if asked is None:
+        assert isinstance(options.validation, int | float)
         bank, queries = _hold_out(rows, options.validation, options.seed, table.source)
     else:
         bank = rows
-        queries = reader.examples(read_table(options.validation, options.delimiter), "validation")
+        queries = reader.examples(asked, "validation")
+    outputs = [row.output for row in (*bank, *queries)]
+    stops = options.stops
+    if stops is None:
+        stops = ("\n",) if choices else (default_stop(outputs),)
     file = Path(table.source).name
     stem = file.split(".")[0]  # no file may pass for a task of the papers
     task = Task(
         name=file if stem in TASKS else stem,
         train=bank,
         validation=queries,
-        template=reader.template,
+        template=_separated_by(reader.template, options, stops),
         metric=metric,
-        max_new_tokens=options.max_new_tokens,
-        stop=options.stops,
+        max_new_tokens=options.max_new_tokens or default_limit(() if choices else outputs),
+        stop=stops,
         available=len(queries),
     )
     task = separated(task, table.source)
@@ -222,10 +228,10 @@ class _Reader:
         that is generated can be it."""
         output = self.options.output
         if self.choices:
-            choice = choice_of(example.output, self.choices, output, self.source)
+            choice = choice_of(example.output.strip(), self.choices, output, self.source)
             return replace(example, output=choice, choices=self.choices)
         if self.metric != "accuracy":  # a choice may hold what would end an answer
-            _check_ends(example.output, self.options.stops, output)
+            _check_ends(example.output, self.options.stops or (), output)
         return example
 
 
@@ -235,13 +241,38 @@ def _with_database(example: Example, source: str) -> Example:
     return replace(example, fields={**example.fields, DATABASE: str(file)})
 
 
+def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source: str) -> str:
+    """The metric where none is named and the bank's outputs are labels: accuracy, which is said, if
+    the outputs of `others`, queries of a table of their own, are among the labels."""
+    labels = {question_key(row.output) for row in rows}
+    if not all(question_key(row.output) in labels for row in others):
+        return "exact_match"
+    log.info(
+        "%s: the answers are %d labels, of which one is to be chosen: --metric accuracy (with "
+        "--metric exact_match they are written freely)",
+        *(source, len(labels)),
+    )
+    return "accuracy"
+
+
+def _separated_by(template: Template, options: FileOptions, stops: Sequence[str]) -> Template:
+    """The template with what stands between examples, where the user has not said it: an empty
+    line, or the end of an answer on a line of its own where an empty line does not hold it."""
+    if options.separator is not None or isinstance(options.template, Template):
+        return template
+    if any(end in "\n\n" for end in stops):
+        return replace(template, separator="\n\n")
+    return replace(template, separator=f"\n{stops[0] if stops else ''}\n")
+
+
 def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
-    """Rows whose labels have one spelling each: of those that are the same text, the one that most
-    rows have. A warning says which there are."""
+    """Rows whose labels have one spelling each, without blanks around it: of those that are the
+    same text, the one that most rows have. A warning says which there are."""
+    rows = [replace(row, output=row.output.strip()) for row in rows]
     counts = Counter(row.output for row in rows)
     alike = look_alikes(counts)
     if not alike:
-        return list(rows)
+        return rows
     shown = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
     log.warning(
         "%s: labels that look the same: %s; each is read as the spelling of most rows",
@@ -270,7 +301,7 @@ def _shape(options: FileOptions, table: TableRows) -> Template:
     """The template of the options, in the names of an example."""
     inputs = options.inputs
     output = options.output
-    separator = options.between
+    separator = "\n\n" if options.separator is None else options.separator
     template = options.template
     Columns(inputs, output)  # refuses a column in both roles
     if template is None and len(inputs) == 1:
@@ -317,7 +348,7 @@ def _hold_out(
 
 def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
     for end in ends:
-        if end in answer:
+        if end in answer.rstrip():
             way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
             raise FieldError(name, way, answer)
 

@@ -134,7 +134,7 @@ def row_example(
     id: str, row: Row, columns: Columns, *, answered: bool = True, ids: bool = False
 ) -> Example:
     """Return a row as an example. All columns but those of input and output become its `fields`, as
-    texts.
+    texts. Texts stay as they are, blanks and indentation included.
 
     Numbers, truth values and dates become texts, as Python writes them. A missing value (None, NaN,
     an empty cell) leaves its field out.
@@ -152,10 +152,8 @@ def row_example(
     inputs = [same_text(name, row) or name for name in columns.input]
     answer = same_text(columns.output, row) or columns.output
     named = {same_text(name, row) or name for name in columns.named}
-    parts = tuple(_needed(row, name).strip() for name in inputs)
-    output = (
-        _needed(row, answer).strip() if answered or not missing(only_item(row.get(answer))) else ""
-    )
+    parts = tuple(_needed(row, name) for name in inputs)
+    output = _needed(row, answer) if answered or not missing(only_item(row.get(answer))) else ""
     if ids and "id" not in {*inputs, answer, *named}:
         id = check_text("id", as_text(row.get("id")) or id)
         row = {name: value for name, value in row.items() if name != "id"}

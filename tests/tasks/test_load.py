@@ -163,7 +163,7 @@ def test_the_template_may_name_other_columns(tmp_path):
     assert (
         task.template.example(first) == f"{first.input} ({int(first.id[6:]) % 5}/5): {first.output}"
     )
-    assert task.metric == "exact_match"
+    assert task.metric == "accuracy"  # forty rows of two answers
     with refused(r"reviews\.jsonl: no column 'score'; it has 'text', 'label', 'stars'"):
         read(path, template="{text} {score} {output}")
 
@@ -239,7 +239,7 @@ def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
     rows = [{"text": f"review {i}", "label": f"line {i}\nline"} for i in range(10)]
     path = write_jsonl(tmp_path / "a.jsonl", rows)
     with pytest.raises(UserError) as caught:
-        read(path)
+        read(path, stop="\n")
     assert str(caught.value) == (
         f"{path}, line 1, field 'label': expected text without '\\n', which ends an answer (--stop "
         "or stop=… names "
@@ -247,6 +247,7 @@ def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
         "8, 9, 10" + SKIP
     )
     assert len(read(path, stop=("\n\n",)).train) == 9
+    assert (task := read(path)).stop == ("\n\n",) and task.template.separator == "\n\n"
     assert len(read(path, metric="accuracy").train) == 9  # chosen, not written
 
 

@@ -137,7 +137,9 @@ def _records(lines: Sequence[str], separator: str) -> _Records:
     """The records as CSV has them, up to the first quote that has no partner."""
     records: list[tuple[int, list[str]]] = []
     content = io.StringIO("\n".join(lines), newline="")
-    reader = csv.reader(content, strict=True, delimiter=separator, skipinitialspace=True)
+    # blanks before a quote are layout; before any other text they may be its indentation
+    quoted = any(f'{separator} "' in line for line in lines)
+    reader = csv.reader(content, strict=True, delimiter=separator, skipinitialspace=quoted)
     start = 1
     try:
         for cells in reader:

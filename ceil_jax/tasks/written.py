@@ -1,0 +1,55 @@
+"""How answers are written, by the outputs of a bank: what ends one, and how long one may be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+
+LEAST_TOKENS = 128
+MOST_TOKENS = 2048
+"""Bounds of `default_limit`."""
+
+_BYTES_A_TOKEN = 2
+"""Fewer than tokenizers need for a token of text (4), code (3) or SQL (3), so that the limit does
+not cut an answer of the usual length."""
+
+_ENDS = ("\n\n", "---", "###", "====")
+
+
+def default_stop(outputs: Sequence[str]) -> str:
+    """Return the string that ends a written answer: a line's end where all outputs are single
+    lines, an empty line where some have several or most are JSON, which LMs like to write over
+    several lines, or else a mark that no output has.
+
+    >>> default_stop(["good", "bad"]), default_stop(["def f():\\n    pass"]), default_stop(["a\\n\\nb"])
+    ('\\n', '\\n\\n', '---')
+    """
+    texts = [output.strip() for output in outputs]
+    several_lines = any("\n" in text for text in texts)
+    if not several_lines and 2 * sum(map(_is_json, texts)) <= len(texts):
+        return "\n"
+    marks = itertools.chain(_ENDS, (f"<end {number}>" for number in itertools.count(1)))
+    return next(mark for mark in marks if not any(mark in text for text in texts))
+
+
+def default_limit(outputs: Iterable[str]) -> int:
+    """Return the most tokens that a written answer may have: one for two bytes of the longest
+    output, in steps of 32, and at least 128 and at most 2,048.
+
+    >>> default_limit(["good"]), default_limit(["x" * 1000]), default_limit(["x" * 10**6])
+    (128, 512, 2048)
+    """
+    longest = max((len(output.encode("utf-8", "replace")) for output in outputs), default=0)
+    tokens = 32 * -(-longest // (32 * _BYTES_A_TOKEN))
+    return min(max(tokens, LEAST_TOKENS), MOST_TOKENS)
+
+
+def _is_json(text: str) -> bool:
+    if text[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
