@@ -249,7 +249,24 @@ APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "
 best start. In experiments, whose subject is training itself, EPR starts untrained, as in the
 papers."""
 
-DEMO = APPLIED["demo"]
+DEMO_LABELS = replace(APPLIED["demo"], task="movie_reviews")
+"""The demo's first half: outputs are labels, which a bank teaches without an LM."""
+
+DEMO_LABELS_ROWS = ("classifier", "zero", "topk", "free", "free_map")
+
+DEMO_PROGRAMS = from_free(
+    RunConfig(
+        task="assistant",
+        shots=4,
+        methods=(
+            EPR(instances=160, candidates=12, epochs=4),
+            CEIL(instances=160, subsets=10),
+        ),
+    )
+)
+"""The demo's second half: outputs are programs of known parts in new combinations."""
+
+DEMO_PROGRAMS_ROWS = ("zero", "topk", "free", "epr", "ceil")
 
 TUNE = from_free(
     RunConfig(
@@ -266,5 +283,3 @@ COMPARED = (
     *("epr", "epr_map", "ceil"),
 )
 """The methods that `ceil-jax compare` has rows for by default."""
-
-DEMO_METHODS = tuple(name for name in COMPARED if name != "bm25")
