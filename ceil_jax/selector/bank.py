@@ -96,7 +96,8 @@ class Snapshot:
     ) -> Shortlist:
         """No two have equal input and output, and at most `most` have one value of the balanced
         field."""
-        passes, own = passes_filter(call), asks_the_same(query, call.template)
+        passes = passes_filter(call)
+        own = asks_the_same(query, call.template)
         group = group_reader(call)
         rows: list[int] = []
         texts: set[tuple[str, str]] = set()
@@ -155,7 +156,8 @@ class Bank:
         with self._changing:
             snapshot = self.snapshot
             named = self._with_ids(examples)
-            start, stop = len(snapshot.live), len(snapshot.live) + len(named)
+            start = len(snapshot.live)
+            stop = len(snapshot.live) + len(named)
             if stop > len(self._room):
                 self._room = np.empty((max(stop, 2 * start), vectors.shape[1]), np.float32)
                 if start:
@@ -209,7 +211,9 @@ def descending(scores: np.ndarray, first: int) -> Iterator[int]:
 
     Only as much is sorted as is asked for: the `first` best, then four times as many.
     """
-    done, size, n = 0, max(first, 1), len(scores)
+    done = 0
+    size = max(first, 1)
+    n = len(scores)
     while done < n:
         # all at or above the size-th highest score: a cut through ties would lose their order
         lowest = np.partition(scores, n - size)[n - size] if size < n else -np.inf
@@ -218,4 +222,5 @@ def descending(scores: np.ndarray, first: int) -> Iterator[int]:
         yield from top[done:].tolist()
         if size >= n:
             return
-        done, size = len(top), 4 * max(size, len(top))
+        done = len(top)
+        size = 4 * max(size, len(top))

@@ -25,8 +25,15 @@ class Card:
 
 
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
-    """Return README.md for the hub: a YAML head, and one page on a selector with vectors of `dim`
-    numbers."""
+    """Return README.md for the hub: a YAML head, and one page on a selector.
+
+    Args:
+        card: what its maker says of it.
+        outputs: the outputs of the bank's examples, which are counted.
+        encoder: the name of the encoder of examples.
+        dim: the length of a vector.
+        trade_off: λ of the selector.
+    """
     # a JSON string is a YAML string, whatever is in it
     license = f"license: {json.dumps(card.license)}\n" if card.license else ""
     metrics = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())

@@ -50,12 +50,16 @@ def _steps(
     shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
 ) -> tuple[list[Pick], Stopped, set[int]]:
     """The greedy steps, why there are no more, and those items that say little or nothing new."""
-    examples, vectors, threshold = shortlist.examples, shortlist.vectors, call.near_duplicate
+    examples = shortlist.examples
+    vectors = shortlist.vectors
+    threshold = call.near_duplicate
     groups = _groups(examples, call)
-    costs, remaining = [0] * len(examples), 0
+    costs = [0] * len(examples)
+    remaining = 0
     if call.token_budget is not None and examples:
         # Python's own integers: a budget may be larger than numpy's
-        costs, remaining = _tokens([[example] for example in examples], call), call.token_budget
+        costs = _tokens([[example] for example in examples], call)
+        remaining = call.token_budget
     taken: list[Pick] = []
     repeats: set[int] = set()
     refused = False

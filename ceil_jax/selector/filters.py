@@ -115,7 +115,17 @@ def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
 
 
 def check_field(what: str, name: str, examples: Iterable[Example], call: CallSettings) -> None:
-    """Raise a UserError with the nearest name that there is, if no example has the field."""
+    """Check that some example has a field.
+
+    Args:
+        what: the kind of name in the message, such as "field of balance".
+        name: the field; "output", "label", "id" and the selector's own keys are always there.
+        examples: the bank.
+        call: the settings, which name the keys of input and output.
+
+    Raises:
+        UserError: no example has it; the nearest name that there is is named.
+    """
     known = {name for example in examples for name in example.fields}
     known |= {*ANSWER, "id", call.input_key, call.output_key}
     if same_text(name, known) is None:

@@ -54,9 +54,17 @@ def save_selector(
 ) -> None:
     """Write a selector into a folder, in place of the one that is there.
 
-    A selector that has the folder's vectors memory-mapped keeps the old ones. `encoders` are
-    "encoder", and "query_encoder" where queries have one of their own; one that cannot be saved is
-    a UserError.
+    A selector that has the folder's vectors memory-mapped keeps the old ones.
+
+    Args:
+        folder: where to; made if need be.
+        bank: the examples and their vectors.
+        next_id: the number that the next example without an id gets.
+        encoders: "encoder", and "query_encoder" where queries have one of their own.
+        settings: the selector's settings, by name; `count_tokens` is not saved.
+
+    Raises:
+        UserError: an encoder cannot be saved, the folder holds something else, or the disk is full.
     """
     for name, encoder in encoders.items():
         if not (hasattr(encoder, "save_pretrained") and hasattr(encoder, "name")):
@@ -89,7 +97,8 @@ def save_selector(
                 "encoders": {name: encoder.name for name, encoder in encoders.items()},
                 "files": file_hashes(content),
             }
-            outputs, dim = [example.output for example in bank], bank.vectors.shape[1]
+            outputs = [example.output for example in bank]
+            dim = bank.vectors.shape[1]
             card = model_card(
                 settings["card"], outputs, encoders["encoder"].name, dim, settings["trade_off"]
             )

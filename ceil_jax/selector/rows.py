@@ -59,7 +59,9 @@ def as_examples(
     frame = None if isinstance(rows, Example) else frame_rows(rows)
     given = _listed(rows, source) if frame is None else list(frame.rows)
     plain = all(isinstance(row, Mapping) for row in given)
-    needed = (*columns.input, columns.output)[: 1 + answered] if plain else ()
+    needed: tuple[str, ...] = ()
+    if plain:
+        needed = (*columns.input, columns.output) if answered else columns.input
     table = numbered_rows(source, given, unit).with_whole_numbers()
     ids = frame is None or ids_of_rows(table)  # ids of a list are meant, and refused if they repeat
     read = partial(_example, columns=columns, answered=answered, ids=ids)
@@ -98,8 +100,16 @@ def table_examples(
 
     A column `id` without repetitions gives the ids, and columns `choices` and `references` with
     lists of texts give those; any other column of these names is metadata like the rest.
-    `skip_bad_rows` is as in `examples_of`. A table that cannot be read, or a row that is no
-    example, is a UserError.
+
+    Args:
+        table: a file or a data frame.
+        columns: the names of the columns of inputs and outputs.
+        delimiter: what separates values; by default what the file's name and content say.
+        skip_bad_rows: leave out rows that are no examples, with a warning that lists them; refused
+            by default.
+
+    Raises:
+        UserError: the table cannot be read, or a row is no example.
     """
     split = read_table(table, delimiter)
     read = partial(_example, columns=columns, ids=ids_of_rows(split))

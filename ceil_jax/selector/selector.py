@@ -12,14 +12,21 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from ceil_jax.encoders.example_encoder import example_encoder
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, check_options
 from ceil_jax.selector.bank import Bank, Snapshot
 from ceil_jax.selector.choice import select_from
 from ceil_jax.selector.filters import of_this_bank
 from ceil_jax.selector.folder import download, load_selector, save_selector
 from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
 from ceil_jax.selector.selection import Selection
-from ceil_jax.selector.settings import CallSettings, Options, Settings, check_names
+from ceil_jax.selector.settings import (
+    CallSettings,
+    FromExamples,
+    Options,
+    SettingOptions,
+    Settings,
+    check_names,
+)
 from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import (
     Encodes,
@@ -56,10 +63,11 @@ class CeilSelector(Settings):
         bank: Bank | StoreBank,
         encoder: Encodes,
         query_encoder: Encodes | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingOptions],
     ) -> None:
         check_names("CeilSelector", settings, Settings)
-        super().__init__(**settings)
+        values: dict[str, Any] = {**settings}
+        super().__init__(**values)
         self.bank = bank
         self.encoder, own = as_encoders(encoder)
         self.query_encoder: Any = own if query_encoder is None else as_encoders(query_encoder)[1]
@@ -75,7 +83,7 @@ class CeilSelector(Settings):
         encoder: Encodes,
         query_encoder: Encodes | None = None,
         vectors: np.ndarray | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingOptions],
     ) -> Self:
         """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained
         ones.
@@ -94,11 +102,17 @@ class CeilSelector(Settings):
 
         Raises:
             UserError: a row that is no example, an id given twice, vectors or a setting that does
-                not fit.
+                not fit, or a name that is no setting.
+
+        >>> bank = [{"input": "a fine film", "output": "good"}, {"input": "a dull film", "output": "bad"}]
+        >>> selector = CeilSelector.from_examples(bank, encoder="tiny")
+        >>> [example.output for example in selector.select("a dull play", k=1)]
+        ['bad']
         """
         check_names("from_examples", settings, Settings)
         # a bad row is refused before an encoder is loaded
-        rows = as_examples(examples, Settings(**settings).columns)
+        values: dict[str, Any] = {**settings}
+        rows = as_examples(examples, Settings(**values).columns)
         bank = Bank([], np.zeros((0, 0), np.float32))
         selector = cls(bank, encoder, query_encoder, **settings)
         selector._add(bank, rows, vectors)
@@ -111,7 +125,7 @@ class CeilSelector(Settings):
         *,
         delimiter: str | None = None,
         skip_bad_rows: bool = False,
-        **more: Any,
+        **more: Unpack[FromExamples],
     ) -> Self:
         """Make a selector from a file with one example a row: .csv, .tsv, .jsonl, .json or
         .parquet, .gz too.
@@ -127,13 +141,15 @@ class CeilSelector(Settings):
         Raises:
             UserError: no such file, or a row that is no example, named by its line.
         """
-        names = {one.name for one in fields(Settings)}
-        columns = Settings(**{name: value for name, value in more.items() if name in names}).columns
+        names = {field.name for field in fields(Settings)}
+        check_options("from_csv", more, FromExamples.__annotations__)
+        given: dict[str, Any] = {**more}
+        columns = Settings(**{name: given[name] for name in given if name in names}).columns
         rows = table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows)
         return cls.from_examples(rows, **more)
 
     @classmethod
-    def from_dataframe(cls, frame: Any, **more: Any) -> Self:
+    def from_dataframe(cls, frame: Any, **more: Unpack[FromExamples]) -> Self:
         """`from_csv` for a pandas or polars data frame; missing values leave a metadata field
         out."""
         return cls.from_csv(frame, **more)
@@ -145,7 +161,7 @@ class CeilSelector(Settings):
         *,
         encoder: Encodes | None = None,
         search: Mapping[str, Any] | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingOptions],
     ) -> Self:
         """Make a selector whose bank lives in a LangChain `VectorStore`: the store searches, the
         DPP chooses.
@@ -180,7 +196,9 @@ class CeilSelector(Settings):
         return cls(bank, documents, queries, **settings)
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], **settings: Any) -> Self:
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], **settings: Unpack[SettingOptions]
+    ) -> Self:
         """Load what `save_pretrained` wrote; every file's sha256 is compared, and the vectors are
         memory-mapped.
 
@@ -211,7 +229,8 @@ class CeilSelector(Settings):
         """
         # in this order: an id may be skipped, never given twice
         bank = self._own_bank()
-        snapshot, next_id = bank.snapshot, bank.next_id
+        snapshot = bank.snapshot
+        next_id = bank.next_id
         encoders = {"encoder": self.encoder}
         if self.query_encoder is not self.encoder:
             encoders["query_encoder"] = self.query_encoder

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, TypedDict
+from typing import Any, Required, TypedDict
+
+import numpy as np
 
 from ceil_jax.errors import UserError, check_options
 from ceil_jax.selector.card import Card
+from ceil_jax.selector.vectors import Encodes
 from ceil_jax.tasks.example import Context, Example, Template, column_template
 from ceil_jax.tasks.rows import Columns
 
@@ -122,6 +125,29 @@ _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     "token_budget": (Integral, lambda value: value >= 0, "a whole number from 0, or None"),
 }
 """The type of a setting, the check of its range, and what an error says that is expected."""
+
+
+class SettingOptions(TypedDict, total=False):
+    """`Settings` as keyword arguments; see there."""
+
+    trade_off: float
+    near_duplicate: float | None
+    own_answer: bool
+    shortlist: int
+    input_key: str
+    output_key: str
+    template: Template | str
+    context: Context
+    count_tokens: Callable[[Sequence[str]], Any] | None
+    card: Card
+
+
+class FromExamples(SettingOptions, total=False):
+    """The keyword arguments of `CeilSelector.from_examples`; see there."""
+
+    encoder: Required[Encodes]
+    query_encoder: Encodes | None
+    vectors: np.ndarray | None
 
 
 class Options(TypedDict, total=False):

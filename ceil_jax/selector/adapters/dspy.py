@@ -52,7 +52,10 @@ class CeilFewShot(Teleprompter):
                 fields.
         """
         super().__init__()
-        self.selector, self.input, self.output, self.options = selector, input, output, options
+        self.selector = selector
+        self.input = input
+        self.output = output
+        self.options = options
 
     def compile(
         self,
@@ -106,16 +109,15 @@ class CeilFewShot(Teleprompter):
             raise UserError(
                 "CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector"
             )
-        inputs, outputs = (
-            list(predictor.signature.input_fields),
-            list(predictor.signature.output_fields),
-        )
+        inputs = list(predictor.signature.input_fields)
+        outputs = list(predictor.signature.output_fields)
         if self.input is None and len(inputs) != 1:
             raise UserError(
                 f"the signature takes {', '.join(inputs)}; say which of them the bank's input is: "
                 "input=…"
             )
-        query, answer = self.input or inputs[0], self.output or outputs[-1]
+        query = self.input or inputs[0]
+        answer = self.output or outputs[-1]
         for name, known, what in ((query, inputs, "input"), (answer, outputs, "output")):
             if name not in known:
                 raise UserError(

@@ -64,11 +64,11 @@ class CeilExampleSelector(BaseExampleSelector):
                 "FewShotPromptTemplate: 'f-string' (its default) or 'jinja2', which read braces "
                 "differently"
             )
-        self.selector, self.braces, self.options = selector, braces, options
-        self.input_key, self.output_key = (
-            input_key or selector.input_key,
-            output_key or selector.output_key,
-        )
+        self.selector = selector
+        self.braces = braces
+        self.options = options
+        self.input_key = input_key or selector.input_key
+        self.output_key = output_key or selector.output_key
 
     def add_example(self, example: Mapping[str, str]) -> str:
         """Add an example to the bank; its id, which `selector.remove` takes."""

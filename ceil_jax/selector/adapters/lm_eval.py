@@ -56,8 +56,7 @@ def choose_few_shot(
     if not (isinstance(task, ConfigurableTask) and sampled):
         raise UserError(
             f"{type(task).__name__}: expected a task of the harness that has few-shot documents, "
-            "as "
-            'TaskManager().load(name)["tasks"][name]'
+            'as TaskManager().load(name)["tasks"][name]'
         )
     sampler = CeilSampler(task, selector, text or task.doc_to_text, balance)
     asked = list(task.eval_docs)
@@ -65,7 +64,9 @@ def choose_few_shot(
         log.warning(
             "%s: %d of %d questions stand among the few-shot documents; each is left out of its "
             "own prompt",
-            *(task.config.task, inside, len(asked)),
+            task.config.task,
+            inside,
+            len(asked),
         )
     if not isinstance(task.sampler, CeilSampler):
         _tell(task)
@@ -74,7 +75,14 @@ def choose_few_shot(
 
 
 class CeilSampler(ContextSampler):
-    """The documents of a task that a selector chooses for a question, in prompt order."""
+    """The documents of a task that a selector chooses for a question, in prompt order.
+
+    Args:
+        task: the harness's task; its few-shot documents are the bank.
+        selector: gives encoders and settings (`CeilSelector.over`), or an encoder.
+        text: a document → the text that is embedded.
+        balance: as `choose_few_shot` has it.
+    """
 
     def __init__(
         self,
@@ -85,7 +93,9 @@ class CeilSampler(ContextSampler):
     ) -> None:
         docs = task.sampler.fewshot_docs()
         super().__init__(docs)
-        self.text, self.balance, self._asks = text, balance, task.doc_to_text
+        self.text = text
+        self.balance = balance
+        self._asks = task.doc_to_text
         self.keys = [self.key(doc) for doc in docs]
         rows = (
             {"id": str(i), "input": self._text(doc), "output": _answer(task, doc)}
@@ -140,7 +150,8 @@ class CeilSampler(ContextSampler):
 
 def _tell(task: Any) -> None:
     """Let the task say which document is asked, to whatever CeilSampler it has then."""
-    context, requests = task.fewshot_context, task.build_all_requests
+    context = task.fewshot_context
+    requests = task.build_all_requests
 
     def fewshot_context(doc: Doc, *args: Any, **kwargs: Any) -> Any:
         task.sampler.question = doc
@@ -154,7 +165,8 @@ def _tell(task: Any) -> None:
             )
         requests(**kwargs)
 
-    task.fewshot_context, task.build_all_requests = fewshot_context, build_all_requests
+    task.fewshot_context = fewshot_context
+    task.build_all_requests = build_all_requests
 
 
 def _answer(task: ConfigurableTask, doc: Doc) -> str:
