@@ -40,7 +40,7 @@ from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import PLAIN, ZERO, candidates, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Field
-from ceil_jax.tuning.race import Race, hold
+from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import judge
 
 TASKS = ("movie_reviews", "sst5", "mrpc", "mnli", "qnli", "cmsqa", "geoquery", "webqs")
@@ -128,7 +128,7 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
         )
     spent = 0.0
 
-    def ask(step):
+    def ask(step: Round) -> dict[int, np.ndarray]:
         nonlocal spent
         rows = tuning[step.start : step.stop]
         spent += race.tokens[list(step.racers), step.start : step.stop].sum()

@@ -20,7 +20,7 @@ import numpy as np
 
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.report.table import Number, Table, Value
-from ceil_jax.tuning.race import Race, hold
+from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import Verdict, judge
 
 METHODS, SHOTS = 6, (2, 4, 8, 16)
@@ -88,7 +88,7 @@ def race_in(made: World, tuning: int, budget: float) -> Raced:
     race = Race(np.repeat(made.tokens[:, None], tuning, axis=1))
     spent = 0.0
 
-    def ask(step):
+    def ask(step: Round) -> dict[int, np.ndarray]:
         nonlocal spent
         span = slice(step.start, step.stop)
         spent += race.tokens[list(step.racers), span].sum()

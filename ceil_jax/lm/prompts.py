@@ -171,6 +171,7 @@ class PromptBuilder:
         shown.
 
         Args:
+            query: the example that is to be answered.
             chosen: k examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
             fit: "greedy" takes the longest prefix of the greedy order, which is the greedy MAP set

@@ -7,6 +7,8 @@ a file nor grow without bound. An alarm ends the process `GRACE` seconds after a
 where a single slow operation gets past all that.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import resource
@@ -15,8 +17,12 @@ import sqlite3
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 from urllib.parse import quote
+
+Row = tuple[Any, ...]
 
 HARMLESS = """
 abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling changes char coalesce concat concat_ws cos cosh count
@@ -74,7 +80,18 @@ class TooMuch(Exception):
     """A query passed one of the limits; the message says which."""
 
 
-def authorize(action, first, second, database, trigger):
+def authorize(
+    action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
+) -> int:
+    """Return whether SQLite may do something; it calls this for each part of a query.
+
+    Args:
+        action: SQLite's code of what is to be done.
+        first: not read; SQLite passes it.
+        second: of a function, its name.
+        database: not read.
+        trigger: not read.
+    """
     name = (second or "").lower()
     harmless = name in FUNCTIONS or name.startswith("json")
     if action in ALLOWED or (action == sqlite3.SQLITE_FUNCTION and harmless):
@@ -84,7 +101,8 @@ def authorize(action, first, second, database, trigger):
     return sqlite3.SQLITE_DENY
 
 
-def connect(path, sql_bytes):
+def connect(path: str, sql_bytes: int) -> sqlite3.Connection:
+    """Open a database for reading alone, with limits on what a query may take."""
     connection = sqlite3.connect(
         f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None
     )
@@ -107,8 +125,8 @@ def connect(path, sql_bytes):
     return connection
 
 
-def virtual_tables(connection):
-    """The quoted names of the virtual tables of a database that are of `MODULES`."""
+def virtual_tables(connection: sqlite3.Connection) -> list[str]:
+    """Return the quoted names of the virtual tables of a database that are of `MODULES`."""
     try:
         schema = connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage = 0"
@@ -123,8 +141,19 @@ def virtual_tables(connection):
     return names
 
 
-def rows_of(path, sql, seconds, sql_bytes):
-    """All rows, as tuples, or an exception that says what stopped the query."""
+def rows_of(path: str, sql: str, seconds: float, sql_bytes: int) -> list[Row]:
+    """Return all rows of a query's result.
+
+    Args:
+        path: the database file.
+        sql: the query.
+        seconds: its time limit.
+        sql_bytes: the longest query, in bytes.
+
+    Raises:
+        TooMuch: it took too long, or has too many rows.
+        sqlite3.Error: SQLite refused it.
+    """
     deadline = time.monotonic() + seconds
     connection = connect(path, sql_bytes)
     try:
@@ -145,9 +174,9 @@ def rows_of(path, sql, seconds, sql_bytes):
     return rows
 
 
-def same_result(gold, predicted, ordered):
-    """Equal up to the order of columns, and of rows unless `ordered`; two empty results are
-    equal."""
+def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) -> bool:
+    """Return whether two results are equal up to the order of columns, and of rows unless
+    `ordered`; two empty results are equal."""
     if not gold and not predicted:
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
@@ -159,9 +188,9 @@ def same_result(gold, predicted, ordered):
     bags = [Counter(column) for column in columns]
     fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
 
-    def extend(chosen):
-        """Some columns of the prediction, one for each gold column so far, in whose rows both
-        agree."""
+    def extend(chosen: list[int]) -> bool:
+        """Return whether these columns of the prediction, one for each gold column so far, can be
+        completed so that both results have the same rows."""
         width = len(chosen)
         ours = gold_columns[:width]
         theirs = [columns[i] for i in chosen]
@@ -175,8 +204,8 @@ def same_result(gold, predicted, ordered):
     return extend([])
 
 
-def outcome_of(job):
-    """(outcome, detail) of one job."""
+def outcome_of(job: Mapping[str, str]) -> tuple[str, str]:
+    """Return the outcome of one job, and a detail of it."""
     path = job["database"]
     started = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, GOLD_SECONDS + GRACE)
@@ -200,7 +229,8 @@ def outcome_of(job):
     return ("equal" if equal else "different"), ""
 
 
-def answer_jobs():
+def answer_jobs() -> None:
+    """Answer jobs, one a line, until there is none."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # macOS refuses this limit; SQLite's own on its heap remains

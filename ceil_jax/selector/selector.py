@@ -169,6 +169,7 @@ class CeilSelector(Settings):
         A `filter` is passed to the store as it is, in the form that the store takes.
 
         Args:
+            store: the LangChain vector store.
             encoder: as in `from_examples`; by default the store's embeddings.
             search: further arguments of the store's `similarity_search`.
             settings: see `settings.Settings`. `output_key` names the metadata field that is an

@@ -32,6 +32,7 @@ def examples_of(
     """Return the example of each row of a table.
 
     Args:
+        table: the rows, and where each stands.
         name: the split's name. An example's id is this name and the row's place, also counting rows
             not kept.
         columns: what every row must have.

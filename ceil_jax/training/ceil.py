@@ -126,7 +126,12 @@ def ceil_objective(
     their sets with the LM's scores (equation 6 with the pairwise margin loss).
 
     Args:
-        params, examples, batch, key, encode, trade_off: as in `batch_log_probs`.
+        params: the weights; `params["query"]` encodes queries.
+        examples: the vectors of each query's examples.
+        batch: the queries, their sets and the LM's scores of these.
+        key: turns dropout on; None turns it off.
+        encode: (weights, tokens, key=dropout key) → vectors.
+        trade_off: λ of the kernel.
         loss: `SetScores` of one query → scalar.
     """
     log_probs = batch_log_probs(params, examples, batch, key, encode=encode, trade_off=trade_off)

@@ -79,6 +79,7 @@ def judge(
             be and still be recommended. A certainly worse one never is.
         groups: int [N], equal for rows that say the same, such as those with one program as their
             answer: they are resampled and swapped together.
+        resamples: bootstrap resamples of an interval.
     """
     scores = tuple(metric_interval(one, groups, resamples=resamples) for one in samples)
     grouped = [by_group(one, groups) for one in samples]

@@ -18,6 +18,7 @@ def chat_messages(
     the query last.
 
     Args:
+        selection: what a selector chose for a query.
         system: the first message, as it is.
         user: how a query stands in its turn; it names `input` and metadata.
         assistant: how an answer does; it may name `output` too.

@@ -68,10 +68,12 @@ class CeilFewShot(Teleprompter):
         """A copy of the program that chooses demos per query; the student is left as it was.
 
         Args:
+            student: the program; it is copied.
             trainset: the bank, in place of the selector's own; λ and encoders are still the
                 selector's. A predictor is asked by those of its input fields that all examples
                 have. One that shares no input or no output with them keeps the student's demos.
-            teacher: not used, as `valset`; DSPy passes them to every teleprompter.
+            teacher: not used; DSPy passes it to every teleprompter.
+            valset: not used either.
 
         Raises:
             UserError: no bank; a trainset that fits no predictor; a signature of several inputs for
