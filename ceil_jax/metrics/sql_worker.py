@@ -204,7 +204,7 @@ def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) ->
     return extend([])
 
 
-def outcome_of(job: Mapping[str, str]) -> tuple[str, str]:
+def outcome_of(job: Mapping[str, Any]) -> tuple[str, str]:
     """Return the outcome of one job, and a detail of it."""
     path = job["database"]
     started = time.monotonic()

@@ -70,6 +70,8 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
             "a selector embeds inputs as they are, not skills: train with --text input for it"
         )
     choice = rows.choice(setup, row)
+    trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF
+    assert trade_off is not None, "DPP-MAP has a λ"
     encoder, query_encoder = encoders_of(run, setup, row)
     lasting = [m for m in reversed(row.method.chain) if rows.left_a_trace(run, setup, m)]
     return CeilSelector.from_examples(
@@ -77,7 +79,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         encoder=encoder,
         query_encoder=query_encoder,
         vectors=run.get(rows.bank_vectors(setup, row.method)),
-        trade_off=run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF,
+        trade_off=trade_off,
         near_duplicate=None,  # what was evaluated passes over nothing
         shortlist=config.shortlist,
         template=of_plain_queries(task),
