@@ -75,8 +75,8 @@ def test_the_card_has_the_runs_metrics(opened, tmp_path):
 
 
 def test_a_card_claims_no_training_that_left_nothing(tmp_path, monkeypatch):
-    def fit(folder, params, *_, **__):
-        return Trained(params, [], Ending("start", {"start": 0.5}))
+    def fit(problem, config, *, seed, folder):
+        return Trained(problem.start, [], Ending("start", {"start": 0.5}))
 
     monkeypatch.setattr("ceil_jax.training.contrastive.fit", fit)
     config = replace(SMALL, out=tmp_path)
