@@ -20,7 +20,7 @@ class OwnData:
     """A file of your own instead of a named task."""
 
     data: Path | None = None
-    """A JSON, JSONL, CSV, TSV or parquet file; a tenth of its inputs is held out as queries."""
+    """A JSON, JSONL, CSV, TSV, parquet or Arrow file, also packed; a tenth of its inputs is held out as queries."""
     validation: Path | None = None
     """Take the queries from this file, and hold nothing out."""
     input: tuple[str, ...] = ("input",)
@@ -40,8 +40,7 @@ class OwnData:
     """Tokens of a written answer at most, reasoning included; by default half the bytes of the
     longest output, from 128 to 2,048."""
     delimiter: str | None = None
-    """Between the values of a text file, such as ';' or '\\t'; by default a comma, a tab in
-    .tsv."""
+    """Between the values of a text file, such as ';' or '\\t'; by default what its content fits."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
 
@@ -90,7 +89,7 @@ def _named_task(config: RunConfig, own: OwnData) -> Task:
 
 def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     from ceil_jax.cli.propose import check_named
-    from ceil_jax.tasks.load import load_file
+    from ceil_jax.tasks.own_file import FileOptions, load_file
 
     if config.task != RunConfig().task:
         raise UserError(
@@ -100,8 +99,7 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     delimiter = own.delimiter and _unescaped(own.delimiter)
     if own.input == NO_FILE.input or own.output == NO_FILE.output:
         check_named(own.data, own.input, own.output, delimiter)
-    return load_file(
-        own.data,
+    options = FileOptions(
         input=own.input,
         output=own.output,
         template=own.template and _unescaped(own.template),
@@ -115,6 +113,7 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
         limit=config.limit,
         bank_limit=config.bank_limit,
     )
+    return load_file(own.data, options)
 
 
 def _unescaped(text: str) -> str:

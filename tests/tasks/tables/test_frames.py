@@ -5,6 +5,7 @@ import sqlite3
 import datasets
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 from refusing import refused
@@ -71,7 +72,6 @@ def test_tables_in_memory_are_read_wherever_rows_are_expected(name):
 
 
 def test_polars_frames():
-    polars = pytest.importorskip("polars")
     frame = polars.DataFrame({**COLUMNS, "n": [1, None, 2, 3, 4, 5], "tags": [["a"]] * 6})
     for table in (
         frame,
