@@ -21,7 +21,7 @@ from ceil_jax.tasks.rows import (
     valid,
 )
 from ceil_jax.tasks.spec import RowError
-from ceil_jax.tasks.tables.frames import frame_rows
+from ceil_jax.tasks.tables.frames import frame_rows, is_frame
 from ceil_jax.tasks.tables.table_rows import numbered_rows
 
 ExampleLike = Example | Mapping[str, Any]
@@ -82,7 +82,13 @@ def _listed(rows: Any, source: str) -> list[Any]:
         raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
     if not isinstance(rows, Iterable):
         raise UserError(f"{source}: expected a list of {source}, found {type(rows).__name__}")
-    return [_mapping(row) for row in rows]
+    listed = list(rows)
+    if tables := [row for row in listed if is_frame(row)]:
+        raise UserError(
+            f"{source}: expected a list of rows, found a list of tables "
+            f"({type(tables[0]).__name__}); give one table itself"
+        )
+    return [_mapping(row) for row in listed]
 
 
 def _mapping(row: Any) -> Any:

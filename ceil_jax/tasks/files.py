@@ -69,6 +69,8 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
 
 def _file(name: str) -> Path:
     """The path of a file that is there."""
+    if len(name.splitlines()) > 1:
+        raise UserError(f"expected a file, found a text of several lines, {name[:60]!r}")
     if address := _ADDRESS.match(name):
         scheme = address[1].lower()
         if scheme != "file":

@@ -96,8 +96,8 @@ def nested(table: TableRows) -> str:
     if not names:
         return ""
     return (
-        f" ({', '.join(names)} hold objects or lists: write what is in them as columns; Label Studio "
-        "does as JSON-MIN or CSV)"
+        f" (in {', '.join(names)} stand objects or lists: write what is in them as columns; Label "
+        "Studio does as JSON-MIN or CSV)"
     )
 
 

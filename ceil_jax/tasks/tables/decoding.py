@@ -38,6 +38,11 @@ def decoded(source: str, content: bytes) -> str:
                 f"{source}, line {line}: not {encoding.upper()}, which its first bytes say it is; "
                 "it may be cut: fetch it again"
             ) from None
+        if b"\x00" in content[:4096]:
+            raise UserError(
+                f"{source} is no text file, and of no kind that is read here: save the table as CSV "
+                "(UTF-8), JSON lines or parquet"
+            ) from None
         raise UserError(
             f"{source}, line {line}: not UTF-8 (byte {byte:#04x}); convert the file, for example "
             f"with iconv -f WINDOWS-1252 -t UTF-8 {source} > utf8-{_file(source)}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.cells import plain
 from ceil_jax.tasks.spec import Row
 from ceil_jax.tasks.tables.columnar import arrow_rows, label_names, named
+from ceil_jax.tasks.tables.json_rows import rows_of_object
 from ceil_jax.tasks.tables.table_rows import TableRows, check_names, numbered_rows
 
 
@@ -17,7 +18,7 @@ def frame_rows(table: Any) -> TableRows | None:
 
     Taken are frames of pandas and polars (also lazy ones), Arrow tables and batches, data sets of
     `datasets` (also streamed ones), whatever else hands its columns over as Arrow does, and a
-    mapping of columns to lists of one length.
+    mapping that holds rows as one object of JSON may (`json_rows.rows_of_object`).
 
     Raises:
         UserError: several tables by name, such as the splits of a DatasetDict; two columns of one
@@ -69,20 +70,23 @@ def _dataset_rows(dataset: Any) -> TableRows:
 
 
 def _mapping_rows(tables: Mapping[Any, Any]) -> TableRows | None:
-    """The rows of a mapping of columns; a UserError for one of tables."""
+    """The rows that a mapping holds; a UserError if it holds tables."""
     splits = [repr(name) for name, part in tables.items() if is_frame(part)]
     if splits and len(splits) == len(tables):
         raise UserError(
-            f"expected one table, found a {type(tables).__name__} of {len(splits)}: "
-            f"{', '.join(splits)}; give one of them, as in data[{splits[0]}]"
+            f"expected one table, found {', '.join(splits)} in a {type(tables).__name__}; give one "
+            f"of them, as in data[{splits[0]}]"
         )
-    parts = {name: plain(part) for name, part in tables.items()}
-    columns = {str(name): part for name, part in parts.items() if isinstance(part, list | tuple)}
-    lengths = {len(part) for part in columns.values() if isinstance(part, Sized)}
-    if not parts or len(columns) < len(parts) or len(lengths) > 1:
+    rows = rows_of_object({str(name): _listed(part) for name, part in tables.items()})
+    if rows is None:
         return None
-    check_names("columns", list(columns))
-    rows: list[Row] = [
-        dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
-    ]
+    check_names("columns", list(dict.fromkeys(name for row in rows for name in row)))
     return numbered_rows("columns", rows)
+
+
+def _listed(part: Any) -> Any:
+    """A column as a list, or as a mapping whose names are texts."""
+    if isinstance(part, Mapping):
+        return {str(name): value for name, value in part.items()}
+    part = plain(part)
+    return list(part) if isinstance(part, tuple) else part

@@ -59,6 +59,11 @@ def json_rows(source: str, text: str) -> TableRows:
             f"{source} is one object, expected a list of rows or one a line; keys with lists: "
             f"{', '.join(lists) or 'none'}"
         )
+    if rows and all(isinstance(row, RowError) for row in rows):
+        raise UserError(
+            f"{source}, line {numbered[0][0]}: {rows[0]}; if it is a table of separated values, name "
+            "it .csv"
+        )
     return TableRows(source, rows, [number for number, _ in numbered])
 
 
@@ -71,7 +76,7 @@ def _list_rows(source: str, text: str) -> TableRows:
         values = json.loads(text, object_pairs_hook=_mapping)
     except (ValueError, RecursionError) as error:
         at = getattr(error, "pos", 0)
-        if at >= len(text.rstrip()) - 1 or "Unterminated" in str(error):
+        if at >= len(text.rstrip()) or "Unterminated" in str(error):
             tail = " ".join(text[-60:].split())
             raise UserError(
                 f"{source}: not JSON ({error}); it ends too early, after {tail!r}: the file may be "

@@ -74,19 +74,24 @@ _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     ),
 )
 
+PICKLE = Kind("a pickle, which could run any code when it is read", _TABLE)
+
+_MARK = rb"(?:\xef\xbb\xbf)?"
+"""The byte order mark of UTF-8."""
+
 _PATTERNS = (
     # letters that a header may begin with too
     (re.compile(rb"BZh[1-9]1AY&SY"), BZIP2),
     (re.compile(rb"PAR1[^ -~\r\n]"), PARQUET),
-    (re.compile(rb"ORC[^ -~\r\n]"), Kind("an ORC file", _TABLE)),
+    (re.compile(rb"ORC.*\x00.*ORC.\Z", re.S), Kind("an ORC file", _TABLE)),
+    (re.compile(rb"[l-s][\x01\x02]\x01\x00"), Kind("a Stata file", _TABLE)),
+    (re.compile(rb"\x80[\x02-\x05].*\.\Z", re.S), PICKLE),
     (
-        re.compile(rb"\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b", re.I | re.S),
+        re.compile(_MARK + rb"\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b", re.I | re.S),
         Kind("a web page", "a download that needs a login gives one; fetch the file itself"),
     ),
-    (re.compile(rb"\s*<\?xml\b", re.I), Kind("an XML document", _TABLE)),
+    (re.compile(_MARK + rb"\s*<\?xml\b", re.I), Kind("an XML document", _TABLE)),
 )
-
-_PICKLE = re.compile(rb"\x80[\x02-\x05].*\.\Z", re.S)
 
 
 def kind_of(content: bytes) -> Kind:
@@ -97,12 +102,9 @@ def kind_of(content: bytes) -> Kind:
             return kind
     if start[257:262] == b"ustar":
         return Kind("a tar archive", "unpack it (tar -xf FILE), and name the file of rows")
-    text = start.removeprefix(b"\xef\xbb\xbf")
     for pattern, kind in _PATTERNS:
-        if pattern.match(text):
+        if pattern.match(content):
             return kind
-    if _PICKLE.match(content):
-        return Kind("a pickle, which could run any code when it is read", _TABLE)
     if content and not content.strip(b"\x00"):
         return Kind("nothing but zero bytes", "a copy broke off; fetch the file again")
     return TEXT

@@ -74,7 +74,7 @@ def separated_rows(
         return TableRows(source, [], [])
     (line, written), *others = records
     header = [name.strip() for name in written]
-    _check_header(source, line, header, others)
+    _check_header(source, line, header, others, delimiter)
     rows = [_row(header, line, cells, written) for _, cells in others]
     return TableRows(source, rows, [line for line, _ in others])
 
@@ -163,28 +163,24 @@ def _checked_records(
             f"{source}, line {line}: a quote that begins or ends in this row has no partner "
             f"({error}); double it, or say what separates the values if it is not {separator!r}"
         )
-    unpaired = error or any(len(cells) != len(records[0][1]) for _, cells in records)
-    # a quote that closes lines later swallowed them
-    swallowed = separator == "\t" and len(records) < len(plain)
-    if plain_fits and (unpaired or swallowed):
+    # a quote that closes lines later may have swallowed them; by a tab, cells of several lines are rare
+    swallowed = len(records) < len(plain)
+    uneven = any(len(cells) != len(records[0][1]) for _, cells in records)
+    if plain_fits and (error or (swallowed and (uneven or separator == "\t"))):
         log.warning("%s: quotes do not pair up; they are read as characters like any other", source)
         return plain
     return records
 
 
 def _check_header(
-    source: str, line: int, header: list[str], rows: Sequence[tuple[int, list[str]]]
+    source: str,
+    line: int,
+    header: list[str],
+    rows: Sequence[tuple[int, list[str]]],
+    delimiter: str,
 ) -> None:
     """Raise a UserError if the line that was taken for the header cannot be it."""
     check_names(f"{source}, line {line}", header)
-    if len(header) == 1:
-        for other in SEPARATORS:
-            if other in header[0]:
-                raise UserError(
-                    f"{source}, line {line}: the header is one column, {header[0]!r:.80}; if "
-                    f"{other!r} separates values, say so: --delimiter {other!r} "
-                    f"(delimiter={other!r} in Python)"
-                )
     lengths = Counter(len(cells) for _, cells in rows)
     [(usual, count)] = lengths.most_common(1) or [(0, 0)]
     if len(header) < usual and len(header) not in lengths and 2 * count >= len(rows) >= 2:
@@ -195,3 +191,10 @@ def _check_header(
             f"below it have {usual}. If the header is line {first} ({_shown(cells)}), take away "
             "what stands above it; else name the missing columns"
         )
+    for other in SEPARATORS:
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            raise UserError(
+                f"{source}, line {line}: the header is one column, {header[0]!r:.80}; if "
+                f"{other!r} separates values, say so: --delimiter {other!r} "
+                f"(delimiter={other!r} in Python)"
+            )

@@ -52,6 +52,8 @@ TABLES = {
     "numpy's Dataset": classified().with_format("numpy"),
     "IterableDataset": classified().to_iterable_dataset(),
     "columns": COLUMNS,
+    "pandas' mapping of columns": pd.DataFrame(COLUMNS).to_dict(),
+    "pandas' mapping of rows": pd.DataFrame(COLUMNS).to_dict("index"),
     "columns of arrays": {name: np.array(values) for name, values in COLUMNS.items()},
 }
 
@@ -90,10 +92,10 @@ def test_polars_frames():
     [
         (
             datasets.DatasetDict(train=classified(), test=classified()),
-            r"expected one table, found a DatasetDict of 2: 'train', 'test'; .*data\['train'\]",
+            r"expected one table, found 'train', 'test' in a DatasetDict; .*data\['train'\]",
         ),
-        ({"Sheet1": pd.DataFrame(COLUMNS)}, r"found a dict of 1: 'Sheet1'; .*data\['Sheet1'\]"),
-        ({"train": pa.table(COLUMNS)}, "found a dict of 1: 'train'"),
+        ({"Sheet1": pd.DataFrame(COLUMNS)}, r"found 'Sheet1' in a dict; .*data\['Sheet1'\]"),
+        ({"train": pa.table(COLUMNS)}, "found 'train' in a dict"),
     ],
 )
 def test_several_tables_by_name_are_told(tables, message):
@@ -114,6 +116,8 @@ def test_several_tables_by_name_are_told(tables, message):
         ("films.csv", "found one text, 'films.csv'; .*or give a file to CeilSelector.from_csv"),
         (7, "expected a list of examples, found int"),
         (None, "expected a list of examples, found NoneType"),
+        ([pd.DataFrame(COLUMNS)], "found a list of tables .DataFrame.; give one table itself"),
+        ([classified()], "found a list of tables .Dataset.; give one table itself"),
         ([("a", "b")], "row 1: expected an Example or .*, found tuple"),
     ],
 )
@@ -159,6 +163,8 @@ def test_an_address_is_told(tmp_path, address):
             f"^{address} is an address; expected a file of this machine: download it first"
         ):
             read_table(given)
+    with refused("expected a file, found a text of several lines, 'text,label.na,b'"):
+        read_table("text,label\na,b")
     file = tmp_path / "r s.csv"
     file.write_text("text,label\na,b\n")
     assert read_table(file.as_uri()).rows == [{"text": "a", "label": "b"}]

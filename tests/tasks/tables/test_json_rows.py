@@ -72,7 +72,11 @@ def test_lines_of_objects_over_several_lines(tmp_path):
         ("[1, 2]", "row 1: expected an object of columns, found int"),
         ('[["text", "label"], ["a", "b"]]', "row 1: expected an object of columns, found list"),
         ('{"text": "a", "label": "x"}\n{"text": "b"', "line 2: not JSON"),
-        ("text,label\na,b\n", "line 1: not JSON"),
+        (
+            "text,label\na,b\n",
+            "line 1: not JSON .*if it is a table of separated values, name it .csv",
+        ),
+        (json.dumps(ROWS)[:-1] + ",]", r"not JSON .Expecting value.*: '\[{\"text\": \"film 0\""),
         ("", "holds no rows"),
         ("[]", "holds no rows"),
     ],
@@ -94,8 +98,8 @@ def test_what_annotation_tools_export(tmp_path):
     ]
     (tmp_path / "a.json").write_text(json.dumps(tasks))
     with refused(
-        r"no column 'text', 'label'; it has 'id', 'data', 'annotations' \('data', 'annotations' hold "
-        "objects or lists: .*JSON-MIN or CSV"
+        r"no column 'text', 'label'; it has 'id', 'data', 'annotations' \(in 'data', 'annotations' "
+        "stand objects or lists: .*JSON-MIN or CSV"
     ):
         load_file(tmp_path / "a.json", input="text", output="label")
     plain = [{"id": i, "text": f"film {i}", "sentiment": "good", "annotator": 1} for i in range(9)]

@@ -66,6 +66,10 @@ def test_the_separator_of_a_long_file_is_known_by_its_beginning(tmp_path):
             "line 1 was taken for the header: 'Report', '2025'.*3 of 3 .*header is line 2",
         ),
         (
+            '"Report, 2025"\ntext,team\na,b\nc,d\n',
+            "line 1 was taken for the header: 'Report, 2025'",
+        ),
+        (
             "# exported, today\nid,text,team\n1,a,b\n2,c,d\n",
             "line 1 was taken for the header: '# exp",
         ),

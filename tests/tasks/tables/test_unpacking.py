@@ -118,6 +118,9 @@ def database(folder):
         (pickle.dumps(ROWS), "a pickle, which could run any code"),
         (b"\x89PNG\r\n\x1a\n\0\0", "a picture: name a file of rows"),
         (b"\x93NUMPY\x01\x00", "an array of numpy"),
+        (b"ORC\n\x00\x05 ORC\x17", "an ORC file: save the table as CSV"),
+        (b"r\x02\x01\x00", "a Stata file"),
+        (bytes(range(256)) * 9, "no text file, and of no kind that is read here: save the table"),
         (
             b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
             "a Git LFS pointer.*git lfs pull",
