@@ -46,6 +46,10 @@ _NAMES = {
     ),
     "ceil_jax.retrieval.retrievers": ("MAP", "NEAREST", "Ranking"),
     "ceil_jax.selector": ("CeilSelector", "Selection"),
+    "ceil_jax.selector.adapters.chat": ("chat_messages",),
+    "ceil_jax.selector.adapters.dspy": ("CeilFewShot",),
+    "ceil_jax.selector.adapters.langchain": ("CeilExampleSelector",),
+    "ceil_jax.selector.adapters.lm_eval": ("CeilSampler", "choose_few_shot"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template", "register_task"),
     "ceil_jax.tasks.load": ("load_task",),
     "ceil_jax.training.losses": (

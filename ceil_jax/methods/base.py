@@ -175,9 +175,9 @@ class LearnsFromScores(Method):
         """Return the method with configured settings, and the start likewise; see `Method`."""
         if self.name in above:
             raise UserError(f"--{above[-1]}.start {self.name}: a training cannot start from itself")
-        own = settings.get(self.name, self)
-        assert isinstance(own, LearnsFromScores), "one name is one class"
-        return replace(own, start=own.start.configured(settings, (*above, self.name)))
+        method = settings.get(self.name, self)
+        assert isinstance(method, LearnsFromScores), "one name is one class"
+        return replace(method, start=method.start.configured(settings, (*above, self.name)))
 
     @property
     def reads_bank_vectors(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.encoders.example_encoder import ExampleEncoder, example_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, check_finite, sides
-from ceil_jax.errors import UserError, check_options
+from ceil_jax.errors import check_options
 from ceil_jax.methods import registry
 from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.retrieval.own_rows import KnownBy, OwnRows
@@ -21,6 +21,7 @@ from ceil_jax.retrieval.retriever import (
     RetrieverArguments,
     RetrieverKind,
     Rewrite,
+    check_needs,
     check_size,
     checked_choice,
     retrieved,
@@ -88,9 +89,10 @@ class BankRetriever:
             UserError: k is below 1 or larger than the bank.
         """
         check_size(self.bank, k)
-        asked = Queries(queries, self._own_rows(queries), self._vectors(queries, bank=False))
-        answer = self._retriever.choose(asked, k)
-        return retrieved(self.bank, checked_choice(self.kind, answer, asked, len(self.bank), k))
+        vectors = self._vectors(queries, bank=False)
+        batch = Queries(queries, self._own_rows(queries), vectors)
+        answer = self._retriever.choose(batch, k)
+        return retrieved(self.bank, checked_choice(self.kind, answer, batch, len(self.bank), k))
 
     def _vectors(self, examples: Sequence[Example], *, bank: bool) -> np.ndarray | None:
         """The vectors that the retriever compares, of bank examples or of queries."""
@@ -143,19 +145,11 @@ def build_retriever(
     """
     kind = registry.RETRIEVERS[name]
     check_options("build_retriever", options, RetrieverOptions.__annotations__)
-    needs = kind.needs
-    for needed, option, why in (
-        (needs.encodes, "encoder", "compares vectors: give it an encoder"),
-        (needs.skills != "none", "rewrite", "compares skills: give it a rewrite"),
-        (
-            needs.sketch,
-            "sketch",
-            "needs a sketch, which SQL and COGS tasks have; try target_knn",
-        ),
-    ):
-        if needed and options.get(option) is None:
-            raise UserError(f"retriever {name!r} {why}")
-    trade_off = options.get("trade_off", RetrieverArguments.trade_off)
-    if needs.trade_off == "tunable" and not trade_off > 0:
-        raise UserError(f"trade_off is {trade_off}: λ has to be above 0")
+    check_needs(
+        kind,
+        encoder=options.get("encoder") is not None,
+        rewrite=options.get("rewrite") is not None,
+        sketch=options.get("sketch") is not None,
+        trade_off=options.get("trade_off", RetrieverArguments.trade_off),
+    )
     return BankRetriever(kind, bank, options)

@@ -19,6 +19,7 @@ from ceil_jax.retrieval.retriever import (
     Queries,
     RetrieverArguments,
     RetrieverKind,
+    check_needs,
     checked_choice,
 )
 from ceil_jax.skills.sketches import PARTS
@@ -57,6 +58,14 @@ class Choose(Stage[Choice]):
         bank = run.get(self.bank)
         examples = run.get(self.queries)
         trade_off = run.value(self.trade_off)
+        sketch = PARTS.get(self.language)
+        check_needs(
+            self.retriever,
+            encoder=True,
+            rewrite=True,
+            sketch=sketch is not None,
+            trade_off=trade_off,
+        )
         skills = {
             _question(example): texts
             for side in self.skills
@@ -72,7 +81,7 @@ class Choose(Stage[Choice]):
             shortlist=self.shortlist or 1,
             seed=self.seed or 0,
             rewrite=lambda several: [skills[_question(example)] for example in several],
-            sketch=PARTS.get(self.language),
+            sketch=sketch,
         )
         queries = Queries(
             examples,

@@ -193,8 +193,8 @@ def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, 
         for name in ("lm", "encoder"):
             if names.get(name) and is_address(names[name]):
                 names[name] = parse_address(names[name]).model or "the model of an endpoint"
-    own = {method.name: method.settings for method in methods if method.settings}
-    return settings | json.loads(canonical(own))
+    of_methods = {method.name: method.settings for method in methods if method.settings}
+    return settings | json.loads(canonical(of_methods))
 
 
 def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
@@ -216,13 +216,13 @@ def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
     methods = []
     for name, method in registered_methods().items():
         if name in settings:
-            own = values(type(method), settings[name])
-            if "start" in own:
-                own["start"] = method_named(own["start"])
-            methods.append(type(method)(**own))
-    own = values(RunConfig, settings)
-    own["skills"] = SkillConfig(**values(SkillConfig, settings.get("skills", {})))
-    return RunConfig(**{**own, "out": out, "methods": tuple(methods)})
+            of_method = values(type(method), settings[name])
+            if "start" in of_method:
+                of_method["start"] = method_named(of_method["start"])
+            methods.append(type(method)(**of_method))
+    of_run = values(RunConfig, settings)
+    of_run["skills"] = SkillConfig(**values(SkillConfig, settings.get("skills", {})))
+    return RunConfig(**{**of_run, "out": out, "methods": tuple(methods)})
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
@@ -231,15 +231,15 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         try:
-            found = _read(root, folder)
+            record = _read(root, folder)
         except (OSError, ValueError, KeyError, TypeError):
-            found = None
-        if found is None:
+            record = None
+        if record is None:
             trouble.append(
                 f"{folder}: damaged, unfinished or of another version; run its command again"
             )
         else:
-            records.append(found)
+            records.append(record)
     return records, trouble
 
 

@@ -96,11 +96,11 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
     config = setup.config
     needs = row.needs
     queries = setup.queries if queries is None else queries
-    bank: RetrievalTexts = Inputs(setup.bank)
-    asked: RetrievalTexts = Inputs(queries)
+    bank_view: RetrievalTexts = Inputs(setup.bank)
+    query_view: RetrievalTexts = Inputs(queries)
     if needs.text:
-        bank = bank_texts(setup, row.method)
-        asked = texts(setup, queries)
+        bank_view = bank_texts(setup, row.method)
+        query_view = texts(setup, queries)
     bank_side: Stage[np.ndarray] | None = None
     query_side: Stage[np.ndarray] | None = None
     orders: list[int] = []
@@ -122,8 +122,8 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         rewritten = tuple(skills(setup, rows, orders) for rows in (setup.bank, queries))
     return Choose(
         row.retriever,
-        bank,
-        asked,
+        bank_view,
+        query_view,
         config.shots,
         bank_side,
         query_side,
@@ -280,7 +280,7 @@ def scored_sets(setup: Setup, method: LearnsFromScores) -> ScoredCandidates:
         query_side = output_vectors(setup, queries)
         bank_side = output_vectors(setup, setup.bank)
         return ScoredCandidates(sets, OutputScores(query_side, bank_side, sets))
-    label = f"{method.title}'s candidates" + (" sets" if sampler.size > 1 else "")
+    label = f"{method.title}'s {'candidate sets' if sampler.size > 1 else 'candidates'}"
     shape = (sampler.sets, sampler.size)
     return ScoredCandidates(sets, Scores(setup.prompting, queries, setup.bank, sets, shape, label))
 
@@ -371,8 +371,9 @@ def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.n
 
 def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
     """Return a head's blocks of the bank, which its outputs give."""
-    own = head.rows.view.source is view.source
-    return HeadBlocks(head, head.rows if own else alike(head, view, outputs=True), "bank")
+    learnt_from = head.rows.view.source is view.source
+    rows = head.rows if learnt_from else alike(head, view, outputs=True)
+    return HeadBlocks(head, rows, "bank")
 
 
 def query_blocks(

@@ -198,8 +198,8 @@ def open_run(
     if config.out.is_file():
         raise UserError(f"--out {config.out} is a file; name a folder")
     tell_of_older_stages(config.out)
-    own = task if task.name in TASKS else separated(task)
-    setup = setup_of(config, own, models or Models(), trained_by)
+    task = task if task.name in TASKS else separated(task)
+    setup = setup_of(config, task, models or Models(), trained_by)
     engine = None
     if config.engine == "ray":
         from ceil_jax.lm.ray_reading import actor_pool

@@ -142,6 +142,30 @@ RETRIEVERS: Registry[RetrieverKind] = Registry("retriever", "register_retriever 
 """All retrievers by name. `methods.registry` fills it."""
 
 
+def check_needs(
+    kind: RetrieverKind, *, encoder: bool, rewrite: bool, sketch: bool, trade_off: float | None
+) -> None:
+    """Raise a UserError if a retriever lacks what it needs.
+
+    Args:
+        kind: the retriever.
+        encoder: whether there is an encoder.
+        rewrite: whether there are skills.
+        sketch: whether outputs have a sketch.
+        trade_off: λ; None where it has none.
+    """
+    needs = kind.needs
+    for needed, given, why in (
+        (needs.encodes, encoder, "compares vectors: give it an encoder"),
+        (needs.skills != "none", rewrite, "compares skills: give it a rewrite"),
+        (needs.sketch, sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
+    ):
+        if needed and not given:
+            raise UserError(f"retriever {kind.name!r} {why}")
+    if needs.trade_off == "tunable" and trade_off is not None and not trade_off > 0:
+        raise UserError(f"trade_off is {trade_off}: λ has to be above 0")
+
+
 def check_size(bank: Sequence[Example], k: int) -> None:
     """Raise a UserError unless k examples can be taken from the bank."""
     if not 1 <= k <= len(bank):
@@ -162,8 +186,10 @@ def choice_of(rows: Iterable[Sequence[tuple[int, float, float]]]) -> Choice:
     relevance = np.full((len(picks), width), -np.inf)
     gains = np.full((len(picks), width), -np.inf)
     for query, row in enumerate(picks):
-        for place, pick in enumerate(row):
-            positions[query, place], relevance[query, place], gains[query, place] = pick
+        for rank, (position, score, gain) in enumerate(row):
+            positions[query, rank] = position
+            relevance[query, rank] = score
+            gains[query, rank] = gain
     return Choice(positions, relevance, gains)
 
 

@@ -140,9 +140,9 @@ class GreedyChoice:
         positions, gains = self.among(vectors, shortlists, k)
         relevance = np.full(positions.shape, -np.inf, np.float64)
         for query, row in enumerate(positions):
-            for place, position in enumerate(row):
+            for rank, position in enumerate(row):
                 if position >= 0:
-                    relevance[query, place] = similarity(vectors[query] @ self.items[position])
+                    relevance[query, rank] = similarity(vectors[query] @ self.items[position])
         return Choice(positions, relevance, gains)
 
 

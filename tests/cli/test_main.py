@@ -12,7 +12,7 @@ import pytest
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.registry import ROWS
-from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.config import COMPARED, RunConfig
 
 TINY = "compare --lm tiny --encoder tiny --method random --limit 3 --bank-limit 20"
 
@@ -185,7 +185,7 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypa
             main(["compare", asked])
         flags[asked] = set(re.findall(r"^\W? ?(--[a-z][a-z.-]*)", capsys.readouterr().out, re.M))
     assert {"--task", "--lm", "--encoder", "--data", "--method", "--json"} <= flags["--help"]
-    assert len(flags["--help"]) <= 16
+    assert len(flags["--help"]) <= 18
     assert {"--epr.epochs", "--endpoint.batch", "--seed"} <= flags["--help-all"]
     assert flags["--help"] < flags["--help-all"]
 
@@ -257,7 +257,7 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
     rows = "".join(f"film {i},{'ab'[i % 2]}\n" for i in range(40))
     (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     given = (
         "compare --data a.csv --input text --output label --metric accuracy --lm tiny "
         "--encoder tiny --json"
@@ -291,3 +291,52 @@ def test_settings_that_a_dataclass_inherits_have_their_help(capsys, monkeypatch)
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
     assert "--epr.no-in-batch-negatives With the contrastive loss: whether" in shown
     assert "--ceil.sets-per-step INT|{auto,all} Candidate sets of each query in a step" in shown
+
+
+FILMS = [
+    "--task",
+    "movie_reviews",
+    "--lm",
+    "tiny",
+    "--encoder",
+    "tiny",
+    "--limit",
+    "4",
+    "--bank-limit",
+    "60",
+]
+
+
+def test_rows_that_do_not_apply_are_left_out_only_where_nobody_typed_them(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"question {i} of all,answer number {i}\n" for i in range(40))
+    (tmp_path / "free.csv").write_text(f"input,output\n{rows}")
+    flags = ["--data", "free.csv", "--lm", "tiny", "--encoder", "tiny", "--dry-run"]
+    assert main(["compare", *flags]) == 0
+    assert "Left out: classifier alone: the outputs of free are no" in capsys.readouterr().out
+    # the very list of the default, typed
+    assert main(["compare", *flags, "--method", *COMPARED]) == 2
+    message = capsys.readouterr().err
+    assert "--method classifier: the outputs of free are no labels" in message
+    assert "label head" not in message
+
+
+def test_a_dry_run_computes_nothing(capsys, tmp_path):
+    out = tmp_path / "runs"
+    assert main(["compare", *FILMS, "--out", str(out), "--method", "topk", "epr", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "training EPR" in printed and "LM tokens to read" in printed and not out.exists()
+
+
+def test_a_start_is_a_method_by_its_name(capsys, tmp_path):
+    flags = ["compare", *FILMS, "--out", str(tmp_path / "o"), "--method", "epr", "--dry-run"]
+    stages = {}
+    for start in ("base", "free", "tst"):
+        assert main([*flags, "--epr.start", start]) == 0
+        [count] = re.findall(r"(\d+) would run: about", capsys.readouterr().out)
+        stages[start] = int(count)
+    assert stages["base"] < stages["free"] and stages["base"] < stages["tst"]
+    assert main([*flags, "--epr.start", "fre"]) == 2
+    assert "did you mean 'free'" in capsys.readouterr().err

@@ -297,11 +297,14 @@ def flags(config):
     """SMALL as flags."""
     given = {"lm": "tiny", "encoder": "tiny", "limit": None, "bank-limit": None, "seeds": 0}
     given |= {name: getattr(config, name) for name in ("shots", "shortlist", "out")}
-    for part in ("tst", "epr", "ceil"):
-        settings = {
-            name.replace("_", "-"): value for name, value in vars(getattr(config, part)).items()
+    for method in config.methods:
+        settings = {name.replace("_", "-"): value for name, value in method.settings.items()}
+        switches = {"in-batch-negatives"}
+        given |= {
+            f"{method.name}.{name}": value
+            for name, value in settings.items()
+            if value != () and name not in switches
         }
-        given |= {f"{part}.{name}": value for name, value in settings.items() if value != ()}
     return [str(word) for name, value in given.items() for word in (f"--{name}", value)]
 
 

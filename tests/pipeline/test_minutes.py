@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from films import SMALL, One, films
+from films import SMALL, One, films, metric_of
 
 from ceil_jax.lm import readings
 from ceil_jax.lm.tiny import TinyLM
@@ -158,7 +158,7 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     found = cut_to_fit(opened, rows, asked / 60)
     assert found.names == rows
     for name in rows:
-        found.session.run.get(found.metric_of(opened.setup, name))
+        found.session.run.get(metric_of(found.session.setup, name))
     assert 150 <= len(found.session.setup.queries) < 400
     assert clock[0] == pytest.approx(asked, rel=0.25)
     if lm == "tiny":

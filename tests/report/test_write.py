@@ -12,6 +12,9 @@ from html_parts import Parts
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.registry import ROWS, register_row
+from ceil_jax.methods.row import Row
+from ceil_jax.metrics import METRICS, register_metric
 from ceil_jax.pipeline.answering import Majority, Measurement
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
@@ -292,3 +295,24 @@ def test_a_page_that_cannot_be_written_is_one_line(runs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
         write_page([runs], tmp_path / "file" / "page.html")
+
+
+def test_what_was_recorded_is_shown_when_its_metric_is_gone(tmp_path):
+    task = replace(films.TASK, validation=films.TASK.validation[:4], metric="mine")
+    with METRICS.temporarily():
+        register_metric("mine", lambda prediction, example: 1.0)
+        for name in ("topk", "random"):
+            evaluated(*open_run(replace(films.SMALL, out=tmp_path), task), name)
+    page = write_page([tmp_path], tmp_path / "all.html").read_text()
+    [table] = tables(read_records(tmp_path)[0])
+    assert [(row.label, row.value) for row in table.rows] == [("random", 100), ("dense top-k", 100)]
+    assert table.differences == () and table.table().rows[0][2] is None
+    assert "dense top-k" in page and "mine in percent" in page
+
+
+def test_a_row_that_is_gone_keeps_its_label(tmp_path):
+    with ROWS.temporarily():
+        register_row("gone", Row("a row of a plugin"))
+        evaluated(*open_run(replace(films.SMALL, out=tmp_path), films.TASK), "gone")
+    [table] = tables(read_records(tmp_path)[0])
+    assert table.rows[0].label == "a row of a plugin" and table.rows[0].record.seed is None

@@ -568,3 +568,17 @@ def test_what_other_people_give_a_selector(tmp_path):
 class Tensor(list):
     detach = float = cpu = lambda self: self
     numpy = lambda self: np.array(self, np.float32)  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: CeilSelector.from_examples(ROWS[:3], encoder=Words(), trade_of=0.1),
+        lambda: make().select(QUERY, kk=3),
+        lambda: CeilSelector(Bank([], np.zeros((0, 0), np.float32)), Words(), shortlst=3),
+    ],
+    ids=["from_examples", "select", "CeilSelector"],
+)
+def test_a_misspelt_setting_is_refused_in_one_line(call):
+    with pytest.raises(UserError, match=r"unknown option .*; did you mean"):
+        call()

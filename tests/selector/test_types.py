@@ -42,6 +42,8 @@ def test_the_stub_has_every_public_name_and_no_other():
     imported.pop(None)  # what the stub itself needs
     assert sorted({*functions, *imported}) == ceil_jax.__all__
     for name, module in imported.items():
+        if "adapters" in module:  # needs an extra, and loads a framework
+            continue
         assert getattr(importlib.import_module(module), name) is getattr(ceil_jax, name)
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import SMALL, One, choose
+from films import SMALL, One, choice_of_row, choose
 from refusing import refused
 
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, UserError, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.registry import scorable
+from ceil_jax.pipeline.rows import predictions
 from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, searched
 from ceil_jax.tuning.config import TuneConfig
@@ -85,7 +86,10 @@ def test_it_finds_what_helps_and_says_what_is_certain(finished):
 def test_the_classifier_stands_beside_the_prompts(finished):
     made, outcome, _ = finished
     answers = {
-        row["id"]: row for row in made.field.run.get(made.field.base.predictions("classifier"))
+        row["id"]: row
+        for row in made.field.run.get(
+            predictions(made.field.base, made.field.base.row("classifier"))
+        )
     }
     rows = made.final[: outcome.final]
     right = [answers[row.id]["prediction"] == row.output for row in rows]
@@ -95,7 +99,7 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     [*_, last] = outcome.finals_table().lines()
     assert (last[0], last[-2]) == ("classifier alone", "asks no LM")
     assert "without an LM, against the recommended prompt" in outcome.advice()[-1]
-    assert made.field.base.predictions("classifier").lms == []
+    assert predictions(made.field.base, made.field.base.row("classifier")).lms == []
 
 
 def test_final_rows_are_looked_at_once_and_last(finished):
@@ -170,7 +174,7 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     outcome = made.run()
     assert {one.candidate.method for one in outcome.race} == {"zero", "topk", "epr"}
     assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
-    epr = made.field.setup(Candidate("epr", 3)).chosen("epr")
+    epr = choice_of_row(made.field.setup(Candidate("epr", 3)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
 
