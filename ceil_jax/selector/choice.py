@@ -43,6 +43,8 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
         call.trade_off,
         shortlist.excluded,
         repeated,
+        call.input_key,
+        call.output_key,
     )
 
 

@@ -47,6 +47,9 @@ class Selection:
     repeats: int = 0
     """The number of chosen examples that repeat others, taken because no different ones were
     left."""
+    input_key: str = "input"
+    output_key: str = "output"
+    """What the selector's rows call the input and the output."""
 
     def __len__(self) -> int:
         return len(self.picks)

@@ -150,6 +150,36 @@ class Template:
         return (" " if self._before_answer(example).endswith(" ") else "") + answer
 
 
+def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
+    """Return a pattern, such as `{title}: {text}`, with an example's texts in place of the names in
+    braces. It is written as a template is, and need not end with the answer.
+
+    Args:
+        pattern: text with names in braces; a literal brace is written twice.
+        example: whose texts they are.
+        names: further texts by name, such as those of the input. A field of the example goes before
+            them; names are compared as `question_key` does.
+
+    Raises:
+        UserError: a single brace, or a name that the example lacks.
+    """
+    pieces = []
+    for literal, name in _pieces(pattern):
+        value = literal
+        if name:
+            field = example.field(name)
+            known = same_text(name, names)
+            if field is None and known is None:
+                there = dict.fromkeys((*example.fields, *names))
+                raise UserError(
+                    f"{pattern!r} names {name!r}, which {example.id or 'the query'!r} lacks; it "
+                    f"has {', '.join(map(repr, there))}; literal braces are written {{{{ and }}}}"
+                )
+            value = names[known] if field is None and known is not None else field or ""
+        pieces.append(value)
+    return "".join(pieces)
+
+
 def column_template(
     pattern: str, separator: str, input: str, output: str, columns: Collection[str] | None = None
 ) -> Template:

@@ -112,6 +112,12 @@ class EndpointLM(LanguageModel):
             near = difflib.get_close_matches(listed.model, listed.others, n=8, cutoff=0)
             what = f"model of {self._client.base}"
             raise unknown_name(what, listed.model, near, str(refusal)) from None
+        except UserError as failure:
+            # a server that lists the model and fails at a greeting may answer real prompts
+            if not (self._config.chat and listed.entry):
+                raise
+            log.warning("%s; chat is asked all the same, because --endpoint.chat says so", failure)
+            return Interface("/chat/completions", why="--endpoint.chat")
 
     def _what_it_does(self) -> str:
         if self.can_score:

@@ -274,3 +274,15 @@ def test_completions_without_a_text_and_with_reasoning(server, address, caplog):
     )
     assert lm.generate(list("abcd"), 8) == ["", " good", "", " good"]
     assert "Of 4 answers of the LM, 2 had reasoning, which was removed, 2 were empty" in caplog.text
+
+
+def test_a_server_that_fails_at_a_greeting_is_asked_where_chat_is_wanted(server, address):
+    server.change = lambda path, request, answer: (
+        (503, {"error": {"message": "odd question"}})
+        if "yes" in str(request.get("messages"))
+        else answer
+    )
+    quick = replace(QUICK, chat=True, attempts=1)
+    assert not load_lm(f"{address}#tiny", endpoint=quick).can_score
+    with pytest.raises(UserError, match="odd question"):
+        load_lm(f"{address}#other", endpoint=quick)

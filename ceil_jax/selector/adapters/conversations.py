@@ -1,0 +1,197 @@
+"""Conversations as examples: the lines of OpenAI's fine-tuning files and of ShareGPT's, with tool
+calls and several turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ceil_jax.errors import UserError
+from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.files import TableLike, read_table
+from ceil_jax.tasks.rows import examples_of, valid
+from ceil_jax.tasks.spec import FieldError, Row, RowError
+from ceil_jax.tasks.tables.table_rows import numbered_rows
+
+FIELD = "messages"
+"""The field of an example that holds its conversation, as JSON."""
+
+_COLUMNS = (FIELD, "conversations", "conversation", "prompt")
+_ROLES = {
+    "human": "user",
+    "gpt": "assistant",
+    "bing": "assistant",
+    "chatgpt": "assistant",
+    "function_call": "assistant",
+    "observation": "tool",
+    "function_response": "tool",
+}
+"""ShareGPT's names of roles."""
+_EXPECTED = (
+    'a list of messages such as {"role": "user", "content": "…"} or {"from": "human", "value": "…"}'
+)
+
+
+def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> list[Example]:
+    """Return an example for each conversation of a file or a list of rows.
+
+    The output is the assistant's last turn: its text, or its tool calls as JSON. The input, by
+    which examples are found, is what the user said before it. All turns come along in the field
+    `messages`, from which `chat_messages` takes them; other columns are fields too, lists and
+    objects (`tools`) as JSON.
+
+    >>> turns = [{"role": "user", "content": "Hall light on"}, {"role": "assistant", "content": "Done."}]
+    >>> [example] = conversation_examples([{"messages": turns, "lang": "en"}])
+    >>> example.input, example.output, example.fields["lang"]
+    ('Hall light on', 'Done.', 'en')
+
+    Raises:
+        UserError: a file that cannot be read, or a row without such a conversation; the message
+            names its line and field.
+    """
+    listed = isinstance(source, list | tuple)
+    table = numbered_rows("conversations", source, "row") if listed else read_table(source)
+    return examples_of(table, "conversation", (), _example)
+
+
+def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
+    """Return a query of a conversation that the assistant is to answer next.
+
+    Raises:
+        UserError: no list of messages, or none of the user's.
+    """
+    try:
+        turns = _turns(FIELD, list(messages))
+    except FieldError as error:
+        raise UserError(f"the query: {error}") from None
+    return Example("", _said(turns), "", fields={FIELD: _json(turns)})
+
+
+def turns_of(example: Example) -> list[dict[str, Any]]:
+    """Return the turns of an example that is a conversation; [] of any other.
+
+    A tool call that no tool answers gets an empty answer, without which servers refuse what
+    follows.
+    """
+    text = example.fields.get(FIELD, "")
+    if not text.startswith("[{"):
+        return []
+    try:
+        turns = _turns(FIELD, json.loads(text))
+    except (ValueError, FieldError):
+        return []
+    answered = {turn.get("tool_call_id") for turn in turns}
+    complete = []
+    for turn in turns:
+        complete.append(turn)
+        calls = turn.get("tool_calls") or []
+        complete += [
+            {"role": "tool", "tool_call_id": call["id"], "content": ""}
+            for call in calls
+            if call.get("id") and call["id"] not in answered
+        ]
+    return complete
+
+
+def _example(id: str, row: Row) -> Example:
+    if isinstance(row, RowError):
+        raise row
+    column = next((name for name in _COLUMNS if isinstance(row.get(name), list | str)), "")
+    if not column:
+        raise FieldError(FIELD, _EXPECTED, None)
+    turns = _turns(column, row[column])
+    last = max(
+        (place for place, turn in enumerate(turns) if turn["role"] == "assistant"), default=-1
+    )
+    if last < 1:
+        raise FieldError(column, "an answer of the assistant behind a message of the user", turns)
+    kept = turns[: last + 1]
+    fields = {name: _text(value) for name, value in row.items() if name != column and name != "id"}
+    return valid(
+        Example(
+            _text(row["id"]) if row.get("id") not in (None, "") else id,
+            _said(kept[:-1]),
+            _answer(kept[-1]),
+            fields={**{name: text for name, text in fields.items() if text}, FIELD: _json(kept)},
+        )
+    )
+
+
+def _turns(column: str, value: Any) -> list[dict[str, Any]]:
+    """Messages in OpenAI's form."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise FieldError(column, _EXPECTED, value) from None
+    if not isinstance(value, list) or not value:
+        raise FieldError(column, _EXPECTED, value)
+    turns: list[dict[str, Any]] = []
+    for message in value:
+        if not isinstance(message, Mapping):
+            raise FieldError(column, _EXPECTED, message)
+        if "from" in message:
+            turns.append(_from_share_gpt(message, turns))
+        elif isinstance(message.get("role"), str):
+            turns.append(dict(message))
+        else:
+            raise FieldError(column, _EXPECTED, message)
+    return turns
+
+
+def _from_share_gpt(message: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> Any:
+    """A message of ShareGPT's, whose tools are called by a turn of their own."""
+    sender = str(message["from"])
+    text = message.get("value") or ""
+    role = _ROLES.get(sender, sender)
+    if sender == "function_call":
+        calls = json.loads(text) if str(text).lstrip()[:1] in ("{", "[") else {"name": text}
+        several = calls if isinstance(calls, list) else [calls]
+        made = [
+            {
+                "id": f"call_{len(before)}_{number}",
+                "type": "function",
+                "function": {
+                    "name": call.get("name", ""),
+                    "arguments": _text(call.get("arguments", call.get("parameters", {}))),
+                },
+            }
+            for number, call in enumerate(several)
+        ]
+        return {"role": role, "content": None, "tool_calls": made}
+    if role == "tool":
+        calls = (before[-1].get("tool_calls") if before else None) or [{"id": "call"}]
+        return {"role": role, "tool_call_id": calls[0]["id"], "content": text}
+    return {"role": role, "content": text}
+
+
+def _said(turns: Sequence[Mapping[str, Any]]) -> str:
+    """What the user said in some turns."""
+    texts = [_content(turn) for turn in turns if turn["role"] == "user"]
+    return "\n".join(text for text in texts if text)
+
+
+def _content(turn: Mapping[str, Any]) -> str:
+    content = turn.get("content") or ""
+    if isinstance(content, str):
+        return content
+    parts = [part.get("text") or "" for part in content if isinstance(part, Mapping)]
+    return "".join(parts)
+
+
+def _answer(turn: Mapping[str, Any]) -> str:
+    """The assistant's turn as text."""
+    calls = turn.get("tool_calls") or turn.get("function_call")
+    return _content(turn) or (_json(calls) if calls else "")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    """A column's value as text; "" where there is none."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else _json(value)
