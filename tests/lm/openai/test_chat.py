@@ -277,12 +277,9 @@ def test_completions_without_a_text_and_with_reasoning(server, address, caplog):
 
 
 def test_a_server_that_fails_at_a_greeting_is_asked_where_chat_is_wanted(server, address):
-    server.change = lambda path, request, answer: (
-        (503, {"error": {"message": "odd question"}})
-        if "yes" in str(request.get("messages"))
-        else answer
-    )
     quick = replace(QUICK, chat=True, attempts=1)
+    server.faults = [None, "drop"]
     assert not load_lm(f"{address}#tiny", endpoint=quick).can_score
-    with pytest.raises(UserError, match="odd question"):
+    server.faults = [None, "drop"]
+    with pytest.raises(UserError, match="the connection failed"):
         load_lm(f"{address}#other", endpoint=quick)
