@@ -50,9 +50,10 @@ def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> li
         UserError: a file that cannot be read, or a row without such a conversation; the message
             names its line and field.
     """
-    listed = isinstance(source, list | tuple)
-    table = numbered_rows("conversations", source, "row") if listed else read_table(source)
-    return examples_of(table, "conversation", (), _example)
+    if isinstance(source, list | tuple):
+        rows = numbered_rows("conversations", source, "row")
+        return examples_of(rows, "conversation", (), _example)
+    return examples_of(read_table(source), "conversation", (), _example)
 
 
 def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
