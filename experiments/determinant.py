@@ -29,6 +29,7 @@ from harness.results_file import RESULTS, Published, keep, read_results
 
 from ceil_jax import load_encoder, load_task
 from ceil_jax.distributed.machine import device
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import Readings, ReadLM
@@ -37,7 +38,6 @@ from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Table, signed
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.example import Task

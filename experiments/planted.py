@@ -35,13 +35,13 @@ from harness.command import script
 
 from ceil_jax.dpp.greedy import greedy_map
 from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity, similarity_from_features
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
 from ceil_jax.training.candidates import TrainingData, epr_candidates

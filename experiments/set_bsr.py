@@ -20,6 +20,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from ceil_jax import Choice, Needs, Queries, RetrieverArguments, choice_of, register_retriever
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.tokenizers import LENGTHS, pad, padded_length
 
 BATCH = 64
@@ -44,7 +45,7 @@ def token_vectors(encoder: Any, texts: Sequence[str]) -> list[Float[np.ndarray, 
         hidden = np.asarray(last_layer(graph, state, *tokens))
         for row, vectors in zip(rows, hidden, strict=False):  # the last batch is filled up
             inner = vectors[1 : max(2, len(ids[row]) - 1)]
-            found[row] = inner / np.maximum(np.linalg.norm(inner, axis=1, keepdims=True), 1e-9)
+            found[row] = unit_rows(inner)
     return found
 
 

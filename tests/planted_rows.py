@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ceil_jax.retrieval.nearest import unit_rows
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.training.free.rows import Observations
 
 

@@ -5,6 +5,7 @@ Only jax and numpy are imported here. Every function is pure and takes one query
 `retrieval/`; losses live in `training/`.
 
 - `kernel`: similarity, relevance, the conditional kernel L', log determinants
+- `lengths`: lengths of vectors, and vectors of length 1
 - `distribution`: log-probabilities of subsets, DPP and k-DPP samples
 - `greedy`: MAP inference, `greedy_map` and `greedy_map_from_features`
 - `lifting`: `jax.vmap` in chunks that stay in a CPU's caches, for MAP from features

@@ -29,11 +29,10 @@ from ceil_jax.dpp.kernel import (
     Scalar,
     at_least_float32,
     bounded_trade_off,
-    norm,
-    of_moderate_length,
     similarity,
     similarity_from_features,
 )
+from ceil_jax.dpp.lengths import norm, of_moderate_length
 from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024

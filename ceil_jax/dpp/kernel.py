@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ceil_jax.dpp.lengths import norm, of_moderate_length
+
 Scalar = int | float | Float[Array, ""]
 
 
@@ -165,23 +167,3 @@ def log_det(
     shrunk = correlation * (1 - 64 * jnp.finfo(matrix.dtype).eps)
     factor = jnp.linalg.cholesky(jnp.where(eye, jnp.ones((), matrix.dtype), shrunk))
     return jnp.log(scale).sum(-1) + 2 * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
-
-
-def of_moderate_length(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """Return vectors of the same directions, each multiplied by the power of two that brings its
-    largest number to between 0.5 and 1; vectors of zeros are unchanged.
-
-    Squares of the numbers then neither overflow nor underflow. Powers of two cost no accuracy, and
-    cosines and their gradients stay what they are.
-    """
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(vectors), axis=-1, keepdims=True, initial=0))
-    _, exponent = jnp.frexp(largest)
-    # 2 to the power of ±126 is the last that is no denormal number in float32
-    scale = jnp.ldexp(jnp.ones_like(largest), -jnp.clip(exponent, -126, 126))
-    return vectors * jnp.where(jnp.isfinite(largest), scale, 1)
-
-
-def norm(vectors: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """The length of each vector, at least 1e-6."""
-    # zero vectors are orthogonal to all; with a smaller floor the gradient there would overflow
-    return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), 1e-12))

@@ -8,11 +8,11 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.example_encoder import ExampleEncoder, example_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, check_finite, sides
 from ceil_jax.errors import check_options
 from ceil_jax.methods import registry
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.retrieval.own_rows import KnownBy, OwnRows
 from ceil_jax.retrieval.retriever import (
     Parts,

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
 from ceil_jax.pipeline.models import Pretrained
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
 from ceil_jax.pipeline.views import RetrievalTexts
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.training.free.encoder import observations
 from ceil_jax.training.free.rows import Head, Observations, beside

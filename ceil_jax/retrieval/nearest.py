@@ -29,15 +29,6 @@ Score = Callable[[Any, Any], Any]
 """Vectors of q queries and of n examples to their scores [q, n], in jax."""
 
 
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row divided by its length, which may be any; rows of zeros are unchanged."""
-    vectors = np.asarray(vectors)
-    # squares of numbers between 0.5 and 1 leave no number format, and a power of two costs no bit
-    _, exponents = np.frexp(np.abs(vectors).max(axis=1, keepdims=True, initial=0))
-    scaled = np.ldexp(vectors, -np.clip(exponents, -126, 126))
-    return scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12)
-
-
 def nearest(
     queries: Float[np.ndarray, "q d"],
     items: Float[np.ndarray, "bank d"],

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.nearest import unit_rows
 
 QUERIES_REMEMBERED = 1024
 """The queries whose vectors are kept for the store that is asked next."""

@@ -16,12 +16,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ceil_jax.dpp.lengths import unit
+
 Similarity = Callable[[Float[Array, "q m d"], Float[Array, "n m d"]], Float[Array, "q n"]]
-
-
-def _unit(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """Rows of length 1; zero vectors stay, so that their cosines are 0."""
-    return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 @jax.jit
@@ -35,7 +32,7 @@ def consistency(
     queries: Float[Array, "q m d"], items: Float[Array, "n m d"]
 ) -> Float[Array, "q n"]:
     """Return the cosine of the mean embeddings."""
-    return jnp.matmul(_unit(queries.mean(axis=1)), _unit(items.mean(axis=1)).T, precision="highest")
+    return jnp.matmul(unit(queries.mean(axis=1)), unit(items.mean(axis=1)).T, precision="highest")
 
 
 @jax.jit
@@ -45,8 +42,8 @@ def distinctiveness(
     """Return the largest cosine of any two skills. Pairs are compared one by one, so memory is q ×
     n for any m."""
     m = queries.shape[1]
-    queries = _unit(queries)
-    items = jnp.moveaxis(_unit(items), 1, 0)
+    queries = unit(queries)
+    items = jnp.moveaxis(unit(items), 1, 0)
 
     def step(best: Float[Array, "q n"], pair: Int[Array, ""]) -> tuple[Float[Array, "q n"], None]:
         new = jnp.matmul(queries[:, pair % m], items[pair // m].T, precision="highest")

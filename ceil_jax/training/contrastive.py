@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
 from ceil_jax.distributed.devices import over_devices
-from ceil_jax.dpp.kernel import norm
+from ceil_jax.dpp.lengths import unit
 from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.ceil import train_ceil
@@ -100,7 +100,7 @@ def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[A
         params: Mapping[str, Array], tokens: Tokens, *, key: PRNGKeyArray | None = None
     ) -> Array:
         vectors = encoder.apply(params, tokens, key=key)
-        return vectors / norm(vectors)[:, None]
+        return unit(vectors)
 
     return apply
 

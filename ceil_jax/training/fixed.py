@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ceil_jax.dpp.kernel import norm
+from ceil_jax.dpp.lengths import norm, unit
 from ceil_jax.encoders.tokenizers import Tokens
 
 
@@ -46,6 +46,6 @@ def beside_fixed(
         own = apply(params, texts.tokens, key=key)
         own = np.sqrt(weight) * own / norm(own)[:, None]
         both = jnp.concatenate([texts.fixed, own], axis=-1)
-        return both / norm(both)[:, None]
+        return unit(both)
 
     return vectors

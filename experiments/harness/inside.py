@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.example_encoder import example_encoder
 from ceil_jax.pipeline import rows
 from ceil_jax.pipeline.export import encoders_of
 from ceil_jax.pipeline.setup import Session
-from ceil_jax.retrieval.nearest import unit_rows
 
 T = TypeVar("T")
 

@@ -16,8 +16,9 @@ from functools import partial
 import numpy as np
 
 from ceil_jax.dpp.kernel import similarity
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.methods.registry import register_retriever
-from ceil_jax.retrieval.nearest import nearest_drawn, unit_rows
+from ceil_jax.retrieval.nearest import nearest_drawn
 from ceil_jax.retrieval.retriever import Choice, Needs, Queries, RetrieverArguments, choice_of
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from harness.panels import image, panels
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.rows import skills as skills_of
 from ceil_jax.pipeline.setup import Session
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from ceil_jax.dpp.kernel import similarity
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.methods.registry import register_retriever
-from ceil_jax.retrieval.nearest import nearest_drawn, unit_rows
+from ceil_jax.retrieval.nearest import nearest_drawn
 from ceil_jax.retrieval.retriever import Choice, Needs, Parts, Queries, RetrieverArguments
 from ceil_jax.skills.sketches import PARTS, sql_bare
 from ceil_jax.tasks.example import Example

@@ -10,12 +10,12 @@ import pytest
 from flax import nnx
 
 from ceil_jax.distributed.devices import device_mesh, map_batches, over_devices, whole
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.tokenizers import HashingTokenizer, pad
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.retrieval.index import top_k
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil

@@ -4,7 +4,7 @@ import determinant
 import numpy as np
 import pytest
 
-from ceil_jax.retrieval.nearest import unit_rows
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.tasks.example import Example, Task, Template
 
 PARTS = np.eye(4)

@@ -11,7 +11,7 @@ from refusing import refused
 from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector
-from ceil_jax.retrieval.nearest import unit_rows
+from ceil_jax.dpp.lengths import unit_rows
 
 TICKETS = [{"ticket": row["input"], "team": row["output"], "town": row["town"]} for row in ROWS]
 

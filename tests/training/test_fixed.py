@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.fixed import beside_fixed
 from ceil_jax.training.free.encoder import FreeEncoder, observe

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.files import read_config
 from ceil_jax.encoders.registry import FREE_FILE, load_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder
 from ceil_jax.errors import UserError
-from ceil_jax.retrieval.nearest import unit_rows
 from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.tasks.example import Example

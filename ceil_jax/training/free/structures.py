@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
 from ceil_jax.store.progress import bar
 from ceil_jax.training.free.head import COSINE_WEIGHT, fold_numbers
@@ -54,7 +55,7 @@ class StructureHead:
     def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
         """Return [P / |P|, 0]."""
         p = self.probabilities(rows)
-        p = p / np.maximum(np.linalg.norm(p, axis=1, keepdims=True), 1e-6)
+        p = unit_rows(p)
         return np.pad(p, ((0, 0), (0, 1))).astype(np.float32)
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
