@@ -27,6 +27,7 @@ CHECKED = [
     "encoders.transformer",
     "retrieval.blas_search",
     "retrieval.index",
+    "retrieval.ranking",
     "retrieval.shortlists",
     "skills.similarity",
     "training.candidates",

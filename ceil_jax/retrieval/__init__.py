@@ -8,6 +8,7 @@ rewriting inputs as skills in `skills/`.
 - `bm25`: similarity by shared words
 - `words`: the words of a text in any script
 - `nearest`: the nearest examples of queries, from vectors
+- `ranking`: the best of scores that are there already
 - `own_rows`: a query's own rows of a bank, which it never gets
 - `shortlists`: MAP, MAP under a budget and MMR for many queries, each among its shortlist
 - `retriever`: what a retriever needs, what it is asked and what it answers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ceil_jax.retrieval.ranking import best_first
 from ceil_jax.retrieval.retriever import (
     Choice,
     Needs,
@@ -58,7 +59,7 @@ class Ranking:
         """Return the positions of n different examples, best first, and the score of each example
         of the bank. By default the highest scores, equal ones in the order of the bank."""
         scores = np.asarray(self.scores(query), np.float64)
-        return np.argsort(-scores, kind="stable")[:n], scores
+        return best_first(scores, n), scores
 
     def choose(self, queries: Queries, k: int) -> Choice:
         rows = []
@@ -95,7 +96,7 @@ class BM25Ranking(Ranking):
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         scores = self.index.scores(query.input)
-        return np.argsort(-scores, kind="stable")[:n], scores
+        return best_first(scores, n), scores
 
 
 class NearestVectors:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.retrieval.ranking import descending
 from ceil_jax.selector.filters import asks_the_same, check_filter, group_reader, passes_filter
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
@@ -204,23 +205,3 @@ class Bank:
                 snapshot = Snapshot(list(snapshot), self._room, np.ones(len(self._rows), bool))
                 self._rows = {example.id: row for row, example in enumerate(snapshot.examples)}
             self.snapshot = snapshot
-
-
-def descending(scores: np.ndarray, first: int) -> Iterator[int]:
-    """Iterate over the indices of the scores [N] above −inf, highest first, ties by index.
-
-    Only as much is sorted as is asked for: the `first` best, then four times as many.
-    """
-    done = 0
-    size = max(first, 1)
-    n = len(scores)
-    while done < n:
-        # all at or above the size-th highest score: a cut through ties would lose their order
-        lowest = np.partition(scores, n - size)[n - size] if size < n else -np.inf
-        top = np.flatnonzero((scores >= lowest) & (scores > -np.inf))
-        top = top[np.argsort(-scores[top], kind="stable")]
-        yield from top[done:].tolist()
-        if size >= n:
-            return
-        done = len(top)
-        size = 4 * max(size, len(top))

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int32
 
 from ceil_jax.retrieval.bm25 import LexicalIndex
+from ceil_jax.retrieval.own_rows import OwnRows
+from ceil_jax.retrieval.ranking import best_first
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.fixed import Fixed
 
@@ -63,16 +65,14 @@ def epr_candidates(
     groups = np.zeros(len(bank), np.int64)
     if by_input and len(options) == 1:
         groups = np.array([bank[0].choices.index(example.output) for example in bank])
-    position = {example.id: i for i, example in enumerate(bank)}
     count = min(count, len(bank) - 1)
     shortlist = np.full((len(queries), count), -1, np.int32)
     asked = [query.input if by_input else query.output for query in queries]
     index.warn_of_strangers(asked)
-    for row, query in enumerate(queries):
+    for row, own in enumerate(OwnRows(bank, "id")(queries)):
         scores = index.scores(asked[row])
-        if query.id in position:
-            scores[position[query.id]] = -np.inf
-        order = np.argsort(-scores, kind="stable")
+        scores[own] = -np.inf
+        order = best_first(scores, len(bank))
         # the rank of each example among those with its answer: the best of every answer comes
         # first, then the second…
         turn = np.zeros(len(bank), np.int64)

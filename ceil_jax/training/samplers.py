@@ -19,6 +19,7 @@ from jaxtyping import Float, Int32
 
 from ceil_jax.dpp.distribution import sample_k_dpp
 from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
+from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, epr_candidates
@@ -204,14 +205,17 @@ def bank_sets(
     nearest first by the vectors (unit rows), so that prompts are in the same order as those of the
     other samplers.
     """
-    position = {example.id: i for i, example in enumerate(bank)}
+    own_rows = OwnRows(bank, "id")(queries)
     drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
-        own = position.get(query.id, len(bank))
-        others = len(bank) - (own < len(bank))
-        draws = (one + (one >= own) for one in _draws(text_rng(query.id, seed, 4), others, size))
-        sets = _different(np.sort(shortlist[row, :size]), draws, count, math.comb(others, size))
+        others = np.delete(np.arange(len(bank)), own_rows[row])
+        generator = text_rng(query.id, seed, 4)
+        draws = (
+            others[drawn_positions] for drawn_positions in _draws(generator, len(others), size)
+        )
+        possible = math.comb(len(others), size)
+        sets = _different(np.sort(shortlist[row, :size]), draws, count, possible)
         items = np.unique(sets)
         order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
         drawn[row, : len(items)] = items[order]

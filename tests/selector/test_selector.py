@@ -14,7 +14,7 @@ from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector, build_retriever
 from ceil_jax.dpp.lengths import unit_rows
-from ceil_jax.selector.bank import Bank, descending
+from ceil_jax.selector.bank import Bank
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.free import encoder as free_encoder
 
@@ -444,15 +444,6 @@ def test_threads_that_select_add_and_remove():
         thread.join()
     assert not failures
     assert {example.id for example in selector.examples} == fixed
-
-
-def test_descending_is_a_stable_sort():
-    rng = np.random.default_rng(0)
-    for n, first in ((0, 4), (5, 8), (300, 1), (300, 7), (300, 300)):
-        scores = rng.integers(0, 9, n).astype(np.float32)
-        scores[rng.random(n) < 0.2] = -np.inf
-        expected = [i for i in np.argsort(-scores, kind="stable") if scores[i] > -np.inf]
-        assert list(descending(scores, first)) == expected
 
 
 BAD_NUMBERS = (0, np.nan, np.inf)

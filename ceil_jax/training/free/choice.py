@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from ceil_jax.retrieval.ranking import best_first
 from ceil_jax.training.free.head import fold_numbers
 from ceil_jax.training.free.rows import Head, Observations, example_vectors, query_vectors
 from ceil_jax.training.loop import better_beyond_noise
@@ -24,10 +25,7 @@ def nearest(
 ) -> Int[np.ndarray, "q k"]:
     """Return the places in the bank of each query's k most relevant examples, best first."""
     scores = query_vectors(head, queries) @ example_vectors(head, bank).T
-    near = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    return np.take_along_axis(
-        near, np.argsort(-np.take_along_axis(scores, near, 1), axis=1, kind="stable"), 1
-    )
+    return np.stack([best_first(row, k) for row in scores])
 
 
 def agreement(
