@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ceil_jax.encoders.text_encoder import EncoderPair
-from ceil_jax.pipeline.scoring import Prompting
+from ceil_jax.pipeline.scoring import LOG_DET_SHARE, Prompting
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
 from ceil_jax.retrieval.own_rows import OwnRows
@@ -27,7 +27,7 @@ from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.samplers import Sampler, SamplerInputs
-from ceil_jax.training.tuning import map_sets
+from ceil_jax.training.tuning import log_det_share, map_sets
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,7 @@ class MapSets(StoredSets):
     """The MAP set of each λ of the grid for training queries, cut to the prompt's token budget."""
 
     what = "MAP sets of each λ"
+    version: ClassVar[int] = 2
     nearest: Choose
     query_vectors: Stage[np.ndarray]
     bank_vectors: Stage[np.ndarray]
@@ -178,13 +179,16 @@ class MapSets(StoredSets):
         builder = self.prompting.builder(run, queries)
         remaining = np.array([builder.remaining(query) for query in queries])
         costs = builder.costs(self.examples.examples, shortlist)
+        query_vectors = run.get(self.query_vectors)
+        bank_vectors = run.get(self.bank_vectors)
         sets = map_sets(
-            run.get(self.query_vectors),
-            run.get(self.bank_vectors),
+            query_vectors,
+            bank_vectors,
             shortlist,
             self.size,
             self.prompting.fit,
             costs,
             remaining,
         )
-        return self.save(folder, sets)
+        share = log_det_share(query_vectors, bank_vectors, shortlist, self.size)
+        return {**self.save(folder, sets), LOG_DET_SHARE: share}

@@ -22,9 +22,12 @@ from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.scoring import read_outputs, scored_sets, set_prompts
-from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off
+from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off, trade_off_note
 
 log = logging.getLogger(__name__)
+
+LOG_DET_SHARE = "log_det_share"
+"""The name in the summary of `choosing.MapSets` of `training.tuning.log_det_share`."""
 
 SAMPLED = 24
 """Queries whose prompts are counted to estimate those of all."""
@@ -199,9 +202,10 @@ class ScoredCandidates(Stage[ScoredSets]):
 @dataclass(frozen=True)
 class TradeOff(Stage[float]):
     """λ: the one of the grid whose MAP sets make the right outputs of training queries most
-    probable."""
+    probable. Where it is so small that the determinant cannot matter, a note says so."""
 
     scores: Scores
+    """Of the stage `choosing.MapSets`."""
     label: str = unkeyed("")
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
@@ -210,7 +214,11 @@ class TradeOff(Stage[float]):
         log.info(
             "%s: λ = %g of %s", self.label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS)
         )
-        return {"trade_off": chosen}
+        run.get(self.scores.sets)
+        note = trade_off_note(chosen, run.summary(self.scores.sets)[LOG_DET_SHARE])
+        if note:
+            log.info("%s: %s", self.label, note)
+        return {"trade_off": chosen, "note": note}
 
     def load(self, run: Run, folder: Path) -> float:
         return run.summary(self)["trade_off"]

@@ -200,6 +200,20 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
         assert all(0 < len(prompt.order) < 8 for prompt in prompts)
 
 
+@pytest.mark.parametrize(("trade_off", "noted"), [(0.001, True), (0.1, False)])
+def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
+    tmp_path, monkeypatch, caplog, trade_off, noted
+):
+    monkeypatch.setattr("ceil_jax.pipeline.scoring.best_trade_off", lambda scores: trade_off)
+    run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
+    stage = rows.trade_off(setup, Untrained(), "tuned")
+    with caplog.at_level("INFO"):
+        assert run.get(stage) == trade_off
+    note = "base: λ = 0.001: the set is the nearest examples (log det has"
+    assert (note in caplog.text) == noted
+    assert bool(run.summary(stage)["note"]) == noted
+
+
 def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, moved_for_trained):
     config = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off="tuned")
     run, setup = open_run(config, FEW)
