@@ -14,6 +14,7 @@ from selector_words import QUERY, ROWS, Words, ids, words
 
 from ceil_jax import CeilSelector, build_retriever
 from ceil_jax.dpp.lengths import unit_rows
+from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.free import encoder as free_encoder
