@@ -113,7 +113,7 @@ class RunConfig:
             >>> RunConfig(methods=(EPR(epochs=9),)).method(CEIL).start.epochs
             9
         """
-        method = kind().configured(self._by_name)
+        method = _registered(kind).configured(self._by_name)
         assert isinstance(method, kind), "one name is one class"
         return method
 
@@ -142,12 +142,18 @@ class RunConfig:
             UserError: a setting that the method does not have.
         """
         check_options(f"--{kind.name}", settings, [field.name for field in fields(kind)])
-        method = self._by_name.get(kind.name) or kind()
+        method = self._by_name.get(kind.name) or _registered(kind)
         return self.using(replace(method, **settings))
 
     @property
     def _by_name(self) -> dict[str, Method]:
         return _by_name(self.methods)
+
+
+def _registered(kind: type[M]) -> M:
+    """A method with the settings that it was registered with, or with the defaults of its class."""
+    method = registered_methods().get(kind.name)
+    return method if isinstance(method, kind) else kind()
 
 
 def _by_name(methods: tuple[Method, ...]) -> dict[str, Method]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ceil_jax.methods.base import LearnsFromScores
-from ceil_jax.methods.registry import ROWS
+from ceil_jax.methods.registry import registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import rows
 from ceil_jax.pipeline.config import RunConfig
@@ -103,10 +103,11 @@ def cuts(setup: Setup, names: Sequence[str]) -> Iterator[tuple[Setup, tuple[str,
         config = with_fewer_training_queries(setup.config, share)
         return setup_of(config, replace(setup.task, validation=drawn), setup.models), left
 
-    trained = [name for name in reversed(left) if setup.row(name).trains]
+    rows_by_name = {name: setup.row(name) for name in left}
+    trained = [name for name in reversed(left) if rows_by_name[name].trains]
     # sets first, then single examples; of each kind the last row first
-    dear = [name for name in trained if setup.row(name).learns_from_lm]
-    dear.sort(key=lambda name: not setup.row(name).method.learns_sets)
+    dear = [name for name in trained if rows_by_name[name].learns_from_lm]
+    dear.sort(key=lambda name: not rows_by_name[name].method.learns_sets)
     free = [name for name in trained if name not in dear]
     for share in shares:
         yield cut(share)
@@ -126,9 +127,9 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
     """Return settings with a share of the training queries of methods that learn from the LM."""
     if share == 1:
         return config
-    methods = {row.method.name: config.row(name).method for name, row in ROWS.items()}
     fewer = []
-    for method in methods.values():
+    for registered in registered_methods().values():
+        method = config.method(type(registered))
         if isinstance(method, LearnsFromScores) and method.scores == "lm":
             count = max(LEAST_TRAINING, int(share * method.instances))
             fewer.append(replace(method, instances=min(method.instances, count)))
@@ -185,7 +186,7 @@ def _message(
         for method in taught.values()
         if isinstance(method, LearnsFromScores)
     ]
-    gone = [ROWS[name].label for name in all_names if name not in names]
+    gone = [setup.row(name).label for name in all_names if name not in names]
     if gone:
         parts.append(f"no {' and no '.join(gone)}")
     rest = f"; --minutes {_minutes(whole)} for all of it" if seconds < whole else ""

@@ -156,13 +156,13 @@ def _labels(records: Sequence[Record]) -> list[str]:
             other for r, other in zip(records, settings, strict=True) if r.method == record.method
         ]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        label = label_of(record)
+        label = recorded_label(record)
         label += f" ({record.kept})" if record.kept else ""
         labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
     return labels
 
 
-def label_of(record: Record) -> str:
+def recorded_label(record: Record) -> str:
     """Return a record's row in tables: the recorded label; in older records and in results files,
     the label of its row, or its name where that is not known."""
     if record.label:

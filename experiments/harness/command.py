@@ -14,12 +14,13 @@ from ceil_jax.cli.first import check_first
 from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.store.folder import write_files
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks import TASKS
 from harness.dry_run import dry_run
-from harness.grid import Entry, Grid, records_of
+from harness.grid import Cell, Entry, Grid, records_of
 from harness.panels import image
 from harness.results_file import keep
 from harness.table import ExperimentTable
@@ -82,9 +83,9 @@ class Experiment:
         configs = [
             replace(config, task=TASKS[task].name) for task in options.tasks or (config.task,)
         ]
-        entries = _only(
-            [entry for one in configs for entry in self.entries(one, options)], options.method
-        )
+        entries = [entry for one in configs for entry in self.entries(one, options)]
+        if options.method:
+            entries = _of_methods(entries, options.method, configs)
         if options.dry_run:
             planned, failed = dry_run(entries, options.seeds)
             lines = [f"{task} cannot run: {message}" for task, message in failed.items()]
@@ -154,9 +155,21 @@ def script(main: Callable[[list[str]], None]) -> NoReturn:
     sys.exit(command(name, lambda _, arguments: main(arguments)))
 
 
-def _only(entries: Sequence[Entry], methods: Sequence[str]) -> list[Entry]:
-    there = list(dict.fromkeys(entry.cell.method for entry in entries))
-    for method in methods:
-        if method not in there:
-            raise unknown_name("method", method, there)
-    return [entry for entry in entries if not methods or entry.cell.method in methods]
+def _of_methods(
+    entries: Sequence[Entry], methods: Sequence[str], configs: Sequence[RunConfig]
+) -> list[Entry]:
+    """The entries of some methods. A row that the experiment does not have, such as a plugin's, gets
+    an entry for each task."""
+    there = {entry.cell.method for entry in entries}
+    others = [method for method in methods if method not in there]
+    for method in others:
+        if method not in ROWS:
+            raise unknown_name("method", method, [*there, *ROWS])
+    return [
+        *(entry for entry in entries if entry.cell.method in methods),
+        *(
+            Entry(config.row(method).title, config.task, Cell(config, method))
+            for method in others
+            for config in configs
+        ),
+    ]

@@ -182,3 +182,14 @@ def test_a_folder_of_an_earlier_version_is_told_of_once(tmp_path, caplog):
             open_run(replace(SMALL, out=tmp_path), FEW)
     told = [record for record in caplog.records if "an earlier version" in record.getMessage()]
     assert len(told) == 1
+
+
+def test_experiments_plan_a_plugins_method(plugin, tmp_path, capsys):
+    import table2
+
+    plugin("extending.md", "my_method")
+    flags = [*FILMS[1:], "--plugin", "my_method", "--out", str(tmp_path / "o"), "--dry-run"]
+    assert table2.EXPERIMENT.main([*flags, "--method", "topk", "relative"]) == 0
+    assert "training relative EPR" in capsys.readouterr().out
+    assert table2.EXPERIMENT.main([*flags, "--method", "relativ"]) == 2
+    assert "did you mean 'relative'" in capsys.readouterr().err

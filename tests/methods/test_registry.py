@@ -8,7 +8,7 @@ from films import SMALL, TASK
 from ceil_jax import EPR, NEAREST, Free, Row, Untrained, UserError, register_row
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.registry import ROWS, applicable, registered_methods
-from ceil_jax.pipeline.config import method_flags
+from ceil_jax.pipeline.config import RunConfig, method_flags
 from ceil_jax.pipeline.setup import open_run
 
 
@@ -18,6 +18,14 @@ class Order(EPR):
 
     name = "order"
     title = "order"
+
+
+@dataclass(frozen=True)
+class Mine(EPR):
+    """A method from outside."""
+
+    name = "mine"
+    title = "mine"
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,13 @@ def test_a_name_is_one_row_and_one_class(registrations_undone):
         register_row("mine", Row("mine", Other()))
     register_row("mine", Row("mine", EPR(epochs=9), NEAREST))
     assert ROWS["mine"].name == "mine" and registered_methods()["epr"] == ROWS["epr"].method
+
+
+def test_a_methods_defaults_are_those_it_was_registered_with(registrations_undone):
+    register_row("order", Row("mine", Mine(instances=7)))
+    assert RunConfig().method(Mine).instances == 7
+    changed = RunConfig().with_method(Mine, epochs=2).row("order").method
+    assert (changed.instances, changed.epochs) == (7, 2)
 
 
 def test_registrations_for_a_while_are_forgotten():
