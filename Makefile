@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test gpu-check lint format docs drawing notebooks lock clean
+.PHONY: demo test gpu-check servers-check lint format docs drawing notebooks lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
@@ -20,6 +20,10 @@ gpu-check: .venv/dev.stamp .venv/$(CUDA).stamp
 	$(ON_GPU) -m benchmarks --device gpu --rounds 3 || failed=1; \
 	$(ON_GPU) -m ceil_jax.cli.main compare --method topk dpp epr ceil || failed=1; \
 	exit $$failed
+
+# Real servers with the packaged weights, each in an environment of its own: no part of the tests.
+servers-check: .venv/dev.stamp
+	$(BIN)/python -m benchmarks.servers
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

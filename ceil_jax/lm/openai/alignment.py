@@ -48,6 +48,8 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
     """
     found, text = choice.get("logprobs") or {}, prompt + continuation
     tokens, log_probs = found.get("tokens") or [], found.get("token_logprobs") or []
+    if not tokens:
+        raise ValueError("no log-probabilities of the text's own tokens")
     if len(tokens) != len(log_probs):
         raise ValueError(f"{len(tokens)} tokens with {len(log_probs)} log-probabilities")
     # a server may write a token although it was asked for none

@@ -35,6 +35,8 @@ _OTHERWISE = {
     "encoding_format": "",
 }
 """Fields that some servers refuse, and the field to send in place of each; "" for none."""
+BREACH = "; the server does not keep to the interface"
+"""The end of a message about an answer that something is missing from."""
 CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
 """What servers say where a model could not end within the limit of tokens."""
 BYTES_A_TOKEN = 4
@@ -135,9 +137,7 @@ class Client:
             return read(answer)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as odd:
             said = f"no {odd}" if isinstance(odd, KeyError) else one_line(odd)
-            raise Refused(
-                f"{self.base}{path}: {said}; the server does not keep to the interface"
-            ) from None
+            raise Refused(f"{self.base}{path}: {said}{BREACH}") from None
 
     def listed(self, model: str | None) -> Listed:
         """Return the model of that name, or without one the only model of the server.

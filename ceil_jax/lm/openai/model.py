@@ -18,7 +18,7 @@ from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import chat_answer, completed_answer
-from ceil_jax.lm.openai.client import Client, in_order
+from ceil_jax.lm.openai.client import BREACH, Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.http import Refused
 from ceil_jax.lm.openai.listing import Listed, whole_number
@@ -72,8 +72,9 @@ class EndpointLM(LanguageModel):
             try:
                 self._alternatives = most_alternatives(self._scores_of)
             except Refused as refusal:
+                reason = str(refusal).removesuffix(BREACH)
                 self.no_scores = (
-                    f"{refusal}. Scoring needs log-probabilities of the prompt's own tokens (echo, "
+                    f"{reason}. Scoring needs log-probabilities of the prompt's own tokens (echo, "
                     "logprobs), as vLLM and SGLang give them"
                 )
             except UserError as error:

@@ -203,8 +203,8 @@ def stale_once_cached(tokens, log_probs, count):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (drop_logprobs, "spell 0 of the text's"),
-        (as_transformers_serve, "spell 0 of the text's"),
+        (drop_logprobs, "no log-probabilities of the text's own tokens"),
+        (as_transformers_serve, "no log-probabilities of the text's own tokens"),
         # llama.cpp's server: of the token it wrote alone
         (scores_changed(lambda t, p, _: (t[-1:], p[-1:])), "spell 0 of the text's"),
         (scores_changed(lambda t, p, _: (t[-4:], p[-4:])), "spell 0 of the text's"),

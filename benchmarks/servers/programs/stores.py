@@ -1,0 +1,75 @@
+"""Whether a vector store that is a server chooses as a selector does that holds the rows itself:
+`python stores.py chroma PORT` or `python stores.py pgvector ADDRESS` prints `same of queries`."""
+
+import sys
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from ceil_jax import CeilSelector, load_encoder
+from ceil_jax.errors import UserError
+
+ROWS = 300
+QUERIES = 20
+
+
+class Encoder(Embeddings):
+    """The packaged encoder, as LangChain's embeddings."""
+
+    def __init__(self):
+        self.encoder = load_encoder("all-MiniLM-L6-v2")
+
+    def embed_documents(self, texts):
+        return self.encoder.encode(texts).tolist()
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def opened(kind, where, embeddings):
+    """Return the store on a server."""
+    if kind == "chroma":
+        import chromadb
+        from langchain_chroma import Chroma
+
+        client = chromadb.HttpClient(host="127.0.0.1", port=int(where))
+        metadata = {"hnsw:space": "cosine"}
+        return Chroma("films", embeddings, client=client, collection_metadata=metadata)
+    from langchain_postgres import PGVector
+
+    address = where.replace("postgresql://", "postgresql+psycopg://", 1)
+    return PGVector(embeddings, connection=address, collection_name="films")
+
+
+def main(kind, where):
+    from ceil_jax import load_task
+
+    task = load_task("movie_reviews", limit=QUERIES, bank_limit=ROWS)
+    embeddings = Encoder()
+    store = opened(kind, where, embeddings)
+    documents = [
+        Document(row.input, id=row.id, metadata={"output": row.output}) for row in task.train
+    ]
+    store.add_documents(documents, ids=[row.id for row in task.train])
+    settings: dict[str, Any] = {"trade_off": 0.1, "shortlist": 50}
+    live = CeilSelector.from_vector_store(store, **settings)
+    own = CeilSelector.from_examples(task.train, encoder=embeddings, **settings)
+    same = 0
+    for query in task.validation:
+        chosen = [
+            [example.input for example in selector.select(query.input, k=8).examples]
+            for selector in (live, own)
+        ]
+        same += chosen[0] == chosen[1]
+    filtered = live.select(task.validation[0].input, k=8, filter={"output": task.train[0].output})
+    try:
+        live.select(task.validation[0].input, k=8, filter={"output": "nowhere"})
+        refusal = "a filter that nothing passes: nothing"
+    except UserError as error:
+        refusal = f"a filter that nothing passes: {error}"
+    print(f"{same} of {QUERIES} choices the same; {len(filtered)} of 8 by a filter; {refusal}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

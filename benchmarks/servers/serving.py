@@ -1,0 +1,68 @@
+"""A server's process, from its start until it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ceil_jax.errors import UserError
+
+STARTING_SECONDS = 600.0
+
+
+def free_port() -> int:
+    """Return a port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(command: Sequence[str | Path], log: Path, ready: str | None) -> Iterator[Path]:
+    """Run a server within the block, once it answers at the address `ready`, or has printed a line
+    where that is None; yields the file with what it prints.
+
+    Raises:
+        UserError: it ends, or does not answer within ten minutes; the message names that file.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as out:
+        # a group of its own, which is ended whole
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        end = time.monotonic() + STARTING_SECONDS
+        there = False
+        while not there:
+            time.sleep(1)
+            if process.poll() is not None or time.monotonic() > end:
+                raise UserError(f"{command[0]} does not serve; {log} has what it printed")
+            there = _answers(ready) if ready else b"\n" in log.read_bytes()
+        yield log
+    finally:
+        for end_signal in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, end_signal)
+                process.wait(20)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
