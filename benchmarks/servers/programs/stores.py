@@ -17,17 +17,18 @@ QUERIES = 20
 class Encoder(Embeddings):
     """The packaged encoder, as LangChain's embeddings."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.encoder = load_encoder("all-MiniLM-L6-v2")
 
-    def embed_documents(self, texts):
-        return self.encoder.encode(texts).tolist()
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        vectors: list[list[float]] = self.encoder.encode(texts).tolist()
+        return vectors
 
-    def embed_query(self, text):
+    def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
 
 
-def opened(kind, where, embeddings):
+def opened(kind: str, where: str, embeddings: Embeddings) -> Any:
     """Return the store on a server."""
     if kind == "chroma":
         import chromadb
@@ -42,7 +43,7 @@ def opened(kind, where, embeddings):
     return PGVector(embeddings, connection=address, collection_name="films")
 
 
-def main(kind, where):
+def main(kind: str, where: str) -> None:
     from ceil_jax import load_task
 
     task = load_task("movie_reviews", limit=QUERIES, bank_limit=ROWS)
