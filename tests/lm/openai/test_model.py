@@ -14,7 +14,6 @@ from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
 from ceil_jax.lm.readings import LMRequest, Readings, ReadLM
-from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 
@@ -338,9 +337,9 @@ def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, 
     server, address = locked
     server.clear()
     opened = open_run(over_http(address, tmp_path), TASK)
-    opened.graph.lm.get()
+    opened.setup.lm.get()
     probed = len([path for path, _ in server.requests if path == "/v1/completions"])
-    assert "EPR and CEIL take a local one" in refused(evaluate, *opened, method)
+    assert "EPR and CEIL take a local one" in refused(compare, *opened, [method])
     asked = [path for path, _ in server.requests if path == "/v1/completions"]
     assert len(asked) == probed
 
@@ -352,11 +351,12 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
     config = replace(
         over_http(address, tmp_path, max_requests=16, batch=4, concurrency=1), encoder="tiny"
     )
-    said = refused(evaluate, *open_run(config, BIG), "random")
+    said = refused(compare, *open_run(config, BIG), ["random"])
     assert "the budget of requests is spent (16 of 16 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     with whole.run.lm(whole.setup.lm).metered() as meter:
-        assert len(evaluate(*whole, "random").rows()) == 96
+        [row] = compare(*whole, ["random"]).rows
+    assert len(row.record.rows()) == 96
     assert meter.now.tokens < meter.cost.tokens
 
 
