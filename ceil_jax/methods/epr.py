@@ -83,5 +83,9 @@ class EPR(EPRTraining, LearnsFromScores):
         return None
 
     def effort(self) -> Effort:
-        """A query is encoded with a positive and a hard negative."""
-        return Effort(3, self.epochs, self.batch_size)
+        """A query is encoded with a positive and a hard negative; for a loss over all candidates,
+        with these, unless their vectors are frozen."""
+        texts = 3
+        if self.loss != CONTRASTIVE:
+            texts = 1 if self.train_context == "frozen" else 1 + self.candidates
+        return Effort(texts, self.epochs, self.batch_size)

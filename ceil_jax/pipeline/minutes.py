@@ -24,7 +24,7 @@ FEWEST_QUERIES = 150
 """Queries that are answered at least: fewer give intervals that say nothing."""
 
 LEAST_TRAINING = 40
-"""Training queries below which a training is left out."""
+"""Training queries that a training keeps at least; where these are too many, its rows go."""
 
 _WARM = 8
 """Queries answered before the LM's speed is measured."""

@@ -38,8 +38,10 @@ class Difference:
         """Return how many queries would make it certain if it stayed as large: n (half-width /
         difference)².
 
-        It was measured on n queries. The number has two digits; None without a difference, or above
-        a million.
+        The number has two significant digits; None without a difference, or above a million.
+
+        Args:
+            queries: n, on which the difference was measured.
         """
         mean, low, high = self.interval
         if mean == 0:
