@@ -179,7 +179,8 @@ def together(
             return record
         both = {*drawn(other.task, other.queries)}
         where = np.array([one in both for one in drawn(record.task, record.queries)])
-        assert record.statistics is not None and record.overlap is not None
+        assert record.statistics is not None
+        assert record.overlap is not None
         part, count = record.statistics[where], int(where.sum())
         value = 100 * float(METRICS[record.metric].from_sums(part.sum(axis=0), count))
         overlap = Overlap(*(column[where] for column in record.overlap))

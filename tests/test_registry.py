@@ -25,4 +25,6 @@ def test_an_unknown_name_is_a_message_and_adds_nothing():
         UserError, match=r"unknown metric 'acuracy'; did you mean 'accuracy'.*adds one\.$"
     ):
         metrics["acuracy"]
-    assert "acuracy" not in metrics and metrics.get("acuracy") is None and len(metrics) == 1
+    assert "acuracy" not in metrics
+    assert metrics.get("acuracy") is None
+    assert len(metrics) == 1

@@ -130,7 +130,8 @@ class Encoder:
         return EncoderPair(self._prompted(prompts.query), self._prompted(prompts.bank))
 
     def _prompted(self, prompt: str) -> Encoder:
-        assert self.checkpoint is not None and isinstance(self.tokenizer, PretrainedTokenizer)
+        assert self.checkpoint is not None
+        assert isinstance(self.tokenizer, PretrainedTokenizer)
         checkpoint = replace(self.checkpoint, prompts=single_prompt(prompt))
         return self._changed(tokenizer=self.tokenizer.with_prefix(prompt), checkpoint=checkpoint)
 

@@ -79,7 +79,8 @@ class SqlSandbox:
             self._child = subprocess.Popen(
                 _COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
             )
-        assert self._child.stdin is not None and self._child.stdout is not None
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
         job = {
             "database": os.fspath(database),
             "gold": as_spider(gold),

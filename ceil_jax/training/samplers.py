@@ -134,7 +134,8 @@ class BankSets:
 
     def draw(self, inputs: SamplerInputs) -> CandidateSets:
         """Draw the sets of all queries."""
-        assert inputs.query_vectors is not None and inputs.bank_vectors is not None
+        assert inputs.query_vectors is not None
+        assert inputs.bank_vectors is not None
         return bank_sets(
             inputs.queries,
             inputs.bank,
@@ -159,7 +160,8 @@ class KDPPSets:
 
     def draw(self, inputs: SamplerInputs) -> CandidateSets:
         """Draw the sets of all queries."""
-        assert inputs.bank_vectors is not None and inputs.trade_off is not None
+        assert inputs.bank_vectors is not None
+        assert inputs.trade_off is not None
         return k_dpp_sets(
             inputs.shortlist,
             inputs.bank_vectors,

@@ -130,4 +130,5 @@ def test_compilations_are_counted_and_missed_in_the_rounds():
 
 def test_the_tests_of_the_gpu_check_are_there():
     folders = re.findall(r"tests/[\w/]+", (ROOT / "Makefile").read_text("utf-8"))
-    assert len(folders) > 4 and all((ROOT / folder).is_dir() for folder in folders)
+    assert len(folders) > 4
+    assert all((ROOT / folder).is_dir() for folder in folders)

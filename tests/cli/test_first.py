@@ -72,7 +72,8 @@ def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
     asked = len(server.requests)
     assert asked > 1
     lm = LM(models, f"{address}#tiny", endpoint=QUICK)
-    assert lm.get().can_score and len(server.requests) == asked
+    assert lm.get().can_score
+    assert len(server.requests) == asked
     assert check_first(LOCAL) is None
     server.change = lambda path, request, answer: (404, {})
     with pytest.raises(UserError, match="an address often ends in /v1"):

@@ -76,7 +76,8 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     assert "right answers of 64 training queries" in words
     assert "training then takes the λ tuned for" in words
     assert "with large ones, for as many examples" in words
-    assert "Range: at least 2." in words and "Range: above 0." in words
+    assert "Range: at least 2." in words
+    assert "Range: above 0." in words
     assert not any(field.metadata for field in fields(RunConfig)), (
         "a help text changed the class itself"
     )
@@ -118,12 +119,14 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
     assert "mine: accuracy in percent on 3 of 4 held-out queries" in capsys.readouterr().out
     for limit in ("0", "-3"):
         code, line = said(capsys, *arguments, "--limit", limit)
-        assert code == 2 and line == f"ceil-jax: --limit {limit}: expected a number at least 1"
+        assert code == 2
+        assert line == f"ceil-jax: --limit {limit}: expected a number at least 1"
     code, line = said(
         capsys, *arguments, "--output", "lable", "--template", "{input} It is {lable}"
     )
     assert code == 2
-    assert "lable" in line and "mine.csv" in line
+    assert "lable" in line
+    assert "mine.csv" in line
 
 
 def test_an_unknown_metric_ends_before_the_lm_answers(capsys, tmp_path, reviews):
@@ -173,7 +176,8 @@ def test_scores_in_two_jobs(tmp_path, capsys, reviews):
         assert f"{prompts} prompts read by shard {shard}/2" in capsys.readouterr().out
     assert main(arguments) == 0
     shown = capsys.readouterr()
-    assert "24 queries scored:" in shown.out and "read by no shard" not in shown.err
+    assert "24 queries scored:" in shown.out
+    assert "read by no shard" not in shown.err
     assert said(capsys, *arguments, "--shard", "3/2")[0] == 2
 
 
@@ -215,7 +219,8 @@ def test_the_list_of_tasks_marks_what_is_here(capsys, tmp_path):
     (tmp_path / "geoquery").mkdir()
     assert main(["tasks", "--data-dir", str(tmp_path)]) == 0
     found = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
-    assert "yes" in found["geoquery"] and "yes" in found["movie_reviews"]
+    assert "yes" in found["geoquery"]
+    assert "yes" in found["movie_reviews"]
     assert "yes" not in found["dr_spider.db"]
 
 
@@ -242,7 +247,8 @@ def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, revie
 
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", stopped)
     code, line = said(capsys, *arguments)
-    assert code == 130 and line.endswith("are kept, and the same command goes on from there")
+    assert code == 130
+    assert line.endswith("are kept, and the same command goes on from there")
 
     def goes_on(lm, prompts, choices, **more):
         read.append(len(prompts))
@@ -276,12 +282,12 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
     ]
     assert main([*given.split(), *more, "--out=~/runs"]) == 0
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["queries"] == 2 and "LM tokens a second" in printed.err
-    assert (tmp_path / "home" / "runs").is_dir() and not (tmp_path / "~").exists()
-    assert (
-        "--limit stands twice: the last one counts" in caplog.text
-        and "with \\t as a tab" in caplog.text
-    )
+    assert json.loads(printed.out)["queries"] == 2
+    assert "LM tokens a second" in printed.err
+    assert (tmp_path / "home" / "runs").is_dir()
+    assert not (tmp_path / "~").exists()
+    assert "--limit stands twice: the last one counts" in caplog.text
+    assert "with \\t as a tab" in caplog.text
 
 
 def test_settings_that_a_dataclass_inherits_have_their_help(capsys, monkeypatch):
@@ -327,7 +333,9 @@ def test_a_dry_run_computes_nothing(capsys, tmp_path):
     out = tmp_path / "runs"
     assert main(["compare", *FILMS, "--out", str(out), "--method", "topk", "epr", "--dry-run"]) == 0
     printed = capsys.readouterr().out
-    assert "training EPR" in printed and "LM tokens to read" in printed and not out.exists()
+    assert "training EPR" in printed
+    assert "LM tokens to read" in printed
+    assert not out.exists()
 
 
 def test_a_start_is_a_method_by_its_name(capsys, tmp_path):
@@ -337,6 +345,7 @@ def test_a_start_is_a_method_by_its_name(capsys, tmp_path):
         assert main([*flags, "--epr.start", start]) == 0
         [count] = re.findall(r"(\d+) would run: about", capsys.readouterr().out)
         stages[start] = int(count)
-    assert stages["base"] < stages["free"] and stages["base"] < stages["tst"]
+    assert stages["base"] < stages["free"]
+    assert stages["base"] < stages["tst"]
     assert main([*flags, "--epr.start", "fre"]) == 2
     assert "did you mean 'free'" in capsys.readouterr().err

@@ -18,7 +18,8 @@ def test_the_executed_notebooks_are_of_their_sources():
     sources, executed = (
         sorted(path.stem for path in NOTEBOOKS.glob(f"[0-9]*.{e}")) for e in ("py", "ipynb")
     )
-    assert sources == executed and len(sources) == 5
+    assert sources == executed
+    assert len(sources) == 5
     size = 0
     for name in sources:
         source, notebook = (
@@ -31,7 +32,8 @@ def test_the_executed_notebooks_are_of_their_sources():
         assert not [output for output in outputs if output.output_type == "error"]
         assert any("image/png" in output.get("data", {}) for output in outputs)
         text = (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8")
-        assert "/tmp/" not in text and "/home/" not in text, "a path of one machine"
+        assert "/tmp/" not in text, "a path of one machine"
+        assert "/home/" not in text, "a path of one machine"
         size += len(text)
     assert size < 3_000_000
 
@@ -54,7 +56,8 @@ def notebook(tmp_path, monkeypatch):
             for figure in drawn:
                 labelled = [axes for axes in figure.axes if axes.get_ylabel() or axes.get_xlabel()]
                 bare = [axes for axes in figure.axes if axes.has_data() and axes not in labelled]
-                assert labelled and not bare, f"axes without a label in {name}"
+                assert labelled, f"no axes with a label in {name}"
+                assert not bare, f"axes without a label in {name}"
         return names
 
     yield run
@@ -71,7 +74,8 @@ def test_kernel_geometry(notebook):
     np.testing.assert_allclose(names["left"], names["right"], rtol=1e-4)
     first, last = (np.asarray(names["choices"].mean_relevance)[i] for i in (0, -1))
     narrow, wide = (np.asarray(names["choices"].diversity)[i] for i in (0, -1))
-    assert first > last and narrow < wide
+    assert first > last
+    assert narrow < wide
     nearest = np.argsort(-np.asarray(names["relevance"]))[: names["K"]]
     # two of the nearest all but coincide, and of those even a small λ takes one
     assert len({*np.asarray(names["choices"].items)[0].tolist()} & {*nearest.tolist()}) >= 5

@@ -54,7 +54,8 @@ def test_a_function_that_returns_an_lm(plugin):
     run, setup = open_run(config, TASK)
     assert setup.lm.key == "letters"
     found = evaluated(run, setup, "topk")
-    assert len(found.rows()) == len(TASK.validation) and setup.lm.get().tokens_read > 0
+    assert len(found.rows()) == len(TASK.validation)
+    assert setup.lm.get().tokens_read > 0
 
 
 def test_an_order_of_examples(plugin):
@@ -75,8 +76,10 @@ def test_retrievers(plugin):
     for name in ("overlap", "calm"):
         picks = choose(run, setup, name, TASK.train[:5])
         for query, row in zip(TASK.train, picks, strict=False):
-            assert len(row) == 3 and query.id not in {pick.id for pick in row}
-    assert ROWS["overlap"].label == "word overlap" and ROWS["calm"].exports
+            assert len(row) == 3
+            assert query.id not in {pick.id for pick in row}
+    assert ROWS["overlap"].label == "word overlap"
+    assert ROWS["calm"].exports
     assert choice_of_row(setup, "calm").trade_off == 1.0
 
 
@@ -94,7 +97,9 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     planned = plan(run, [metric_of(setup, "relative")])
     [training] = [work for stage, work in planned.items() if stage.what == "training relative EPR"]
     # 60 of the 100 queries are there, a quarter is held out: 6 epochs of 45 in batches of 16
-    assert training.steps == 17 and training.trained > 0 and planned.tokens > 0
+    assert training.steps == 17
+    assert training.trained > 0
+    assert planned.tokens > 0
 
     table = compare(run, setup, ["topk", "relative"])
     assert [row.label for row in table.rows] == ["dense top-k", "relative EPR"]
@@ -102,7 +107,9 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
         ("relative EPR", "dense top-k")
     ]
     record = table.rows[1].record
-    assert record.preparing.tokens > 0 and record.seed == 0 and record.config["relative"]
+    assert record.preparing.tokens > 0
+    assert record.seed == 0
+    assert record.config["relative"]
     assert "relative EPR" in write_report(tmp_path / "report", table).read_text()
     assert "relative EPR" in write_page([config.out], tmp_path / "all.html").read_text()
     assert run.missing([metric_of(setup, "relative")]) == []
@@ -120,7 +127,8 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     search = TuneConfig(methods=("topk", "relative"))
     assert searched(search, config, FEW) == ("topk", "relative")
     [candidate] = prepared(("topk", "relative"), search, 8)
-    assert candidate.method == "relative" and candidate.prepared
+    assert candidate.method == "relative"
+    assert candidate.prepared
 
 
 FILMS = [
@@ -142,11 +150,13 @@ def test_its_settings_are_flags(plugin, tmp_path, capsys, monkeypatch, moved_for
     others = ["--relative.share", "0.5", "--relative.start", "free", "--relative.epochs", "2"]
     assert main([*flags, *others, "--dry-run"]) == 0
     planned = capsys.readouterr().out
-    assert "training relative EPR" in planned and "would run: about" in planned
+    assert "training relative EPR" in planned
+    assert "would run: about" in planned
     assert not (tmp_path / "o").exists()
     assert main([*flags, *others, "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)["rows"]
-    assert row["label"] == "relative EPR from free" and row["training_tokens"] > 0
+    assert row["label"] == "relative EPR from free"
+    assert row["training_tokens"] > 0
     [key] = [json.loads(file.read_text()) for file in (tmp_path / "o").glob("run-*/key.json")]
     settings = key.get("config", key)["relative"]
     assert (settings["share"], settings["start"], settings["epochs"]) == (0.5, "free", 2)

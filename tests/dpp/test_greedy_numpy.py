@@ -41,7 +41,8 @@ def test_the_smallest_trade_offs_give_each_item_once_by_relevance(trade_off):
     features, r = problem(0)
     steps = list(greedy_steps(features, r, trade_off))
     items = [step.item for step in steps]
-    assert items == np.argsort(-r)[: len(items)].tolist() and len(items) >= D
+    assert items == np.argsort(-r)[: len(items)].tolist()
+    assert len(items) >= D
     assert all(0 < step.residual <= 1 for step in steps)
 
 

@@ -168,7 +168,8 @@ def test_padding_and_company_do_not_change_a_vector(tiny, texts):
 
 def test_encode_gives_unit_vectors_in_the_order_of_the_texts(tiny, texts):
     vectors = tiny.encode(texts, batch_size=4)
-    assert vectors.shape == (len(texts), tiny.dim) and vectors.dtype == np.float32
+    assert vectors.shape == (len(texts), tiny.dim)
+    assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     order = np.random.default_rng(2).permutation(len(texts))
     shuffled = tiny.encode([texts[i] for i in order], batch_size=4)
@@ -197,7 +198,8 @@ def test_dropout_needs_a_key_and_follows_it(tiny):
         np.asarray(apply(tiny.params, tokens, key=key)) for key in (None, *keys)
     )
     np.testing.assert_allclose(still, tiny.encode(["the old bridge", "a small duck"]), atol=1e-6)
-    assert np.abs(first - still).max() > 1e-2 and np.abs(first - second).max() > 1e-2
+    assert np.abs(first - still).max() > 1e-2
+    assert np.abs(first - second).max() > 1e-2
     np.testing.assert_array_equal(first, apply(tiny.params, tokens, key=keys[0]))
 
 
@@ -270,7 +272,8 @@ def test_batches_hold_every_text_once_in_few_shapes():
     found = list(batches(lengths, 64, max_length=512))
     assert sorted(i for chosen, _ in found for i in chosen) == list(range(303))
     for chosen, (rows, length) in found:
-        assert len(chosen) <= rows <= 4 * len(chosen) and rows * length <= 64 * 128
+        assert len(chosen) <= rows <= 4 * len(chosen)
+        assert rows * length <= 64 * 128
         assert all(lengths[i] <= length <= max(8, 2 * lengths[i]) for i in chosen)
     assert len({shape for _, shape in found}) <= 8
     assert found[0][1] == (4, 512)  # the two long texts do not take short ones with them

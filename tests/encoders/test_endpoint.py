@@ -66,4 +66,5 @@ def test_wrong_vectors(server, remote, change, said):
     server.change = lambda path, request, answer: {**answer, "data": change(answer["data"])}
     with pytest.raises(UserError) as refusal:
         remote.encode(["a", "b", "c"])
-    assert said in str(refusal.value) and "\n" not in str(refusal.value)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)

@@ -27,7 +27,9 @@ def refusal(folder) -> str:
     with pytest.raises(UserError) as error:
         load_encoder(folder)
     said = str(error.value)
-    assert "\n" not in said and len(said) < 600 and str(folder) in said
+    assert "\n" not in said
+    assert len(said) < 600
+    assert str(folder) in said
     return said
 
 

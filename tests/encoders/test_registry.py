@@ -53,7 +53,8 @@ def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(
     saved = vectors_of_sentence_transformers(tmp_path / "out", TEXTS)
     np.testing.assert_allclose(saved, expected, atol=1e-5 if not normalize else 1e-6)
     again = load_encoder(tmp_path / "out")
-    assert again.fingerprint == trained.fingerprint and again.max_length == 20
+    assert again.fingerprint == trained.fingerprint
+    assert again.max_length == 20
     for name, value in trained.params.items():
         np.testing.assert_array_equal(again.params[name], value)
 
@@ -154,7 +155,8 @@ def test_a_users_own_encoder_by_name_and_then_by_folder(own_module, tmp_path):
     trained = encoder.with_params({name: value + 1 for name, value in encoder.params.items()})
     trained.save_pretrained(tmp_path / "saved")
     again = load_encoder(tmp_path / "saved")
-    assert again.name == "saved" and again.fingerprint == trained.fingerprint != encoder.fingerprint
+    assert again.name == "saved"
+    assert again.fingerprint == trained.fingerprint != encoder.fingerprint
     np.testing.assert_array_equal(again.encode(["duck"]), encoder.encode(["duck"]) + 1)
 
     sys.modules[own_module].WIDTH = 6

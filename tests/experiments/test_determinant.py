@@ -44,4 +44,5 @@ def test_the_figure_has_a_panel_for_each_bank_and_a_line_for_each_count():
     assert drawn.count("<polyline") == len({one.shots for one in gains}) == len(determinant.COUNTS)
     assert drawn.count("coverage, GeoQuery") == 1
     printed = determinant.table(gains).splitlines()
-    assert len(printed) == 2 + len(determinant.COUNTS) and "λ = 0.05" in printed[0]
+    assert len(printed) == 2 + len(determinant.COUNTS)
+    assert "λ = 0.05" in printed[0]

@@ -85,7 +85,8 @@ def test_two_tables_compute_a_cell_once(runs, monkeypatch):
     config, _, measured, _ = runs
     silence(monkeypatch)
     again, _ = FilmGrid().run([Entry("CEIL", "MAP", Cell(config, "ceil"))], (0, 1))
-    assert again[0].values == measured[2].values and again[0].interval == measured[2].interval
+    assert again[0].values == measured[2].values
+    assert again[0].interval == measured[2].interval
 
 
 def test_equal_work_is_one_stage(runs):
@@ -98,7 +99,9 @@ def test_equal_work_is_one_stage(runs):
         return metric_of(grid.open(Cell(config, method)).setup, method).key
 
     loss = config.with_method(CEIL, loss="info_nce")
-    assert same("topk", replace(loss, seed=1)) and same("epr", loss) and not same("ceil", loss)
+    assert same("topk", replace(loss, seed=1))
+    assert same("epr", loss)
+    assert not same("ceil", loss)
     for method in ("random", "topk", "epr"):
         assert same(method, replace(config, shortlist=7, trade_off=0.5))
     assert not any(
@@ -107,7 +110,8 @@ def test_equal_work_is_one_stage(runs):
     assert not any(same(method, replace(config, trade_off=0.5)) for method in ("dpp", "epr_map"))
     # CEIL depends on the training that it starts from
     longer = config.with_method(TST, epochs=9)
-    assert same("ceil", longer) and not same("tst", longer)
+    assert same("ceil", longer)
+    assert not same("tst", longer)
     from_tst = config.with_method(CEIL, start=TST())
     assert stage(from_tst.with_method(TST, epochs=9), "ceil") != stage(from_tst, "ceil")
 
@@ -119,12 +123,16 @@ def test_every_run_behind_a_table_is_recorded(runs):
         *(("topk", None), ("epr", 0), ("epr", 1), ("ceil", 0), ("ceil", 1))
     ]
     for one, value in zip(records, [v for entry in measured for v in entry.values], strict=True):
-        assert one.value == pytest.approx(value, abs=1e-3) and one.low <= one.value <= one.high
-        assert (one.queries, one.bank, one.metric) == (30, 60, "accuracy") and one.cost.tokens > 0
-    assert len({one.name for one in records}) == 5 and len({one.texts for one in records}) == 1
+        assert one.value == pytest.approx(value, abs=1e-3)
+        assert one.low <= one.value <= one.high
+        assert (one.queries, one.bank, one.metric) == (30, 60, "accuracy")
+        assert one.cost.tokens > 0
+    assert len({one.name for one in records}) == 5
+    assert len({one.texts for one in records}) == 1
     seeds = [one.statistics for one in records if one.method == "ceil"]
     assert np.allclose(np.stack(seeds), measured[-1].statistics, atol=1e-4)
-    assert all(one.examples == 3 for one in records) and line_of(records[0])["examples"] == 3
+    assert all(one.examples == 3 for one in records)
+    assert line_of(records[0])["examples"] == 3
     # EPR's tokens are part of CEIL's cost
     assert records[3].cost.tokens > records[1].cost.tokens > records[0].cost.tokens
 
@@ -138,7 +146,8 @@ def test_what_does_not_fit_fails_or_is_missing_leaves_the_others(runs):
     entries = [Entry("top-k", "broken", Cell(replace(config, task="broken"), "topk")), too_large]
     [one], failed = grid.run([*entries, Entry("top-k", "films", cut)], (0,))
     shown = [len(row["examples"]) for row in grid.evaluate(cut).rows()]
-    assert one.examples == np.mean(shown) and 0 < one.examples < config.shots
+    assert one.examples == np.mean(shown)
+    assert 0 < one.examples < config.shots
     assert failed == {"broken": "broken: no file"}
     assert (
         "broken has no numbers: broken: no file" in ExperimentTable("t", [one], failed).markdown()
@@ -165,23 +174,27 @@ def test_a_dry_run_does_nothing_and_names_the_stages(runs, monkeypatch, tmp_path
         [Entry(name, "films", Cell(config, name)) for name in ("topk", "ceil")], (0, 1)
     )
     assert failed == {}
-    assert not done.missing and len(done.stages) > 10
+    assert not done.missing
+    assert len(done.stages) > 10
 
     tuned = replace(config, out=tmp_path / "none", trade_off="tuned")
     elsewhere, _ = dry_run(
         [Entry(name, "films", Cell(tuned, name)) for name in ("topk", "ceil")], (0, 1)
     )
-    assert not (tmp_path / "none").exists() and {*elsewhere.missing} == {*elsewhere.stages}
+    assert not (tmp_path / "none").exists()
+    assert {*elsewhere.missing} == {*elsewhere.stages}
     work = {stage.what: work for stage, work in elsewhere.missing.items()}
     assert work["scoring CEIL's candidate sets"].read > 24 * 5 * 20
     # 24 queries, 6 of them held out, twice in batches of 8
     assert {one.steps for one in work.values() if one.trained} == {5}
-    assert "would run" in elsewhere.text() and "H200" in elsewhere.text()
+    assert "would run" in elsewhere.text()
+    assert "H200" in elsewhere.text()
 
     changed = config.with_method(CEIL, loss="info_nce")
     partly, _ = dry_run([Entry("CEIL", "films", Cell(changed, "ceil"))], (0,))
     missing = {stage.what for stage in partly.missing}
-    assert "training CEIL" in missing and not missing & {
+    assert "training CEIL" in missing
+    assert not missing & {
         "scoring CEIL's candidate sets",
         "training EPR",
     }
@@ -216,7 +229,8 @@ def measured_as(method, *seeds, task="films", trained_by=()):
 
 def test_means_and_paired_differences_over_seeds():
     one = measured_as("ceil", [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1])
-    assert one.values == (50, 75, 100) and one.interval.mean == (50 + 75 + 100) / 3
+    assert one.values == (50, 75, 100)
+    assert one.interval.mean == (50 + 75 + 100) / 3
     assert one.sd == 25  # √((25² + 0 + 25²) / 2)
     # a resample may hold the seed alone that has half of them wrong; of the seeds' mean scores it
     # cannot
@@ -236,9 +250,11 @@ def test_a_table_in_markdown_and_csv():
     both = [measured_as("epr", [1, 0, 0, 0]), measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])]
     table = ExperimentTable("Films", both)
     text = table.markdown()
-    assert "| ceil | 62.5 ± 17.7 (paper 12.5) |" in text and "mean" not in text
+    assert "| ceil | 62.5 ± 17.7 (paper 12.5) |" in text
+    assert "mean" not in text
     assert "| films | ceil | films | ceil | tiny | 4 | 0 1 | accuracy | 62.5 | 17.7 |" in text
-    assert "| #ICE | paper |" in text and "+37.5 (" in text
+    assert "| #ICE | paper |" in text
+    assert "+37.5 (" in text
     header, epr, ceil = (line.split(",") for line in table.csv().splitlines())
     assert dict(zip(header, ceil, strict=True))["− EPR"].startswith("+37.5 (")
     assert dict(zip(header, epr, strict=True))["− EPR"] == ""
@@ -252,11 +268,14 @@ def test_csv_has_plain_numbers():
 @pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_panels_drawn_twice_are_the_same_file(kind, magic):
     figure, axes = panels(5)
-    assert len(axes) == 5 and len(figure.axes) == 8
+    assert len(axes) == 5
+    assert len(figure.axes) == 8
     figure, [axes] = panels(1)
     axes.plot([0, 1], [1, 0])
     first = image(figure, kind)
-    assert first.startswith(magic) and b"CreationDate" not in first and image(figure, kind) == first
+    assert first.startswith(magic)
+    assert b"CreationDate" not in first
+    assert image(figure, kind) == first
 
 
 def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
@@ -266,9 +285,8 @@ def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
     ceil = measured_as("ceil", [1, 1, 1, 1], trained_by=other)
     table = ExperimentTable("Films", [own, elsewhere, topk, ceil])
     assert table.difference(ceil, "epr").mean == table.difference(ceil, "topk").mean == 75
-    assert (
-        table.difference(elsewhere, "topk").mean == 0 and table.difference(elsewhere, "epr") is None
-    )
+    assert table.difference(elsewhere, "topk").mean == 0
+    assert table.difference(elsewhere, "epr") is None
 
 
 def test_rows_that_all_tasks_have_are_averaged():
@@ -283,7 +301,8 @@ def test_rows_that_all_tasks_have_are_averaged():
         text[text.index("## Less EPR") : text.index("## Every")],
     )
     rows = {line.split(" | ")[0]: line.split(" | ")[-1] for line in values.splitlines()}
-    assert rows["| epr"].startswith("25.0 (") and rows["| ceil"].startswith("68.8 (")
+    assert rows["| epr"].startswith("25.0 (")
+    assert rows["| ceil"].startswith("68.8 (")
     assert rows["| topk"] == " |"
     ceil = next(line for line in less.splitlines() if line.startswith("| ceil |"))
     assert ceil.split(" | ")[-1].startswith("+43.8 (")
@@ -367,8 +386,11 @@ def test_a_table_of_some_of_its_methods_in_a_file_of_records(runs, experiment, c
     ]
     assert experiment("table2").main(arguments) == 0
     text = capsys.readouterr().out
-    assert "| random |" in text and "| dense top-k |" in text and "Cost of the first seed" in text
-    assert "| EPR |" not in text and "nan" not in text
+    assert "| random |" in text
+    assert "| dense top-k |" in text
+    assert "Cost of the first seed" in text
+    assert "| EPR |" not in text
+    assert "nan" not in text
     assert file.read_text().count('"experiment": "table2"') == 2
 
 
@@ -419,7 +441,8 @@ def test_models_that_cannot_be_had_are_named_before_any_work(dry, tmp_path, monk
     last = printed.err.strip().splitlines()[-1]
     if dry:
         assert last == "table2: no task can run"
-        assert "movie_reviews cannot run: " in printed.out and "other/lm" in printed.out
+        assert "movie_reviews cannot run: " in printed.out
+        assert "other/lm" in printed.out
     else:
         assert last.startswith(
             "table2: no task has numbers: movie_reviews: unknown encoder 'other/encoder'"

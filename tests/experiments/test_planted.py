@@ -38,11 +38,9 @@ def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypa
     assert (
         f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out
     )
-    assert (
-        row["size"] == 3
-        and row["candidates"] == 6
-        and row["held_out_after"] >= row["held_out_before"]
-    )
+    assert row["size"] == 3
+    assert row["candidates"] == 6
+    assert row["held_out_after"] >= row["held_out_before"]
     assert row["tau_before"] == row["tau_without_noise_before"] != row["tau_after"]
 
 

@@ -142,7 +142,8 @@ TOGETHER, ALONE = ([one for one in ALL if (" and " in one[1]) == both] for both 
 
 
 def test_twenty_cells_of_the_marked_tables_are_recorded():
-    assert {"results.md", "NOTES.md"} <= {page for page, *_ in ALL} and len(ALL) > 150
+    assert {"results.md", "NOTES.md"} <= {page for page, *_ in ALL}
+    assert len(ALL) > 150
     # other cells are drawn after every change of the pages
     drawn = random.Random(repr(ALL)).sample(ALONE, 20)
     assert [one for one in drawn if not agrees(*one[1:])] == []
@@ -156,7 +157,8 @@ def test_every_cell_of_the_marked_tables_is_recorded():
 @pytest.mark.slow
 @pytest.mark.data
 def test_cells_of_two_runs_together_are_recorded(data_dir):
-    assert TOGETHER and [one for one in TOGETHER if not agrees(*one[1:], data_dir)] == []
+    assert TOGETHER
+    assert [one for one in TOGETHER if not agrees(*one[1:], data_dir)] == []
 
 
 @pytest.mark.parametrize("wrong", ["61.1 ± 1.5", "61.0 ± 1.4", "6"])
@@ -166,11 +168,9 @@ def test_a_wrong_cell_is_found(wrong):
     [right], [found] = (
         list(cells(page.format(*settings, cell))) for cell in ("**61.0** ± 1.5", wrong)
     )
-    assert (
-        right == (*settings, "EPR", "geoquery", "61.0 ± 1.5")
-        and agrees(*right)
-        and not agrees(*found)
-    )
+    assert right == (*settings, "EPR", "geoquery", "61.0 ± 1.5")
+    assert agrees(*right)
+    assert not agrees(*found)
 
 
 MEASURED = re.compile(r"\| *\**[+−-]?\d+\.\d+ *(?=%|\(|±|\||\*\*)")
@@ -227,4 +227,5 @@ def test_the_costs_are_recorded():
     costs = Crossed(runs("table2", 4, evidence.LM), {}).costs().markdown().splitlines()[2:]
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
     printed = page[page.index(costs[0]) :].partition("\n\n")[0].splitlines()
-    assert len(printed) > 6 and [line for line in printed if line not in costs] == []
+    assert len(printed) > 6
+    assert [line for line in printed if line not in costs] == []

@@ -161,7 +161,8 @@ def test_values_means_differences_and_costs(file):
     differences = bootstrap_interval(*paired(ceil, epr)).percent()
     less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
-    assert "| EPR |" not in less and "nothing" not in text
+    assert "| EPR |" not in less
+    assert "nothing" not in text
     assert "| CEIL | 1,234 | 6 | 0.00 |" in text
     assert "Queries: 4 of films, 2 of shows. 2 cores, 2026-11-22." in text
 
@@ -177,7 +178,8 @@ def test_tables_of_their_own_for_other_settings_and_experiments(file):
         ],
     )
     text = published(read_results(file))
-    assert "| both | 100.0 |" in text and text.count("\n# ") == 2
+    assert "| both | 100.0 |" in text
+    assert text.count("\n# ") == 2
     assert published(read_results(file), ["ideas"]).startswith("# ideas")
 
 
@@ -205,7 +207,8 @@ def test_the_command(file, tmp_path, capsys):
         ("none.jsonl",): "none.jsonl: no such file; name one that --record wrote",
         (tmp_path / "empty",): "empty: no results in it",
     }.items():
-        assert run(*wrong) == 2 and told in capsys.readouterr().err
+        assert run(*wrong) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
@@ -214,10 +217,11 @@ def test_columns_that_are_no_tasks_have_a_table_a_task(tmp_path):
         line("CEIL", f"K = {k}", [1, 0], 0, task=t, shots=k, config=f"{t} {k}") for t, k in places
     ]
     text = published(read_results(kept(tmp_path / "results.jsonl", lines)))
-    assert text.count("\n# ") == 1 and text.startswith(
-        "# table2 on films (small-lm, encoder an-encoder)"
-    )
-    assert "|  | K = 1 | K = 2 |" in text and "mean" not in text and "Queries: 2." in text
+    assert text.count("\n# ") == 1
+    assert text.startswith("# table2 on films (small-lm, encoder an-encoder)")
+    assert "|  | K = 1 | K = 2 |" in text
+    assert "mean" not in text
+    assert "Queries: 2." in text
 
 
 def test_rows_are_compared_with_an_untrained_row_and_with_a_column(tmp_path):
@@ -235,7 +239,8 @@ def test_rows_are_compared_with_an_untrained_row_and_with_a_column(tmp_path):
     )
     assert "## Less dense top-k\n\n|  | untrained | 100 | 400 |" in text
     top_k, _, column = text.partition("## Less 100")
-    assert "| EPR |  | +50.0 (" in top_k and "| +100.0 (" in top_k
+    assert "| EPR |  | +50.0 (" in top_k
+    assert "| +100.0 (" in top_k
     assert "| EPR |  |  | +50.0 (" in column
 
 
@@ -245,7 +250,8 @@ def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
     lines = [line(row, "films", values, 0, overlap=shared) for row, values in runs.items()]
     file = kept(tmp_path / "results.jsonl", lines)
     text = published(read_results(file), minus=["EPR"])
-    assert "## films: question in the bank (2)" in text and "output in the bank" not in text
+    assert "## films: question in the bank (2)" in text
+    assert "output in the bank" not in text
     assert "| CEIL | 100.0 (20.7 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
     # one question is asked twice and right both times: Wilson's interval for 1 of 1 (test of
     # `metric_interval`)
@@ -278,11 +284,9 @@ def test_a_mean_is_printed_without_the_task_that_carries_most_of_it(tmp_path):
         one for one in text[text.index("Less EPR") :].splitlines() if one.startswith("| CEIL")
     )
     *_, mean, without = row.strip("| ").split(" | ")
-    assert (
-        mean.startswith("+50.0 (")
-        and without.startswith("+25.0 (")
-        and without.endswith("without films")
-    )
+    assert mean.startswith("+50.0 (")
+    assert without.startswith("+25.0 (")
+    assert without.endswith("without films")
 
 
 def test_no_task_carries_a_mean_of_nothing(tmp_path):
@@ -336,7 +340,8 @@ def test_added_runs_are_resampled_by_the_programs_of_their_data(tmp_path, monkey
     new = kept(tmp_path / "new.jsonl", [line("EPR", "films", [1, 1, 1, 0], 0, overlap=bits)])
     results.main([str(tmp_path / "all.jsonl"), "--add", str(new)])
     [one] = read_results(tmp_path / "all.jsonl")
-    assert one.overlap.question.tolist() == [0, 0, 0, 1] and (one.low, one.high) == (0, 100)
+    assert one.overlap.question.tolist() == [0, 0, 0, 1]
+    assert (one.low, one.high) == (0, 100)
     programs._of_task.cache_clear()
     kept(new, [line("EPR", "films", [1, 1, 1, 0], 0, overlap=bits | {"output_in_bank": "1000"})])
     with pytest.raises(

@@ -209,13 +209,14 @@ def test_a_comparison_repeats_what_is_drawn_and_lets_another_lm_answer(
     }
     # the LM of --lm scores and rewrites whatever answers
     by = {line["row"]: line["trained_by"] for line in lines}
-    assert (
-        by["EPR, another:build"] == [["cogs.ps", "tiny"]]
-        and by["EPR, tiny"] == by["random, another:build"] == []
-    )
+    assert by["EPR, another:build"] == [["cogs.ps", "tiny"]]
+    assert by["EPR, tiny"] == by["random, another:build"] == []
     page = capsys.readouterr().out
-    assert "sketch overlap %" in page and "above an oracle" in page
-    assert "cogs.ps: tiny: " in page and "rewrites failed" in page and "other: " not in page
+    assert "sketch overlap %" in page
+    assert "above an oracle" in page
+    assert "cogs.ps: tiny: " in page
+    assert "rewrites failed" in page
+    assert "other: " not in page
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,12 @@ def test_the_nearest_fill_what_is_left(ask):
     for row in ask(5, trade_off=0.5, shortlist=1):
         kinds = [pick.id[:-2] for pick in row]
         assert len({pick.id for pick in row}) == 5
-        assert kinds[0] == "count" and set(kinds[4:]) == {"count"}
+        assert kinds[0] == "count"
+        assert set(kinds[4:]) == {"count"}
 
 
 def test_what_they_need():
-    assert ROWS["skill_map"].needs.skills == "one" and ROWS["target_skill_map"].needs.gold_outputs
-    assert ROWS["target_skill_map"].encodes and not ROWS["target_skill_map"].trains
+    assert ROWS["skill_map"].needs.skills == "one"
+    assert ROWS["target_skill_map"].needs.gold_outputs
+    assert ROWS["target_skill_map"].encodes
+    assert not ROWS["target_skill_map"].trains

@@ -36,7 +36,8 @@ def test_the_most_likely_choice_wins_and_the_first_of_equals():
     lm = Known({"a": (-3.0, 1), "b": (-2.0, 1), "c": (-2.0, 1)})
     assert lm.choose(["x", "y"], [["a", "b", "c"], ["a"]]).tolist() == [1, 0]
     assert lm.log_likelihood(["x", "y"], ["a", "c"]).tolist() == [-3, -2]
-    assert lm.choose([], []).tolist() == [] and lm.log_likelihood([], []).dtype == np.float64
+    assert lm.choose([], []).tolist() == []
+    assert lm.log_likelihood([], []).dtype == np.float64
 
 
 def test_per_token_compares_means_and_an_empty_choice_counts_as_one_token():

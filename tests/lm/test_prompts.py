@@ -168,7 +168,8 @@ def test_an_order_of_ones_own_sees_what_fits(registrations_undone):
     prompts = PromptBuilder(lm, TEMPLATE, 1, order="by gain")
     prompt = prompts.build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], gains=[3.0, 1.0, 2.0, 0.0])
     # the last of the greedy order does not fit
-    assert seen == [([0.1, 0.2, 0.3], [3.0, 1.0, 2.0])] and prompt.order == (1, 2, 0)
+    assert seen == [([0.1, 0.2, 0.3], [3.0, 1.0, 2.0])]
+    assert prompt.order == (1, 2, 0)
     # without gains: the relevance, as for the sets that training scores; the most similar are kept
     lm.context_length = 4 + 7 + 6
     assert prompts.build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], "similarity").order == (2, 3)

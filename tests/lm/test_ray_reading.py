@@ -36,7 +36,8 @@ def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
     read = ReadLM(lm, Readings(tmp_path), actor_pool(TinyLM, "tiny", 1))
     with read.metered() as meter:
         found = read.choice_log_likelihood(prompts, choices)
-    assert lm.tokens_read == 0 and meter.requests == 10
+    assert lm.tokens_read == 0
+    assert meter.requests == 10
     with pytest.raises(
         UserError, match=r"--actors 99: the cluster has .* CPUs; an actor takes one"
     ):

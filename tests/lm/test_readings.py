@@ -69,11 +69,14 @@ def test_each_prompt_is_read_once(tmp_path):
     assert (scores(first) == plain()).all()
     assert lm.asked == PROMPTS
     second, other = opened(tmp_path)
-    assert (scores(second) == plain()).all() and other.asked == []
-    assert (second.choose(PROMPTS, CHOICES) == plain().argmax(axis=1)).all() and other.asked == []
+    assert (scores(second) == plain()).all()
+    assert other.asked == []
+    assert (second.choose(PROMPTS, CHOICES) == plain().argmax(axis=1)).all()
+    assert other.asked == []
     # one of the choices alone is another request; a prompt that stands twice is not
     twice = second.log_likelihood([*PROMPTS[:2], *PROMPTS[:2]], [" bad"] * 4)
-    assert other.asked == PROMPTS[:2] and (twice == np.tile(plain()[:2, 0], 2)).all()
+    assert other.asked == PROMPTS[:2]
+    assert (twice == np.tile(plain()[:2, 0], 2)).all()
 
 
 @pytest.mark.parametrize("options", ["good", []])
@@ -116,7 +119,8 @@ def test_two_processes_at_once_share_a_file(tmp_path):
         process.join()
     assert [process.exitcode for process in both] == [0, 0]
     read, lm = opened(tmp_path)
-    assert (scores(read) == plain()).all() and lm.asked == []
+    assert (scores(read) == plain()).all()
+    assert lm.asked == []
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,8 @@ def test_a_meter_counts_distinct_readings_old_and_new(tmp_path):
     asked = [
         LMRequest(prompt, tuple(choices)) for prompt, choices in zip(PROMPTS, CHOICES, strict=True)
     ]
-    assert again.missing(asked) == 0 and again.missing([*asked, LMRequest("new", (" a",))]) == 1
+    assert again.missing(asked) == 0
+    assert again.missing([*asked, LMRequest("new", (" a",))]) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,7 +195,8 @@ def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     file.close()
     read, lm = opened(tmp_path)
     assert (scores(read) == plain()).all()
-    assert lm.asked == [PROMPTS[3]] and "a damaged reading" in caplog.text
+    assert lm.asked == [PROMPTS[3]]
+    assert "a damaged reading" in caplog.text
     assert (scores(opened(tmp_path)[0]) == plain()).all()
 
 
@@ -199,7 +205,8 @@ def test_a_file_that_is_none_is_set_aside_and_told(tmp_path, caplog, name):
     (tmp_path / name).write_bytes(b"not a database" * 1000)
     (tmp_path / f"{name}-wal").write_bytes(b"left behind" * 1000)
     read, lm = opened(tmp_path)
-    assert (scores(read) == plain()).all() and lm.asked == PROMPTS
+    assert (scores(read) == plain()).all()
+    assert lm.asked == PROMPTS
     assert f"{tmp_path / name} is damaged" in caplog.text
     aside = (tmp_path / name).with_suffix(".damaged-1")
     assert aside.read_bytes().startswith(b"not a database")
@@ -327,7 +334,8 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path):
     with pytest.raises(UserError, match=r"disk is full; make room .* run the same command again"):
         read.choice_log_likelihood(PROMPTS, MANY)
     lm.asked.clear()
-    assert (scores(read) == plain()).all() and lm.asked == PROMPTS[4:]
+    assert (scores(read) == plain()).all()
+    assert lm.asked == PROMPTS[4:]
 
 
 def test_shards_read_their_own_chunks_which_are_copied_in(tmp_path):
@@ -343,7 +351,8 @@ def test_shards_read_their_own_chunks_which_are_copied_in(tmp_path):
         assert (tmp_path / f"readings-{number}-of-2.sqlite").exists()
     read, lm = opened(tmp_path)
     with read.metered() as meter:
-        assert (scores(read) == plain()).all() and lm.asked == []
+        assert (scores(read) == plain()).all()
+        assert lm.asked == []
     assert meter.cost.tokens == sum(TinyLM().count_tokens(PROMPTS)) + 10 * 3
 
 
@@ -358,7 +367,8 @@ def test_a_shard_that_was_taken_in_half_done_is_taken_in_again(tmp_path):
     going_on, own = opened(tmp_path, shard=shard)
     scores(going_on)
     assert own.asked == PROMPTS[CHUNK:]  # what the shard and the others have read is not read again
-    assert (scores(read) == plain()).all() and lm.asked == []
+    assert (scores(read) == plain()).all()
+    assert lm.asked == []
 
 
 def test_a_long_prompt_costs_more_than_a_short_one_beside_it(tmp_path):
@@ -370,4 +380,5 @@ def test_a_long_prompt_costs_more_than_a_short_one_beside_it(tmp_path):
         with read.metered() as meter:
             read.choice_log_likelihood([prompt], [(" x",)])
         costs.append(meter.cost.tokens)
-    assert sum(costs) == lm.tokens_read and 5 * costs[0] < costs[1]
+    assert sum(costs) == lm.tokens_read
+    assert 5 * costs[0] < costs[1]

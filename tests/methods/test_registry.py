@@ -50,7 +50,8 @@ def test_a_name_is_one_row_and_one_class(registrations_undone):
     with pytest.raises(UserError, match="a method 'epr' is registered already"):
         register_row("mine", Row("mine", Other()))
     register_row("mine", Row("mine", EPR(epochs=9), NEAREST))
-    assert ROWS["mine"].name == "mine" and registered_methods()["epr"] == ROWS["epr"].method
+    assert ROWS["mine"].name == "mine"
+    assert registered_methods()["epr"] == ROWS["epr"].method
 
 
 def test_a_methods_defaults_are_those_it_was_registered_with(registrations_undone):
@@ -64,7 +65,9 @@ def test_registrations_for_a_while_are_forgotten():
     with ROWS.temporarily():
         register_row("mine", Row("mine", EPR()))
         ROWS.pop("ceil")
-    assert "mine" not in ROWS and next(iter(ROWS)) == "majority" and "ceil" in ROWS
+    assert "mine" not in ROWS
+    assert next(iter(ROWS)) == "majority"
+    assert "ceil" in ROWS
 
 
 def test_what_a_row_says_of_itself():
@@ -86,4 +89,5 @@ def test_a_method_that_starts_from_one_that_does_not_apply_is_left_out():
     assert [method.name for method in ceil.chain] == ["ceil", "epr", "free"]
     assert CEIL(start=Untrained()).chain == (CEIL(start=Untrained()), Untrained())
     kept, left_out = applicable(TASK, ("structures", "ceil", "bm25"))
-    assert kept == ("ceil", "bm25") and left_out.startswith("Left out: structures:")
+    assert kept == ("ceil", "bm25")
+    assert left_out.startswith("Left out: structures:")

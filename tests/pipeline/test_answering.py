@@ -56,10 +56,12 @@ def test_the_way_follows_from_the_choices_and_from_what_the_lm_can(tmp_path):
         return way_of_answering(lm, setup.answering, ("\n",), task.validation)
 
     assert isinstance(way(TinyLM(), FEW), Choosing)
-    assert type(way(TinyLM(), FREE)) is Writing and type(way(Chat(""), FREE)) is Writing
+    assert type(way(TinyLM(), FREE)) is Writing
+    assert type(way(Chat(""), FREE)) is Writing
     written = way(Chat(""), FEW)
     # a chat's label may stand in its last line; an LM that writes on is stopped
-    assert isinstance(written, WritingAnOption) and written.stop == ()
+    assert isinstance(written, WritingAnOption)
+    assert written.stop == ()
     chat = Chat("")
     chat.ends_itself = False
     assert way(chat, FEW).stop == ("\n",)
@@ -89,7 +91,8 @@ def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
         "cut by the limit of 128 tokens (--max-new-tokens): 1 of 6 (dense top-k).",
         "refused by the model or filtered by the server: 1 of 6 (dense top-k).",
     ):
-        assert said in table.text() and said in page
+        assert said in table.text()
+        assert said in page
 
 
 @pytest.mark.parametrize(
@@ -111,4 +114,5 @@ def test_a_written_answer_keeps_its_indentation_and_loses_its_edges(tmp_path, wr
 def test_what_is_left_out_stands_under_the_table(tmp_path):
     run, setup = opened(tmp_path, TinyLM())
     table = compare(run, setup, ["topk"], remarks=["Left out: EPR: why.", ""])
-    assert "Left out: EPR: why." in table.text() and table.data()["note"].startswith("Left out")
+    assert "Left out: EPR: why." in table.text()
+    assert table.data()["note"].startswith("Left out")

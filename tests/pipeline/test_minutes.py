@@ -116,7 +116,8 @@ def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
 
 def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
     found = cut_to_fit(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
-    assert found.names == ROWS[:2] and len(found.session.setup.queries) == 150
+    assert found.names == ROWS[:2]
+    assert len(found.session.setup.queries) == 150
     said = "for all of it. That is more than --minutes 1: fewer queries would show nothing"
     assert found.message.endswith(said)
 

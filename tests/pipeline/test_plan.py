@@ -37,9 +37,8 @@ def planned(config, task):
 def test_a_dry_run_tells_the_tokens_and_then_what_is_on_disk(tmp_path, task, moved_for_trained):
     config = replace(SMALL, out=tmp_path / "runs", trade_off="tuned")
     before, rows = planned(config, task)
-    assert {*before} == {
-        one for one in closure(rows) if not one.in_memory
-    } and not config.out.exists()
+    assert {*before} == {one for one in closure(rows) if not one.in_memory}
+    assert not config.out.exists()
     run, setup = open_run(config, task)
     targets = [metric_of(setup, name) for name in NAMES]
     run.get(targets[1])
@@ -48,7 +47,8 @@ def test_a_dry_run_tells_the_tokens_and_then_what_is_on_disk(tmp_path, task, mov
     for target in targets:
         run.get(target)
     done, _ = planned(config, task)
-    assert done == {} and done.tokens == 0
+    assert done == {}
+    assert done.tokens == 0
     read = {
         stage: (work.read + work.written, run.own_cost(stage).tokens)
         for stage, work in before.items()
@@ -83,9 +83,11 @@ def test_a_machine_is_measured_once_and_the_speed_is_kept(tmp_path, monkeypatch)
         this_machine.cache_clear()  # as in another process
         machine = this_machine()
         speeds.append((machine.lm, machine.encode, machine.train))
-    assert speeds == [(3.0, 2.0, 1.0)] * 2 and len(measurements) == 1
+    assert speeds == [(3.0, 2.0, 1.0)] * 2
+    assert len(measurements) == 1
     [file] = tmp_path.glob("machine-*.json")
     file.write_text("{")
     this_machine.cache_clear()
-    assert this_machine().lm == 3.0 and len(measurements) == 2
+    assert this_machine().lm == 3.0
+    assert len(measurements) == 2
     this_machine.cache_clear()

@@ -28,7 +28,8 @@ def test_settings_are_without_what_differs_between_machines():
     assert settings_of(elsewhere) == settings
     changed = replace(default, token_budget=100).with_method(EPR, epochs=7, start=Free())
     with_methods = settings_of(changed, changed.row("ceil").method.chain)
-    assert [*with_methods][-2:] == ["ceil", "epr"] and with_methods["token_budget"] == 100
+    assert [*with_methods][-2:] == ["ceil", "epr"]
+    assert with_methods["token_budget"] == 100
     assert (with_methods["ceil"]["start"], with_methods["epr"]["start"]) == ("epr", "free")
     assert with_methods["epr"]["epochs"] == 7
     assert {name: with_methods[name] for name in settings} == settings | {"token_budget": 100}
@@ -43,16 +44,17 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
         record = evaluated(*open_run(changed, FEW), "topk")
         found.setdefault(record.name, record)
     # no training: another seed is another run with the same predictions
-    assert len(found) == 3 and len({record.predictions for record in found.values()}) == 2
+    assert len(found) == 3
+    assert len({record.predictions for record in found.values()}) == 2
     records, trouble = read_records(tmp_path)
-    assert trouble == [] and {record.name for record in records} == found.keys()
+    assert trouble == []
+    assert {record.name for record in records} == found.keys()
     first = next(iter(found.values()))
     [read] = [record for record in records if record.name == first.name]
     assert (read, read.task, read.method, read.seed) == (first, "films", "topk", None)
     assert (read.queries, read.bank, read.examples, read.config["shots"]) == (4, 60, 3.0, 3)
-    assert (
-        read.value == 100 * read.scores().mean() and read.cost.tokens == read.answering.tokens > 0
-    )
+    assert read.value == 100 * read.scores().mean()
+    assert read.cost.tokens == read.answering.tokens > 0
     assert [row["gold"] for row in read.rows()] == [example.output for example in FEW.validation]
 
 
@@ -93,7 +95,8 @@ def test_a_bit_of_a_records_key_is_told_in_a_process_that_has_read_it(tmp_path):
     key = tmp_path / record.name / "key.json"
     key.write_bytes(key.read_bytes().replace(b'"films"', b'"filmr"'))
     records, [line] = read_records(tmp_path)
-    assert records == [] and "damaged" in line
+    assert records == []
+    assert "damaged" in line
 
 
 def test_queries_of_one_program_are_resampled_together(tmp_path):

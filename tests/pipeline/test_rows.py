@@ -55,7 +55,8 @@ def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_tr
         other.get(networks_of(setups, CEIL))
     assert asked == []
     seed, budget, loss = (networks_of(setups, CEIL).key for _, setups in others)
-    assert networks_of(setup, CEIL).key == budget and len({budget, seed, loss}) == 3
+    assert networks_of(setup, CEIL).key == budget
+    assert len({budget, seed, loss}) == 3
 
 
 def test_ceil_is_held_out_what_epr_did_not_learn_from():
@@ -63,7 +64,8 @@ def test_ceil_is_held_out_what_epr_did_not_learn_from():
     ceil = setup.config.method(CEIL)
     learnt, held_out = rows.learnt(setup, ceil)
     assert sorted([*learnt, *held_out]) == setup.training_queries(12).positions.tolist()
-    assert len(held_out) and not set(held_out) & set(rows.learnt(setup, ceil.start)[0])
+    assert len(held_out)
+    assert not set(held_out) & set(rows.learnt(setup, ceil.start)[0])
 
 
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
@@ -107,12 +109,14 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, replace(FEW, train=train))
     head = rows.encoders(setup, Free()).head
-    assert run.get(head) is None and run.summary(head)["taken"] == "cosine"
+    assert run.get(head) is None
+    assert run.summary(head)["taken"] == "cosine"
     by_free, by_none = (
         run.get(rows.nearest(setup, method, setup.training_queries(4), 3)).positions
         for method in (Free(), Untrained())
     )
-    assert by_free.shape == (4, 3) and (by_free == by_none).all()
+    assert by_free.shape == (4, 3)
+    assert (by_free == by_none).all()
 
 
 def test_labels_are_seen_whatever_the_metric(tmp_path):
@@ -228,7 +232,8 @@ def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, move
         read.clear()
         run.get(scores)
         tunes = scores.label.startswith("λ")
-        assert read and {len(own) for own in read} == {len(TASK.train[0].choices) if tunes else 1}
+        assert read
+        assert {len(own) for own in read} == {len(TASK.train[0].choices) if tunes else 1}
 
 
 @pytest.mark.parametrize("names", [("epr_map", "ceil"), ("ceil", "epr_map")])
@@ -236,7 +241,8 @@ def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_
     config = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off=0.05)
     run, setup = open_run(config, FEW)
     found = {name: evaluated(run, setup, name) for name in names}
-    assert of(TradeOff, setup, "ceil") == [] and len(of(TradeOff, setup, "epr_map")) == 1
+    assert of(TradeOff, setup, "ceil") == []
+    assert len(of(TradeOff, setup, "epr_map")) == 1
     for name, record in found.items():
         scoring = sum(run.own_cost(one).tokens for one in of(Scores, setup, name))
         assert record.preparing.tokens == scoring > 0
@@ -266,7 +272,8 @@ def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp
     for name in ("topk", "dpp", "bm25", "mmr"):
         for row in evaluated(run, setup, name).rows():
             relevance = [example[1] for example in row["examples"]]
-            assert len(relevance) == 3 and relevance == sorted(relevance)
+            assert len(relevance) == 3
+            assert relevance == sorted(relevance)
     # the long choice stands in every prompt, so that each of its words is likely; the product of
     # all is not
     choices = ("bad", " ".join(f"w{i}" for i in range(60)))
@@ -288,7 +295,8 @@ def test_the_most_common_output_answers_without_an_lm(tmp_path, monkeypatch):
     )
     asked = read_by(monkeypatch)
     found = evaluated(*open_run(replace(SMALL, out=tmp_path), task), "majority")
-    assert {row["prediction"] for row in found.rows()} == {"bad"} and asked == []
+    assert {row["prediction"] for row in found.rows()} == {"bad"}
+    assert asked == []
 
 
 def test_a_query_that_stands_in_the_bank_is_never_its_own_example():

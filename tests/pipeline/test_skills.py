@@ -124,7 +124,8 @@ def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
     stage = metric_of(setup, "topk").predictions
     prompts = stage.prompts(run, TASK.validation, run.get(stage.choice))
     for query, prompt in zip(TASK.validation, prompts, strict=True):
-        assert prompt.text.endswith(f"{query.input}\t") and "counting rows" not in prompt.text
+        assert prompt.text.endswith(f"{query.input}\t")
+        assert "counting rows" not in prompt.text
     found = evaluated(run, setup, "topk").rows()
     assert [row["gold"] for row in found] == [one.output for one in TASK.validation]
     assert networks_of(setup, EPR) != networks_of(open_run(config, TASK).setup, EPR)

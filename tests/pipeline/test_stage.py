@@ -75,7 +75,8 @@ def run(tmp_path, monkeypatch):
 def test_a_key_is_of_what_a_value_depends_on():
     plain = Number(1)
     assert plain.key == Number(1, scale=1.0, label="another").key == FIRST.key
-    assert plain.key.startswith("number-") and Other(1).key.startswith("other-")
+    assert plain.key.startswith("number-")
+    assert Other(1).key.startswith("other-")
     ones = np.ones(3)
     others = [
         *(Number(2), Number(1, scale=2.0), Number(1, (FIRST,)), Number(1, (LEFT,)), Newer(1)),
@@ -90,7 +91,8 @@ def test_each_stage_is_computed_once_needs_first(run):
     # 4 + (2 + 1) + (3 + 10 · 1)
     assert run.get(LAST) == 20
     assert COMPUTED == ["first", "left", "right", "last"]
-    assert run.get(LAST) == Run(run.root, run.models).get(LAST) == 20 and len(COMPUTED) == 4
+    assert run.get(LAST) == Run(run.root, run.models).get(LAST) == 20
+    assert len(COMPUTED) == 4
     assert run.summary(LAST)["is"] == "last"
     assert read_json(run.folder(LEFT) / "key.json") == {"needs_too": [FIRST.key], "value": 2}
 
@@ -114,7 +116,8 @@ def test_a_cost_is_of_the_whole_closure_each_stage_once(run):
         assert run.own_cost(stage) == Cost(run.summary(stage)["cost"][0], 0)
         finish(file.parent, {"cost": [10.0**number, 2**number]})
     assert run.cost([LAST]) == Cost(1111.0, 15)
-    assert run.cost([LEFT]) == Cost(11.0, 3) and run.cost([LEFT, RIGHT]) == Cost(111.0, 7)
+    assert run.cost([LEFT]) == Cost(11.0, 3)
+    assert run.cost([LEFT, RIGHT]) == Cost(111.0, 7)
     assert run.cost([Number(99)]) == Cost()
 
 
@@ -154,7 +157,8 @@ def test_a_damaged_file_that_another_stage_reads_is_set_aside_and_computed_again
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     COMPUTED.clear()
     again = Run(run.root, run.models)
-    assert again.get(total) == 1 + 3 and COMPUTED == ["first"]
+    assert again.get(total) == 1 + 3
+    assert COMPUTED == ["first"]
     assert f"{file} is damaged" in caplog.text
     assert (run.root / "damaged" / f"{FIRST.key}.1" / name).read_bytes() == damaged
     assert again.missing([total]) == []
@@ -188,7 +192,8 @@ def test_after_a_kill_only_what_is_missing_is_computed(run):
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert [one.label for one in run.missing([last])] == ["killed", "last"]
-    assert run.get(last) == 4 + 3 + 4 and COMPUTED == ["killed", "last"]
+    assert run.get(last) == 4 + 3 + 4
+    assert COMPUTED == ["killed", "last"]
 
 
 @dataclass(frozen=True)
@@ -208,7 +213,8 @@ def test_two_processes_wait_for_each_other(run):
     for process in both:
         process.join()
     assert [process.exitcode for process in both] == [0, 0]
-    assert run.get(Slow(5)) == 5 and (run.root / "computed").read_text() == "x"
+    assert run.get(Slow(5)) == 5
+    assert (run.root / "computed").read_text() == "x"
 
 
 def test_few_values_are_held_in_memory(run, monkeypatch):
@@ -216,4 +222,5 @@ def test_few_values_are_held_in_memory(run, monkeypatch):
     for value in range(4):
         run.get(Number(value))
     assert list(run._values) == [Number(2).key, Number(3).key]
-    assert run.get(Number(0)) == 0 and len(COMPUTED) == 4
+    assert run.get(Number(0)) == 0
+    assert len(COMPUTED) == 4

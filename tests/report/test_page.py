@@ -69,7 +69,8 @@ def test_it_can_be_read_at_both_widths_in_light_and_in_dark(page):
                 window.close()
         browser.close()
     for (width, _), found in seen.items():
-        assert found["sideways"] <= 0 and found["unhinted"] == 0
+        assert found["sideways"] <= 0
+        assert found["unhinted"] == 0
         assert found["method"] < 60, "a method's name is not broken into letters"
         assert 300 < found["picture"] <= width
     assert len({found["shown"] for found in seen.values()}) == 2, "figures follow dark mode"

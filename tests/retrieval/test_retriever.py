@@ -44,7 +44,8 @@ def test_fewer_than_k_and_none_are_a_choice(registrations_undone):
     choose = SimpleNamespace(choose=lambda queries, k: ones([3, 1], []))
     register_retriever("mine", lambda arguments: choose)
     first, second = build_retriever("mine", BANK).retrieve(QUERIES, 3)
-    assert [pick.id for pick in first] == ["3", "1"] and second == []
+    assert [pick.id for pick in first] == ["3", "1"]
+    assert second == []
 
 
 def test_a_misspelt_option_is_refused():

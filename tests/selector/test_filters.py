@@ -145,7 +145,8 @@ def test_names_that_the_user_typed_in_another_spelling():
     chosen = selector.select(
         {"téxte": "w", "région": "a"}, k=4, filter={"région": "a"}, balance="région"
     )
-    assert len(chosen) == 4 and chosen.prompt.endswith("a: w")
+    assert len(chosen) == 4
+    assert chosen.prompt.endswith("a: w")
     with refused("unknown field in filter 'pays'"):
         selector.select({"téxte": "w", "région": "a"}, k=1, filter={"pays": "a"})
 

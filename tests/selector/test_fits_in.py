@@ -34,7 +34,8 @@ def test_the_names_of_the_fields_are_saved(tiny, tmp_path):
     CeilSelector.from_examples(TICKETS, encoder=tiny, **keys).save_pretrained(tmp_path)
     selector = CeilSelector.from_pretrained(tmp_path)
     [added] = selector.add([{"ticket": "a new one", "team": "dark"}])
-    assert selector.examples[-1].output == "dark" and added == selector.examples[-1].id
+    assert selector.examples[-1].output == "dark"
+    assert added == selector.examples[-1].id
     dark = selector.select({"ticket": QUERY}, k=4, filter={"team": "dark"})
     assert [example.output for example in dark] == ["dark"] * 4
     balanced = selector.select(QUERY, k=4, balance="team")
@@ -122,12 +123,13 @@ def test_encoders_of_any_kind():
 
 def test_a_selection_is_a_list_of_examples_that_shows_itself():
     chosen = CeilSelector.from_examples(ROWS, encoder=Words()).select(QUERY, k=3)
-    assert len(chosen) == 3 and list(chosen) == chosen.examples
-    assert repr(chosen).startswith(f"Selection('{QUERY}': ['row-") and repr(chosen).endswith(
-        "stopped='k')"
-    )
+    assert len(chosen) == 3
+    assert list(chosen) == chosen.examples
+    assert repr(chosen).startswith(f"Selection('{QUERY}': ['row-")
+    assert repr(chosen).endswith("stopped='k')")
     for again in (pickle.loads(pickle.dumps(chosen)), copy.deepcopy(chosen)):
-        assert again == chosen and again.prompt == chosen.prompt
+        assert again == chosen
+        assert again.prompt == chosen.prompt
 
 
 def one_vector(texts):

@@ -239,7 +239,8 @@ def test_right_checksums_and_wrong_content_are_one_line(saved, tmp_path, change,
     folder = rewritten(saved, tmp_path / "s", change)
     with refused(said) as refusal:
         CeilSelector.from_pretrained(folder)
-    assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 600
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 600
 
 
 SIDECARS = [
@@ -361,7 +362,8 @@ def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
     selector = CeilSelector.from_examples(ROWS[:3], encoder=tiny, count_tokens=LM().count_tokens)
     selector.save_pretrained(tmp_path)
     again = CeilSelector.from_pretrained(tmp_path)
-    assert again.count_tokens is None and again.examples == selector.examples
+    assert again.count_tokens is None
+    assert again.examples == selector.examples
 
 
 def test_an_encoder_of_ones_own_is_registered_and_never_imported(

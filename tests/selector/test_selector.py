@@ -225,7 +225,8 @@ def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny, monkeypatch):
     own = lambda folder, **k: Pair() if folder.name == "encoder" else loads(folder, **k)  # noqa: E731
     monkeypatch.setattr(free_encoder, "open_encoder", own)
     again = CeilSelector.from_pretrained(tmp_path)
-    assert isinstance(again.encoder, Pair) and again.query_encoder.fingerprint == tiny.fingerprint
+    assert isinstance(again.encoder, Pair)
+    assert again.query_encoder.fingerprint == tiny.fingerprint
     again.add([{**ROWS[7], "id": "copy"}])
     [seven, copy] = again.bank.snapshot.vectors[[7, 60]]
     np.testing.assert_allclose(copy, seven, atol=1e-6)

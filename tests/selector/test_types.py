@@ -95,9 +95,8 @@ ignore_missing_imports = True
         type for type in types if re.fullmatch(r"(Any|def \(.*\) -> Any|.*JitWrapped)", type)
     ], types
     # a NamedTuple is shown with the types of its fields
-    assert types[-4].startswith("tuple[") and types[-4].endswith(
-        "fallback=ceil_jax.dpp.greedy.MapResult]"
-    )
+    assert types[-4].startswith("tuple[")
+    assert types[-4].endswith("fallback=ceil_jax.dpp.greedy.MapResult]")
     assert types[-3:] == [
         "ceil_jax.tasks.example.Task",
         "ceil_jax.selector.selection.Selection",

@@ -44,7 +44,8 @@ def test_the_same_examples_as_from_a_bank_of_ones_own(store):
     assert live.select(QUERY, k=2).prompt.endswith(f"\n\n{QUERY}\n")
     assert live.select(QUERY, k=1).examples[0].fields.keys() == {"town"}
     own = live.select(ROWS[45]["input"], k=20)
-    assert "row-45" not in ids(own) and own.excluded > 0
+    assert "row-45" not in ids(own)
+    assert own.excluded > 0
     assert "row-45" in ids(live.select(ROWS[45]["input"], k=20, own_answer=True))
     for wrong in (lambda: live.examples, lambda: live.add(ROWS), lambda: live.save_pretrained("x")):
         with refused("the examples are the vector store's"):
@@ -54,7 +55,8 @@ def test_the_same_examples_as_from_a_bank_of_ones_own(store):
 def test_filters_are_the_stores_own_and_what_changes_is_seen(store):
     live = CeilSelector.from_vector_store(store, output_key="label")
     chosen = live.select(QUERY, k=9, filter=lambda document: document.metadata["town"] == "town2")
-    assert len(chosen) > 3 and {example.fields["town"] for example in chosen} == {"town2"}
+    assert len(chosen) > 3
+    assert {example.fields["town"] for example in chosen} == {"town2"}
     nearest = live.select(QUERY, k=1).examples[0]
     store.delete([nearest.id])
     assert nearest.id not in ids(live.select(QUERY, k=9))
@@ -106,7 +108,8 @@ def test_stores_that_filter_what_they_fetched_and_hide_ids_among_the_metadata(st
 
     live = CeilSelector.from_vector_store(Store(), output_key="label")
     chosen = live.select(QUERY, k=9, filter={"town": "town2"})
-    assert len(chosen) == 9 and {example.fields["town"] for example in chosen} == {"town2"}
+    assert len(chosen) == 9
+    assert {example.fields["town"] for example in chosen} == {"town2"}
     assert all(
         example.id.startswith("row-") and set(example.fields) == {"town"} for example in chosen
     )
@@ -214,7 +217,8 @@ def test_an_encoder_named_is_loaded_once(store, monkeypatch):
         "ceil_jax.encoders.registry.load_encoder", lambda name: loaded.append(name) or Words()
     )
     live = CeilSelector.from_vector_store(store, encoder="words", output_key="label")
-    assert len(live.select(QUERY, k=2)) == 2 and loaded == ["words"]
+    assert len(live.select(QUERY, k=2)) == 2
+    assert loaded == ["words"]
 
 
 def test_what_does_not_fit(store):

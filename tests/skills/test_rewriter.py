@@ -58,7 +58,8 @@ def test_where_demonstrations_have_a_schema_the_prompt_has_one():
     schemas = ["coat [id]", "coat [id], cap [id]", "cap [id]"]
     # a rewrite that fails, here for its length, leaves the question without its schema
     found = rewritten(lm, ["a blue coat", "a blue coat", "w " * 400], shown, schemas)
-    assert found.skills == ["COAT", "COAT", "w " * 400] and found.failures == {"too long": 1}
+    assert found.skills == ["COAT", "COAT", "w " * 400]
+    assert found.failures == {"too long": 1}
     opening = f"{INSTRUCTION}\n\nDatabase: hat [id, name]\nInput: which hats\nSkill: list\n\n"
     assert lm.prompts == [
         f"{opening}Database: {one}\nInput: a blue coat\nSkill:" for one in schemas[:2]
@@ -74,10 +75,12 @@ def openings(shown, orders, seed=0):
 def test_orders_are_shuffles_that_the_seed_decides():
     shown = load_demonstrations("cogs")[:6]
     first, again, other = (openings(shown, 5, seed) for seed in (0, 0, 1))
-    assert first == again and len({*first, *other}) == 10
+    assert first == again
+    assert len({*first, *other}) == 10
     assert len({tuple(sorted(opening.split("\n\n"))) for opening in (*first, *other)}) == 1
     few = openings(SHOWN, 6, 2)
-    assert len(set(few)) == 6 and openings(SHOWN, 2, 2) == few[:2]
+    assert len(set(few)) == 6
+    assert openings(SHOWN, 2, 2) == few[:2]
     with refused(r"2 demonstrations have 2 orders: give more .* --skills.orders than 3"):
         openings(SHOWN[:2], 3)
 
@@ -98,7 +101,8 @@ def test_failed_rewrites_leave_the_input_and_are_counted():
     fits, too_long = (" ".join(["word"] * n) for n in (room - opening, room - opening + 1))
     found = rewritten(lm, ["a hat", "nothing", "endless", "nearly endless", fits, too_long])
     expected = ["HAT", "nothing", "endless", answers["nearly endless"].strip(), "WORD", too_long]
-    assert found.skills == expected and len(lm.prompts) == 5
+    assert found.skills == expected
+    assert len(lm.prompts) == 5
     assert found.failures == {"empty": 1, "runaway": 1, "too long": 1}
 
 

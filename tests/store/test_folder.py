@@ -46,14 +46,16 @@ def test_a_finished_folder_has_its_summary_and_its_files(folder, tmp_path):
     assert finished(folder) == {"value": 1.5, "by": {"2": 3}}
     assert load_arrays(folder / "a.npz")["x"].tolist() == [0, 1, 2]
     assert read_json(folder / "sub" / "rows.json") == [{"π": 1}]
-    assert not (folder / "scratch").exists() and list(folder.rglob("*.part")) == []
+    assert not (folder / "scratch").exists()
+    assert list(folder.rglob("*.part")) == []
     assert read_key(folder) == CONTENT
     assert sorted(json.loads((folder / "done.json").read_bytes())["files"]) == [
         "a.npz",
         "sub/rows.json",
     ]
     (tmp_path / "scores-1").mkdir()
-    assert finished(tmp_path / "scores-1") is None and finished(tmp_path / "none") is None
+    assert finished(tmp_path / "scores-1") is None
+    assert finished(tmp_path / "none") is None
 
 
 def flipped(file):
@@ -88,7 +90,8 @@ def test_a_damaged_folder_is_unfinished_and_said(folder, caplog, name, harm):
 def test_a_folder_under_another_name_is_unfinished(folder, tmp_path):
     """Two folders that were swapped, or one that was copied to the place of another."""
     shutil.copytree(folder, tmp_path / "scores-1")
-    assert finished(tmp_path / "scores-1") is None and finished(folder) is not None
+    assert finished(tmp_path / "scores-1") is None
+    assert finished(folder) is not None
 
 
 def test_a_folder_is_compared_again_after_it_was_finished_anew(folder):

@@ -28,7 +28,8 @@ def test_a_second_one_waits_and_says_so(tmp_path, caplog):
     with caplog.at_level(logging.WARNING), held(tmp_path / "s"):
         order.append("second")
     thread.join()
-    assert order == ["first", "second"] and "waiting for it" in caplog.text
+    assert order == ["first", "second"]
+    assert "waiting for it" in caplog.text
 
 
 @pytest.mark.parametrize(

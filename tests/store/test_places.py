@@ -24,17 +24,20 @@ def nameless(monkeypatch):
 
 def test_with_a_home_folder(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert user_path("~/a") == Path("/home/somebody/a") and home() == Path("/home/somebody")
+    assert user_path("~/a") == Path("/home/somebody/a")
+    assert home() == Path("/home/somebody")
     with refused("~nobody-of-that-name/a: the home folder is not known here"):
         user_path("~nobody-of-that-name/a")
 
 
 def test_without_one(nameless, monkeypatch, tmp_path):
-    assert home() is None and not has_cache()
+    assert home() is None
+    assert not has_cache()
     assert user_path("a/~b") == Path("a/~b")
     with refused("~/a: the home folder is not known here; set HOME, or write the whole path"):
         user_path("~/a")
     with refused("no home folder; set HOME, or CEIL_JAX_CACHE"):
         cache_path()
     monkeypatch.setenv("CEIL_JAX_CACHE", str(tmp_path))
-    assert has_cache() and cache_path() == tmp_path
+    assert has_cache()
+    assert cache_path() == tmp_path

@@ -16,7 +16,7 @@ def test_every_chunk_is_one_shards(of):
     assert max(map(len, owned)) - min(map(len, owned)) <= 1
 
 
-@pytest.mark.parametrize("text, shard", [("3/16", Shard(3, 16)), ("1/1", Shard(1, 1))])
+@pytest.mark.parametrize(("text", "shard"), [("3/16", Shard(3, 16)), ("1/1", Shard(1, 1))])
 def test_which_shard(text, shard):
     assert parse_shard(text) == shard
 

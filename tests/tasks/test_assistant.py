@@ -30,7 +30,8 @@ def test_bank_and_queries_are_of_the_sizes_and_combinations_that_the_page_says()
     bank = {row["call"] for row in rows["train"]}
     assert not bank & {row["call"] for row in rows["validation"]}
     # "invite" with "boss" is a held-out pair, "call" with "boss" is not
-    assert is_held_out("invite", "boss") and not is_held_out("call", "boss")
+    assert is_held_out("invite", "boss")
+    assert not is_held_out("call", "boss")
     assert not any(call.startswith("invite(boss(") for call in bank)
     assert any(call.startswith("call(boss(") for call in bank)
     assert any(row["call"].startswith("invite(boss(") for row in rows["validation"])

@@ -89,7 +89,8 @@ def test_a_cell_as_text(cell, text):
     ids=repr,
 )
 def test_a_missing_cell(cell):
-    assert missing(cell) and as_text(cell) is None
+    assert missing(cell)
+    assert as_text(cell) is None
 
 
 class Picture:
@@ -121,7 +122,8 @@ class Picture:
     ids=lambda cell: type(cell).__name__,
 )
 def test_a_cell_that_is_no_text(cell):
-    assert as_text(cell) is None and not missing(cell)
+    assert as_text(cell) is None
+    assert not missing(cell)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +146,14 @@ def test_the_only_item_of_a_list(cell):
 
 
 def test_what_is_no_list_of_one():
-    assert only_item(["a", "b"]) == ["a", "b"] and only_item([]) == [] and only_item("a") == "a"
-    assert texts_of(np.array([1, 2])) == ("1", "2") and texts_of(["a", Mood.GOOD]) == ("a", "good")
-    assert texts_of(["a", None]) is None and texts_of("ab") is None and texts_of([[1]]) is None
+    assert only_item(["a", "b"]) == ["a", "b"]
+    assert only_item([]) == []
+    assert only_item("a") == "a"
+    assert texts_of(np.array([1, 2])) == ("1", "2")
+    assert texts_of(["a", Mood.GOOD]) == ("a", "good")
+    assert texts_of(["a", None]) is None
+    assert texts_of("ab") is None
+    assert texts_of([[1]]) is None
 
 
 def test_whole_numbers_beside_a_missing_cell_are_whole_again():

@@ -148,7 +148,8 @@ def test_prompt(name):
 def test_the_texts_of_a_pair():
     row = {"sentence1": "A ran.", "sentence2": "A jogged.", "label": 1}
     pair = TASKS["mrpc"].example("1", row)
-    assert pair.texts == ("A ran.", "A jogged.") and pair.input == "A ran. A jogged."
+    assert pair.texts == ("A ran.", "A jogged.")
+    assert pair.input == "A ran. A jogged."
     assert pickle.loads(pickle.dumps(pair)) == pair
     assert Example("1", "one text", "x").texts == ("one text",)
 

@@ -32,4 +32,5 @@ def test_options_say_it_themselves():
     assert labels_of(bank(["a", "b"], ("a", "b", "c"))) == ("a", "b")
     assert labels_of(bank(["a", "a"], ("a", "b"))) == ("a",)
     differing = [Example("1", "q", "a", ("a", "b")), Example("2", "r", "c", ("c", "d"))]
-    assert labels_of(differing * 10) == () and labels_of([]) == ()
+    assert labels_of(differing * 10) == ()
+    assert labels_of([]) == ()

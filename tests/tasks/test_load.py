@@ -94,7 +94,8 @@ def test_an_optional_split_may_be_missing(tmp_path, caplog):
     assert "no split 'validation_mismatched'" in caplog.text
     write_jsonl(tmp_path / "mnli" / "validation_mismatched.jsonl", rows)
     ids = [example.id for example in load_task("mnli", tmp_path).validation]
-    assert ids[0] == "validation_matched-0" and ids[3] == "validation_mismatched-0"
+    assert ids[0] == "validation_matched-0"
+    assert ids[3] == "validation_mismatched-0"
 
 
 def test_few_shot_examples_open_the_prompt_last_first(tmp_path):
@@ -128,7 +129,8 @@ def test_a_file_never_passes_for_a_task_of_the_papers(name, tmp_path):
         "input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40))
     )
     found = load_file(tmp_path / name).name
-    assert found not in TASKS and found in (name, "my-break")
+    assert found not in TASKS
+    assert found in (name, "my-break")
 
 
 # --- a user's own file
@@ -247,7 +249,8 @@ def test_an_answer_that_ends_at_a_stop_string_could_never_be_right(tmp_path):
         "8, 9, 10" + SKIP
     )
     assert len(read(path, stop=("\n\n",)).train) == 9
-    assert (task := read(path)).stop == ("\n\n",) and task.template.separator == "\n\n"
+    assert (task := read(path)).stop == ("\n\n",)
+    assert task.template.separator == "\n\n"
     assert len(read(path, metric="accuracy").train) == 9  # chosen, not written
 
 

@@ -204,7 +204,8 @@ def test_what_excel_pandas_and_people_write(tmp_path, caplog):
     frame = pd.DataFrame(rows, columns=["text", "label"])
     for choices in (frame["label"].unique(), pd.Index(["a", "b"]), pd.Series(["a", "b"])):
         task = load_file(frame, input="text", output="label", choices=choices, stop="###")
-        assert task.train[0].choices == ("a", "b") and task.stop == ("###",)
+        assert task.train[0].choices == ("a", "b")
+        assert task.stop == ("###",)
     numbers = frame.assign(label=[1, 0] * 3)
     assert load_file(numbers, input="text", output="label", choices=[0, 1]).train[0].choices == (
         "0",
@@ -230,7 +231,8 @@ def test_json_lines_by_any_name_and_lists_too(tmp_path):
         task = load_file(
             write(tmp_path / name, content), input="text", output="toxic", metric="accuracy"
         )
-        assert rows_of(task)[0].output == "True" and rows_of(task)[0].choices == ("False", "True")
+        assert rows_of(task)[0].output == "True"
+        assert rows_of(task)[0].choices == ("False", "True")
 
 
 def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
@@ -295,7 +297,8 @@ def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
     # the zoo's question is asked; the park's stands twice; the id 1 is of a row that left
     assert [one.id for one in task.train] == ["2"]
     assert [one.id for one in task.validation] == ["1", "q"]
-    assert "1 row with a query's text" in caplog.text and "1 row with another's text" in caplog.text
+    assert "1 row with a query's text" in caplog.text
+    assert "1 row with another's text" in caplog.text
     other = separated(replace(task, validation=[row("2", "who?", "zoo")]))
     assert [one.id for one in other.validation] == ["query-2"]
 
@@ -344,14 +347,16 @@ def test_ids_of_the_file_are_the_examples_ids(tmp_path, caplog):
     rows = [f"T-{i},train {i},l{i}" for i in range(10)]
     path = write(tmp_path / "a.csv", "\n".join(["id,text,label", *rows]))
     bank, queries = ids_of(path)
-    assert sorted([*bank, *queries]) == [f"T-{i}" for i in range(10)] and len(queries) == 1
+    assert sorted([*bank, *queries]) == [f"T-{i}" for i in range(10)]
+    assert len(queries) == 1
     assert "id" not in load_file(path, input="text", output="label").train[0].fields
     # queries of another file, one of which has the id of another text
     other = write(tmp_path / "b.csv", "id,text,label\nT-3,new,x\nQ-1,newer,x\n")
     assert ids_of(path, validation=other)[1] == ["query-T-3", "Q-1"]
     # a template that shows the column needs it as a field
     task = load_file(path, input="text", output="label", template="{id} {text} {label}")
-    assert task.train[0].fields["id"].startswith("T-") and task.train[0].id.startswith("train-")
+    assert task.train[0].fields["id"].startswith("T-")
+    assert task.train[0].id.startswith("train-")
     # a cell that is empty, and ids that repeat
     write(path, "\n".join(["id,text,label", ",train 0,l0", *rows[1:]]))
     bank, queries = ids_of(path)

@@ -46,7 +46,8 @@ def code_file(folder):
 def test_rows_keep_their_text_to_the_letter(tmp_path):
     task = load_file(code_file(tmp_path), input="head", output="body", template="{head}{body}")
     first = task.train[0]
-    assert first.input.endswith("(x):\n") and first.output.startswith("    y = ")
+    assert first.input.endswith("(x):\n")
+    assert first.output.startswith("    y = ")
     assert task.template.example(first) == first.input + first.output
     assert (task.metric, task.stop, task.max_new_tokens) == ("exact_match", ("\n\n",), 128)
     selector = CeilSelector.from_csv(

@@ -82,7 +82,8 @@ def test_k_dpp_subsets_are_whole_where_lambda_is_small(trade_off):
     relevance = np.linspace(0.95, 0.75, 30, dtype=np.float32)[None]
     shortlist = np.arange(30, dtype=np.int32)[None]
     subsets = k_dpp_sets(shortlist, vectors, relevance, 20, 8, trade_off, 0).subsets[0]
-    assert (subsets >= 0).all() and (np.diff(subsets) > 0).all()
+    assert (subsets >= 0).all()
+    assert (np.diff(subsets) > 0).all()
     # a small λ prefers the nearest: at random the mean place is 14.5
     assert subsets[1:].mean() < 9
     assert len(np.unique(subsets, axis=0)) == 20
@@ -103,7 +104,8 @@ def test_subsets_of_the_whole_bank_are_uniform_and_nearest_first():
         # 199 draws of 4 of the 29 others: each is expected 27.4 times, with a standard deviation of
         # 4.9
         times = np.bincount(chosen[1:].ravel(), minlength=len(BANK))
-        assert times[row] == 0 and np.abs(np.delete(times, row) - 27.4).max() < 4 * 4.9
+        assert times[row] == 0
+        assert np.abs(np.delete(times, row) - 27.4).max() < 4 * 4.9
     again = bank_sets(BANK[1:2], BANK, shortlist[1:2], vectors[1:2], vectors, 200, 4, seed=0)
     assert (again.subsets[0] == one.subsets[1]).all()
 
@@ -173,7 +175,8 @@ def test_choices_of_different_lengths_are_scored_per_token():
 def test_free_answers_have_no_choice_column():
     candidates = epr_candidates(COMMANDS[:2], COMMANDS, 4)
     _, found = score(COMMANDS[:2], COMMANDS, candidates)
-    assert set(found) == {"lm_scores"} and found["lm_scores"].shape == (2, 4)
+    assert set(found) == {"lm_scores"}
+    assert found["lm_scores"].shape == (2, 4)
 
 
 def test_the_gold_choice_has_one_score_whether_the_others_are_read_or_not():
@@ -187,5 +190,6 @@ def test_the_gold_choice_has_one_score_whether_the_others_are_read_or_not():
             score(bank[:3], bank, candidates, per_token, all_choices)
             for all_choices in (False, True)
         )
-        assert set(alone) == {"lm_scores"} and set(beside) == {"lm_scores", "choice"}
+        assert set(alone) == {"lm_scores"}
+        assert set(beside) == {"lm_scores", "choice"}
         assert alone["lm_scores"] == pytest.approx(beside["lm_scores"], abs=1e-5)

@@ -106,7 +106,8 @@ def test_training_ends_with_what_is_best_as_it_will_be_used(tmp_path):
 
     trained = run(tmp_path, quality=moved, as_used=unmoved)
     assert [trained.history[at]["kendall_tau"] for at in (0, -1)] == [0, 1]
-    assert trained.ending.kept == "start" and not np.any(trained.params["w"])
+    assert trained.ending.kept == "start"
+    assert not np.any(trained.params["w"])
 
 
 class Killed(BaseException):
@@ -193,7 +194,8 @@ def test_a_checkpoint_that_cannot_be_read_starts_training_again(tmp_path, caplog
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     again = run(tmp_path)
     assert "training again from the start" in caplog.text
-    assert np.array_equal(again.params["w"], whole.params["w"]) and again.history == whole.history
+    assert np.array_equal(again.params["w"], whole.params["w"])
+    assert again.history == whole.history
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):
@@ -224,7 +226,8 @@ def test_what_the_starting_weights_saw_is_not_held_out():
     first, first_out = split_held_out(40, seed=3)
     seen = np.isin(np.arange(20), first)  # the later stage has half of the earlier one's queries
     training, held_out = split_held_out(20, seed=3, seen=seen)
-    assert len(held_out) and set(held_out) <= set(first_out)
+    assert len(held_out)
+    assert set(held_out) <= set(first_out)
     assert sorted([*training, *held_out]) == list(range(20))
     # the same queries: the same split
     again, again_out = split_held_out(40, 3, np.isin(np.arange(40), first))

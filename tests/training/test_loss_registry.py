@@ -58,7 +58,7 @@ def test_the_packages_own_losses_are_registered_like_any_other():
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         (
             ("pairwise", ("reduktion=x",)),

@@ -137,7 +137,7 @@ def rise(query, context):
     return measure(query, context, SETS_OF_THREE) - BEFORE()
 
 
-@pytest.mark.parametrize("kind, loss, options", CEIL_KINDS)
+@pytest.mark.parametrize(("kind", "loss", "options"), CEIL_KINDS)
 def test_ceil_learns_what_is_planted(tmp_path, kind, loss, options):
     assert rise(*trained_ceil(tmp_path, kind, loss, options)) > TAU_RISES
 

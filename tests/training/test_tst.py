@@ -79,7 +79,8 @@ def test_examples_of_a_group_are_not_each_others_negatives(monkeypatch):
     config = replace(SMALL.method(TST), positives=1)
     train_epr(load_encoder("tiny"), data, config, seed=0, folder=Path(), groups=groups)
     _, (_, positive, negative) = batches["batch"](0, np.arange(8))
-    assert set(positive.tolist()) == {0, 1} and (positive == negative).all()
+    assert set(positive.tolist()) == {0, 1}
+    assert (positive == negative).all()
     train_epr(load_encoder("tiny"), data, config, seed=0, folder=Path())
     _, (_, positive, negative) = batches["batch"](0, np.arange(8))
     assert (negative == positive + 40).all()
@@ -97,7 +98,8 @@ def test_ceil_starts_where_it_is_told(tmp_path, moved_for_trained):
     config = replace(SMALL, out=tmp_path).with_method(CEIL, start=TST())
     run, setup = open_run(config, TASK)
     kinds = {stage.kind for stage in closure([networks_of(setup, CEIL)])}
-    assert {"tst", "scores", "ceil"} <= kinds and "epr" not in kinds
+    assert {"tst", "scores", "ceil"} <= kinds
+    assert "epr" not in kinds
     training = selector_of(run, setup, setup.row("ceil")).card.training_data
     assert (
         "TST: 24 queries × 6 examples by their outputs; then CEIL: 24 queries × 5 sets of 3"

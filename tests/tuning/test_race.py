@@ -110,7 +110,8 @@ def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
     assert found.recommended == 1
     assert found.certainly_better(0, 2)
     assert not found.certainly_better(2, 0)
-    assert not found.certainly_better(0, 1) and not found.certainly_better(1, 0)
+    assert not found.certainly_better(0, 1)
+    assert not found.certainly_better(1, 0)
     # all equally good: nothing is certain, and the cheapest will do
     assert judge(3 * samples[:1], [900, 300, 40]).recommended == 2
 
@@ -120,8 +121,10 @@ def test_rows_of_one_program_are_no_more_evidence_than_one():
     program = np.r_[np.zeros(30, int), np.arange(1, 11)]
     both = [sample(program == 0), sample(program == 11)], [1, 1]
     [by_row], [by_program] = judge(*both).differences, judge(*both, groups=program).differences
-    assert by_row.certain and by_row.interval.low > 0.5
-    assert not by_program.certain and by_program.interval.low == 0
+    assert by_row.certain
+    assert by_row.interval.low > 0.5
+    assert not by_program.certain
+    assert by_program.interval.low == 0
     assert by_program.interval.mean == by_row.interval.mean == 0.75
 
 
@@ -139,7 +142,8 @@ def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
     assert budget.needed(100) == "--lm-tokens 300 --minutes 0.7"
     assert not budget.out_of_time
     now[0] = 61.0
-    assert budget.out_of_time and budget.left() == 0
+    assert budget.out_of_time
+    assert budget.left() == 0
 
 
 def test_a_budget_without_limits_has_one():

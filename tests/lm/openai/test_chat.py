@@ -142,7 +142,8 @@ def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):
 )
 def test_no_answer_is_an_empty_one(choices):
     answer = chat_answer(choices, PROMPT)
-    assert answer == Answer("") and answer.trouble == "empty"
+    assert answer == Answer("")
+    assert answer.trouble == "empty"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,8 @@ def test_reasoning_in_a_field_of_its_own(field):
     read = chat_answer([message("good", **{field: "It is warm."})], PROMPT)
     assert read == Answer("good", "stop", ("reasoning",))
     read = chat_answer([message(None, **{field: "It is"})], PROMPT)
-    assert read == Answer("", "stop", ("reasoning",)) and read.trouble == "empty"
+    assert read == Answer("", "stop", ("reasoning",))
+    assert read.trouble == "empty"
 
 
 def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):

@@ -87,7 +87,8 @@ def test_waits_grow_and_retry_after_goes_first(server, address, waits):
     post(client_of(address, QUICK))
     # the openai package's: 0.5 s doubled, less up to a quarter of it
     longest = [0.5, 1, 7, 4]
-    assert len(waits) == 4 and waits[2] == 7
+    assert len(waits) == 4
+    assert waits[2] == 7
     assert all(0.75 * most <= wait <= most for wait, most in zip(waits, longest, strict=True))
 
 
@@ -138,7 +139,8 @@ def test_a_server_that_cannot_be_reached_is_tried_again_if_it_was_there(waits):
         client = client_of(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", QUICK)
         client.post("/models", {}, str)
         thread.join()
-    assert "the connection failed" in (said := message(client)) and "Given up" in said
+    assert "the connection failed" in (said := message(client))
+    assert "Given up" in said
     assert len(waits) == 5
     assert "is the server running there?" in message(client_of(client.base, QUICK))
     assert len(waits) == 5
@@ -269,7 +271,8 @@ def test_fields_that_a_server_refuses_are_left_out_from_then_on(server, address,
             "['max_completion_tokens', 'model', 'prompt', 'stream', 'temperature']"
         ]
     assert len(server.requests) == 3 + 1
-    assert "max_completion_tokens is sent" in caplog.text and "nothing is sent" in caplog.text
+    assert "max_completion_tokens is sent" in caplog.text
+    assert "nothing is sent" in caplog.text
 
 
 def test_a_field_that_is_refused_in_either_spelling_ends_the_run(server, address):
@@ -339,7 +342,8 @@ def test_a_missing_key_is_told_with_its_flag(monkeypatch, server, address, statu
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.faults = [fault]
     said = message(client_of(address))
-    assert "--endpoint.api-key-env OPENAI_API_KEY, which is set here" in said and KEY not in said
+    assert "--endpoint.api-key-env OPENAI_API_KEY, which is set here" in said
+    assert KEY not in said
     server.faults = [fault]
     said = message(client_of(address, replace(QUICK, api_key_env="OPENAI_API_KEY")))
     assert "the key in OPENAI_API_KEY is sent and not accepted" in said
@@ -521,7 +525,8 @@ def test_a_refusal_is_one_line_without_the_key(monkeypatch, server, address, sta
     headers = {"location": f"http://x/{KEY}", "retry-after": KEY}
     server.faults = [(status, headers, json.dumps({"error": error}).encode())]
     said = message(client)
-    assert f"HTTP {status}" in said and KEY not in said
+    assert f"HTTP {status}" in said
+    assert KEY not in said
 
 
 def test_work_is_given_as_it_ends_and_nothing_that_was_answered_is_lost():
@@ -541,7 +546,8 @@ def test_work_is_given_as_it_ends_and_nothing_that_was_answered_is_lost():
         for number, result in client.each(work, range(50)):
             assert number == result
             given.append(number)
-    assert {1, 2} <= set(given) and len(given) < 50
+    assert {1, 2} <= set(given)
+    assert len(given) < 50
 
 
 def test_each_worker_sees_the_tokens_of_its_own_work(server, address):

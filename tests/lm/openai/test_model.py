@@ -90,7 +90,8 @@ def test_chat_generates_and_does_not_score(server, address):
     assert lm.generate(PROMPTS, 6) == expected
     assert lm.generate(PROMPTS, 6, ["it"]) == [text.split("it")[0] for text in expected]
     assert server.requests[-1][0] == "/v1/chat/completions"
-    assert not lm.can_score and load_lm(f"{address}#tiny", endpoint=QUICK).can_score
+    assert not lm.can_score
+    assert load_lm(f"{address}#tiny", endpoint=QUICK).can_score
     assert "chat gives no log-probabilities of a prompt (--endpoint.chat)" in refused(
         lm.choose, PROMPTS, CHOICES
     )
@@ -228,7 +229,8 @@ def test_the_probe_finds_scores_that_cannot_be_used(server, address, caplog, cha
     server.change = change
     lm = load_lm(f"{address}#tiny", endpoint=QUICK)
     assert not lm.can_score
-    assert said in caplog.text and caplog.text.count("it writes and does not score") == 1
+    assert said in caplog.text
+    assert caplog.text.count("it writes and does not score") == 1
     server.clear()
     assert said in refused(lm.choose, PROMPTS, CHOICES)
     assert server.requests == []
@@ -398,13 +400,15 @@ def test_a_server_that_takes_one_prompt_at_a_time(server, address):
     server.change = one_at_a_time
     lm = load_lm(f"{address}#tiny", endpoint=QUICK)
     assert lm.generate(PROMPTS, 6) == TinyLM().generate(PROMPTS, 6)
-    assert not lm.can_score and server.requests[-1][0] == "/v1/completions"
+    assert not lm.can_score
+    assert server.requests[-1][0] == "/v1/completions"
 
 
 def test_a_server_with_neither_names_both(server, address):
     server.change = without("/v1/completions", "/v1/chat/completions")
     said = refused(lambda: load_lm(f"{address}#tiny", endpoint=QUICK))
-    assert "no /v1/completions" in said and "no /v1/chat/completions" in said
+    assert "no /v1/completions" in said
+    assert "no /v1/chat/completions" in said
     assert "an address often ends in /v1" in said
 
 
@@ -604,7 +608,8 @@ def test_without_a_tokenizer_tokens_are_estimated_from_the_usage(
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=chat))
     long, short, empty = lm.count_tokens(long_texts).tolist()
     # a tenth more than measured
-    assert 400 / 5 * 1.08 < long < 400 / 5 * 1.12 and (short, empty) == (1, 0)
+    assert 400 / 5 * 1.08 < long < 400 / 5 * 1.12
+    assert (short, empty) == (1, 0)
     lm.count_tokens(["another"])
     assert caplog.text.count("0.20 a byte, from the usage that the server states") == 1
 

@@ -21,7 +21,8 @@ def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
     expected = TorchLM(model("llama"), tokenizer(), name="same")
     found, same = (one.log_likelihood(["It is"], [" good"]) for one in (lm, expected))
     assert found == pytest.approx(same)
-    assert lm.name.startswith("small-") and lm.name.endswith("@float32")
+    assert lm.name.startswith("small-")
+    assert lm.name.endswith("@float32")
     half = load_lm(str(folder), dtype="bfloat16")
     assert half.name == lm.name.replace("float32", "bfloat16")
     model("llama", context=64).save_pretrained(folder)
@@ -39,7 +40,8 @@ def test_a_dry_run_counts_the_tokens_that_a_reader_of_trees_or_of_rows_reads(tmp
     lm.choice_log_likelihood(prompts, choices)
     requests = [LMRequest(*asked) for asked in zip(prompts, choices, strict=True)]
     read, written = counting.count(requests, ())
-    assert counting.name == lm.name and written == 0
+    assert counting.name == lm.name
+    assert written == 0
     assert read == pytest.approx(lm.tokens_read, rel=0.25)
     # rows repeat the prompt, which is longer than what stands behind it
     once, _ = replace(counting, reads_rows=False).count(requests, ())

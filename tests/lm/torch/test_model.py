@@ -138,7 +138,8 @@ def test_a_gpu_without_room_reads_fewer_tokens_at_a_time(lm, network, kind, capl
     try:
         prompts = [f"A film number{i}; It is" for i in range(9)]
         found = poor.log_likelihood(prompts, [" good film"] * 9)
-        assert poor._reader.budget == 512 and "reading 1024 tokens at a time" in caplog.text
+        assert poor._reader.budget == 512
+        assert "reading 1024 tokens at a time" in caplog.text
         texts = poor.generate(prompts, 3, ())
         room = 0
         with pytest.raises(

@@ -24,7 +24,8 @@ def test_a_token_sees_its_ancestors_within_the_window(size, window):
     for first in range(0, len(trie), size):
         end = min(first + size, len(trie))
         tokens, visible = trie.keys(first, end, window)
-        assert visible.any(axis=0).all() and (np.diff(tokens) > 0).all()
+        assert visible.any(axis=0).all()
+        assert (np.diff(tokens) > 0).all()
         for token, seen in zip(range(first, end), visible, strict=True):
             whole = [*trie.path(token).tolist(), token]
             assert tokens[seen].tolist() == (whole if window is None else whole[-window:])

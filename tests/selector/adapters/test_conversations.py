@@ -63,7 +63,8 @@ def test_openai_s_lines_come_back_with_all_their_turns(tmp_path):
     assert json.loads(bank["Blue."].fields["tools"]) == [CALL["function"]]
     messages = chat_messages(selected(file, "Light on"))
     # the system message that all share stands once, before all
-    assert messages[0] == RULES and messages.count(RULES) == 1
+    assert messages[0] == RULES
+    assert messages.count(RULES) == 1
     assert messages[-1] == user("Light on")
     between = messages[1:-1]
     for turns in (SEVERAL, TOOLS, CALLING):

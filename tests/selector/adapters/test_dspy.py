@@ -51,7 +51,8 @@ def test_the_selectors_own_bank_is_live_and_maps_to_the_signature():
     with dspy.context(lm=lm):
         program(place="a lighthouse")
     told = [m["content"] for m in lm.history[-1]["messages"] if m["role"] == "assistant"]
-    assert len(told) == 1 and "blinding" in told[0]
+    assert len(told) == 1
+    assert "blinding" in told[0]
     assert student.predict.demos == []
     _, turns = asked(student, place=QUERY)
     assert len(turns) == 1
@@ -77,7 +78,8 @@ def test_every_step_gets_demos_for_its_own_inputs():
     )
     assert len(first) == len(second) == 3
     # a demo of the query's own words would hold its answer
-    assert "town1" in second[2] and not any("town1" in turn for turn in second[:2])
+    assert "town1" in second[2]
+    assert not any("town1" in turn for turn in second[:2])
     # no output of the third is a field of the trainset: DSPy would not show its demos
     assert type(program.third) is dspy.Predict
 

@@ -63,4 +63,5 @@ def test_a_bank_with_a_label_that_one_row_has_is_cross_fitted():
     )
     for fit in (fit_label_head, fit_structure_head):
         found = cross_fitted_blocks(fit, fit(rows), rows)
-        assert np.isfinite(found).all() and found.shape == fit(rows).query_block(rows).shape
+        assert np.isfinite(found).all()
+        assert found.shape == fit(rows).query_block(rows).shape

@@ -65,7 +65,8 @@ def test_a_head_knows_the_most_common_words_and_structures(monkeypatch):
     monkeypatch.setattr("ceil_jax.training.free.structures.STRUCTURES", 4)
     head = fit_structure_head(BANK)
     assert head.structures == ("answer", "answer>longest", "answer>name", "longest")
-    assert len(head.vocabulary) == 3 and head.weights.shape == (3 + 4, 4)
+    assert len(head.vocabulary) == 3
+    assert head.weights.shape == (3 + 4, 4)
     # the others share the place that no query predicts
     assert head.example_block(BANK).shape == (len(BANK.texts), 4 + 1)
     again = fit_structure_head(BANK.take(np.arange(20)), head)
