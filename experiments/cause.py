@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
 
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
 
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.methods import METHODS
-from ceil_jax.training.config import CEILConfig, EPRConfig
 
 TRADE_OFF = 0.001
 """λ that tuning chose in all recorded runs of COGS and of the template split."""
@@ -36,50 +38,48 @@ RATE, EPOCHS = 1e-4, 3
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     """Return the rows of a task: the nearest, EPR and what lies between it and CEIL, CEIL and what
     lies around it."""
-    ceil = replace(config.ceil, trade_off=TRADE_OFF)
-    base = replace(config, trade_off=TRADE_OFF, ceil=ceil)
-    nearest = METHODS["topk"].label, "topk", base
-    rows = [nearest, *_epr_rows(base, base.epr), *_ceil_rows(base, ceil)]
-    return [Entry(name, config.task, Cell(own, method)) for name, method, own in rows]
+    base = config.with_method(CEIL, trade_off=TRADE_OFF)
+    nearest = Entry(ROWS["topk"].label, config.task, Cell(base, "topk"))
+    return [nearest, *_epr_rows(base), *_ceil_rows(base)]
 
 
-def _epr_rows(base: RunConfig, epr: EPRConfig) -> Iterator[tuple[str, str, RunConfig]]:
+def _epr_rows(base: RunConfig) -> Iterator[Entry]:
     """EPR, and EPR's own candidates and scores with what CEIL does otherwise."""
-    fast = replace(epr, learning_rate=RATE)
-    pairwise = replace(fast, loss="pairwise", epochs=EPOCHS)
-    frozen = replace(pairwise, train_context="frozen")
-    for name, own in (
-        ("EPR", epr),
-        ("EPR, rate 1e-4", fast),
-        ("EPR, rate 1e-4, no in-batch negatives", replace(fast, in_batch_negatives=False)),
-        ("EPR's candidates, pairwise loss", frozen),
-        ("EPR's candidates, pairwise loss, examples learnt", pairwise),
-    ):
-        yield name, "epr", replace(base, epr=own)
-    after = replace(base, epr=frozen, ceil=replace(base.ceil, size=1))
-    yield "singles from EPR with the pairwise loss", "ceil_topk", after
+
+    def row(name: str, **settings: Any) -> Entry:
+        return Entry(name, base.task, Cell(base.with_method(EPR, **settings), "epr"))
+
+    pairwise: dict[str, Any] = {"learning_rate": RATE, "loss": "pairwise", "epochs": EPOCHS}
+    frozen: dict[str, Any] = {**pairwise, "train_context": "frozen"}
+    yield row("EPR")
+    yield row("EPR, rate 1e-4", learning_rate=RATE)
+    yield row("EPR, rate 1e-4, no in-batch negatives", learning_rate=RATE, in_batch_negatives=False)
+    yield row("EPR's candidates, pairwise loss", **frozen)
+    yield row("EPR's candidates, pairwise loss, examples learnt", **pairwise)
+    after = base.with_method(EPR, **frozen).with_method(CEIL, size=1)
+    yield Entry("singles from EPR with the pairwise loss", base.task, Cell(after, "ceil_topk"))
 
 
-def _ceil_rows(base: RunConfig, ceil: CEILConfig) -> Iterator[tuple[str, str, RunConfig]]:
+def _ceil_rows(base: RunConfig) -> Iterator[Entry]:
     """Singles as sets, CEIL, and CEIL with other losses, λ and sets."""
-    single = replace(ceil, size=1)
-    near = replace(ceil, initial="base")
-    for name, own in (
-        ("near singles, pairwise loss", replace(near, size=1)),
-        ("three times as many near singles", replace(near, size=1, subsets=3 * ceil.subsets)),
-        ("sets of near examples", near),
-        ("singles from EPR", single),
-        ("three times as many singles from EPR", replace(single, subsets=3 * ceil.subsets)),
-        ("sets from EPR, InfoNCE", replace(ceil, loss="info_nce")),
-        ("sets from EPR, sum alone", replace(ceil, trade_off=TRADE_OFF / 1000)),
-    ):
-        yield name, "ceil_topk", replace(base, ceil=own)
-    yield "CEIL top-k", "ceil_topk", base
-    yield "CEIL", "ceil", base
+
+    def row(name: str, method: str = "ceil_topk", **settings: Any) -> Entry:
+        return Entry(name, base.task, Cell(base.with_method(CEIL, **settings), method))
+
+    more = 3 * base.method(CEIL).subsets
+    near: dict[str, Any] = {"start": Untrained()}
+    yield row("near singles, pairwise loss", size=1, **near)
+    yield row("three times as many near singles", size=1, subsets=more, **near)
+    yield row("sets of near examples", **near)
+    yield row("singles from EPR", size=1)
+    yield row("three times as many singles from EPR", size=1, subsets=more)
+    yield row("sets from EPR, InfoNCE", loss="info_nce")
+    yield row("sets from EPR, sum alone", trade_off=TRADE_OFF / 1000)
+    yield row("CEIL top-k")
+    yield row("CEIL", "ceil")
     for trade_off in TRADE_OFFS:
-        own = replace(base, ceil=replace(ceil, trade_off=trade_off))
-        yield f"CEIL top-k, λ = {trade_off:g}", "ceil_topk", own
-        yield f"CEIL, λ = {trade_off:g}", "ceil", own
+        yield row(f"CEIL top-k, λ = {trade_off:g}", trade_off=trade_off)
+        yield row(f"CEIL, λ = {trade_off:g}", "ceil", trade_off=trade_off)
 
 
 EXPERIMENT = Experiment("cause", "What teaches", entries, points)
