@@ -57,7 +57,8 @@ class _Best:
         """Keep the items of the next block, numbered from `start`, that may be among a query's k
         best."""
         scores = self._queries @ block.T
-        near, k = scores > self._bound, self._scores.shape[1]
+        near = scores > self._bound
+        k = self._scores.shape[1]
         if np.count_nonzero(near) > 4 * self._scores.size:
             best = np.partition(scores, -k, axis=1)[:, -k, None]
             near &= scores >= best
@@ -79,10 +80,8 @@ class _Best:
         )  # stable, and a row's candidates are in the order of indices
         first = np.searchsorted(rows, np.arange(count), sorter=order)
         order = order[first[:, None] + np.arange(k)]
-        self._scores, self._indices, self._candidates = (
-            scores[order],
-            indices[order].astype(np.int32),
-            [],
-        )
+        self._scores = scores[order]
+        self._indices = indices[order].astype(np.int32)
+        self._candidates = []
         self._bound = self._scores[:, -1:]
         return self._scores, self._indices

@@ -41,7 +41,9 @@ class LexicalIndex:
             log.warning(
                 "BM25: %d of %d queries share no word with the bank, and get its first examples "
                 "(%r …); an encoder compares meanings",
-                *(len(strangers), len(queries), strangers[0][:60]),
+                len(strangers),
+                len(queries),
+                strangers[0][:60],
             )
 
     def _shared(self, text: str) -> list[str]:

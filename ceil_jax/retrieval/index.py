@@ -48,7 +48,8 @@ def top_k(
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    q, n = len(queries), len(items)
+    q = len(queries)
+    n = len(items)
     queries = np.asarray(queries, np.float32)
     scores: Array | np.ndarray = np.full((q, k), -np.inf, np.float32)
     indices: Array | np.ndarray = np.full((q, k), -1, np.int32)

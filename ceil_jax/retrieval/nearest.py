@@ -74,7 +74,8 @@ def nearest_drawn(
         score: by default the dot product.
     """
     assert queries.vectors is not None
-    n, count = min(n, len(items)), len(queries.examples)
+    n = min(n, len(items))
+    count = len(queries.examples)
     scores_of_chosen = np.empty((count, n), np.float32)
     positions = np.empty((count, n), np.int32)
     # moved to the devices once, not for every part

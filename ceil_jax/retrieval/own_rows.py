@@ -21,10 +21,11 @@ class OwnRows:
     """Finds the rows of a bank that no query may get as an example: those that ask what it asks."""
 
     def __init__(self, bank: Sequence[Example], known_by: KnownBy) -> None:
-        self._known_by, self._said = known_by, False
-        self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, example in enumerate(bank):
-            self._places[self._key(example)].append(place)
+        self._known_by = known_by
+        self._warned = False
+        self._positions: defaultdict[str, list[int]] = defaultdict(list)
+        for position, example in enumerate(bank):
+            self._positions[self._key(example)].append(position)
 
     def _key(self, example: Example) -> str:
         return example.id if self._known_by == "id" else question_key(example.input)
@@ -32,12 +33,14 @@ class OwnRows:
     def __call__(self, queries: Sequence[Example]) -> list[list[int]]:
         """Return the positions of each query's own rows, and say once how many queries have
         such."""
-        found = [self._places.get(self._key(query), []) for query in queries]
-        if self._known_by == "words" and any(found) and not self._said:
-            self._said = True
+        own = [self._positions.get(self._key(query), []) for query in queries]
+        in_bank = sum(bool(positions) for positions in own)
+        if self._known_by == "words" and in_bank and not self._warned:
+            self._warned = True
             log.warning(
                 "%d of %d queries stand in the bank; their own examples are left out, now and "
                 "later",
-                *(sum(map(bool, found)), len(found)),
+                in_bank,
+                len(queries),
             )
-        return found
+        return own

@@ -65,7 +65,7 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True)
 class RetrieverArguments:
-    """What a retriever is built from; it takes what it needs."""
+    """The arguments that a retriever is built from; it reads those that it needs."""
 
     bank: Sequence[Example]
     vectors: np.ndarray | None = None
@@ -118,7 +118,7 @@ class Needs:
 
     @property
     def encodes(self) -> bool:
-        """Whether it needs an encoder, for vectors or for itself."""
+        """Return whether it needs an encoder, for vectors or for itself."""
         return self.encoder or self.vectors != "none"
 
 

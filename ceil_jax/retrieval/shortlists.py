@@ -35,16 +35,36 @@ Shortlists = Int[Array, "q n"] | Int[np.ndarray, "q n"]
 def greedy_map_shortlists(
     queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query; λ
-    above 0."""
+    """Greedy MAP of the conditional kernel (`greedy.greedy_map_from_features`) for each query.
+
+    Args:
+        queries: the vectors of Q queries.
+        items: the vectors of the bank, unit rows.
+        shortlists: positions in the bank; −1 at empty positions at the end.
+        k: examples to choose.
+        trade_off: λ, above 0.
+
+    Returns:
+        Positions in the bank and gains, [Q, k]; −1 and −inf where none is left.
+    """
     return _choose_among(_greedy, queries, items, shortlists, k, trade_off)
 
 
 def mmr_shortlists(
     queries: Queries, items: Items, shortlists: Shortlists, k: int, trade_off: float
 ) -> MapResult:
-    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`), as above; λ in [0, 1], where 1
-    gives top-k."""
+    """Maximal marginal relevance (`mmr.maximal_marginal_relevance`) for each query.
+
+    Args:
+        queries: the vectors of Q queries, unit rows.
+        items: the vectors of the bank, unit rows.
+        shortlists: positions in the bank; −1 at empty positions at the end.
+        k: examples to choose.
+        trade_off: λ in [0, 1], where 1 gives top-k.
+
+    Returns:
+        Positions in the bank and values, [Q, k]; −1 and −inf where none is left.
+    """
     return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 
 

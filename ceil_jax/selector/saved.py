@@ -43,7 +43,7 @@ _UNIT = 1e-3
 _ROWS_AT_ONCE = 65_536
 
 _UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError, OSError)
-"""What readers of JSON and npy raise for content that is none."""
+"""Errors that readers of JSON and npy raise for content that is neither."""
 
 
 @dataclass(frozen=True)

@@ -69,4 +69,4 @@ PARTS: dict[str, Parts] = {
     "sql": lambda query: dict.fromkeys(sql_sketch(query), 1),
     "cogs": cogs_parts,
 }
-"""What the target-sketch oracle compares of outputs, by `Task.language`."""
+"""The parts of outputs that the target-sketch oracle compares, by `Task.language`."""

@@ -105,7 +105,7 @@ class CEILTraining(LoopSettings):
 
     @property
     def frozen_examples(self) -> bool:
-        """Whether examples keep the vectors of the starting weights while training."""
+        """Return whether examples keep the vectors of the starting weights while training."""
         return self.train_context in ("frozen", "released")
 
     def sets_in_a_step(self, candidate_sets: int) -> int:

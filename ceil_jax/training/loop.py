@@ -33,8 +33,10 @@ CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints: so much work is lost at most when a training is stopped."""
 
 _LEAST = 100
+"""Held-out queries of a training with 400 to 1,000 queries."""
+
 _MOST = 1000
-"""Held-out queries of a training with at least 4 × 100 queries."""
+"""Held-out queries of the largest trainings."""
 
 _BEYOND_NOISE = 2.0
 """Standard errors by which the best checkpoint has to be better than other weights."""

@@ -32,7 +32,7 @@ _DOUBLINGS = 12
 
 
 class SamplerInputs(NamedTuple):
-    """What candidate sets are drawn from."""
+    """The arguments of all samplers; each reads those that it needs."""
 
     queries: Sequence[Example]
     bank: Sequence[Example]
@@ -41,7 +41,7 @@ class SamplerInputs(NamedTuple):
     """Bank positions of the nearest examples, best first, −1 at empty places; [Q, 0] for a sampler
     without a shortlist, and likewise below."""
     relevance: Float[np.ndarray, "q n"]
-    """Of the shortlist; −inf at empty places."""
+    """Relevance of each shortlisted example; −inf at empty positions."""
     query_vectors: Float[np.ndarray, "q d"] | None = None
     bank_vectors: Float[np.ndarray, "bank d"] | None = None
     """Unit rows, for a sampler that needs vectors."""
@@ -180,8 +180,15 @@ def uniform_sets(
     size: int,
     seed: int,
 ) -> CandidateSets:
-    """Draw `size` examples uniformly from the shortlist for each of `count` sets (CEIL, section
-    3.3)."""
+    """Draw sets uniformly from each query's shortlist (CEIL, section 3.3).
+
+    Args:
+        queries: Q training queries; a query's draws depend on its id.
+        shortlist: positions in the bank, nearest first; −1 at empty positions at the end.
+        count: M, sets of a query; the first is the top-k.
+        size: k, examples in a set; fewer where the shortlist has fewer.
+        seed: of the draws.
+    """
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
         n = int(np.sum(shortlist[row] >= 0))
@@ -203,9 +210,18 @@ def bank_sets(
 ) -> CandidateSets:
     """Draw sets uniformly from the whole bank, never the query itself (CEIL, Table 4: RAND).
 
-    The shortlist given holds at least `size` examples a query; the one returned holds those drawn,
-    nearest first by the vectors (unit rows), so that prompts are in the same order as those of the
-    other samplers.
+    The shortlist that is returned holds the examples drawn, nearest first by the vectors, so that
+    prompts are in the same order as those of the other samplers.
+
+    Args:
+        queries: Q training queries; a query's draws depend on its id.
+        bank: the examples to draw from.
+        shortlist: positions in the bank, nearest first, at least `size` of them; for the top-k.
+        query_vectors: unit rows.
+        bank_vectors: unit rows.
+        count: M, sets of a query; the first is the top-k.
+        size: k, examples in a set.
+        seed: of the draws.
     """
     own_rows = OwnRows(bank, "id")(queries)
     drawn = np.full((len(queries), min(count * size, len(bank))), -1, np.int32)
@@ -239,8 +255,17 @@ def k_dpp_sets(
     A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws
     repeat. Each query's sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count`
     different sets of k are found among four times as many draws; uniform draws fill up what no λ
-    gives. The shortlist holds at least `size` examples a query; relevance is −inf at its empty
-    places.
+    gives.
+
+    Args:
+        shortlist: positions in the bank, nearest first, at least `size` of them; −1 at empty
+            positions at the end.
+        bank_vectors: the vectors of the bank, of any length.
+        relevance: r of each shortlisted example, on the scale of S; −inf at empty positions.
+        count: M, sets of a query; the first is the top-k.
+        size: k, examples in a set.
+        trade_off: λ, above 0.
+        seed: of the draws, which also depend on a query's position among the queries.
     """
 
     @jax.jit
@@ -283,7 +308,8 @@ def _different(
 ) -> np.ndarray:
     """Return int [count, k]: `first`, then draws that repeat none before them, unless no other of
     the possible sets is left. Every set is ascending; the draws have no end."""
-    sets, before = [first], {tuple(first.tolist())}
+    sets = [first]
+    before = {tuple(first.tolist())}
     for drawn in draws:
         if len(sets) == count:
             break

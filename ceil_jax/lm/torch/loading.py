@@ -49,7 +49,7 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
 
 
 class Outline(NamedTuple):
-    """What is known of an LM without its weights."""
+    """The facts about an LM that are known without its weights."""
 
     name: str
     context_length: int

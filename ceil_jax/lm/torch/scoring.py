@@ -129,7 +129,7 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
 
 
 def _one_at_a_time(model: Any) -> bool:
-    """Whether a model reads for one thread alone, because it sets its rotary frequencies by
+    """Return whether a model reads for one thread alone, because it sets its rotary frequencies by
     length."""
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
     kinds = [rope, *(one for one in rope.values() if isinstance(one, dict))]

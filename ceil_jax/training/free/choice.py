@@ -23,7 +23,14 @@ of examples are those of `like`, and only queries are mapped anew."""
 def nearest(
     head: Head, bank: Observations, queries: Observations, k: int
 ) -> Int[np.ndarray, "q k"]:
-    """Return the places in the bank of each query's k most relevant examples, best first."""
+    """Return the positions in the bank of each query's k most relevant examples, best first.
+
+    Args:
+        head: gives vectors whose dot product is relevance.
+        bank: the examples, as the head sees them.
+        queries: likewise; their outputs are not read.
+        k: examples of each query, at most the bank's.
+    """
     scores = query_vectors(head, queries) @ example_vectors(head, bank).T
     return np.stack([best_first(row, k) for row in scores])
 
@@ -36,6 +43,12 @@ def agreement(
 
     Each method is trained on nine tenths of the bank, among which it chooses; the others, at least
     20 where the bank has 40, are the queries.
+
+    Args:
+        fits: methods by name.
+        rows: the bank.
+        kind: what of two outputs is compared.
+        k: examples that are chosen for each query.
     """
     held = (
         rows.structures
@@ -51,7 +64,8 @@ def agreement(
     outside, inside = map(
         np.sort, np.split(np.random.default_rng([0, count]).permutation(count), [out])
     )
-    bank, queries = rows.take(inside), rows.take(outside)
+    bank = rows.take(inside)
+    queries = rows.take(outside)
     found = {}
     for name, fit in fits.items():
         chosen = inside[nearest(fit(bank), bank, queries, k)]

@@ -89,8 +89,16 @@ def observations(
     parser: str,
     outputs: bool,
 ) -> Observations:
-    """`observe` with vectors that are known already: of the inputs, and of the two texts of each
-    input one after the other."""
+    """`observe` with vectors that are known already.
+
+    Args:
+        examples: queries, whose `outputs` may not be seen, or examples of the bank.
+        vectors: the vector of each input.
+        parts: the vectors of the two texts of each input, one after the other; None where inputs
+            are taken whole.
+        parser: a name in PARSERS, where outputs are programs; "" otherwise.
+        outputs: whether the outputs are seen.
+    """
     answers = [example.output for example in examples] if outputs else []
     return Observations(
         [example.input for example in examples],

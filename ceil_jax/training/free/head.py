@@ -69,13 +69,12 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
                 np.zeros(1, np.float32),
             )
         model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x[places], y[places])
-        seen, weights, bias = (
-            tuple(map(str, labels[model.classes_])),
-            model.coef_.T,
-            model.intercept_,
-        )
+        seen = tuple(map(str, labels[model.classes_]))
+        weights = model.coef_.T
+        bias = model.intercept_
         if len(seen) == 2:  # scikit-learn has one row of weights for two classes
-            weights, bias = np.hstack([0 * weights, weights]), np.append(0, bias)
+            weights = np.hstack([0 * weights, weights])
+            bias = np.append(0, bias)
         return LabelHead(seen, weights.astype(np.float32), bias.astype(np.float32))
 
     fold = fold_numbers(len(y), _FOLDS)
@@ -97,8 +96,10 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
     if like is None or head.labels == like.labels:
         return head
     places = [like.labels.index(label) for label in head.labels]
-    weights, bias = np.zeros_like(like.weights), np.full_like(like.bias, -np.inf)
-    weights[:, places], bias[places] = head.weights, head.bias
+    weights = np.zeros_like(like.weights)
+    bias = np.full_like(like.bias, -np.inf)
+    weights[:, places] = head.weights
+    bias[places] = head.bias
     return LabelHead(like.labels, weights, bias)
 
 

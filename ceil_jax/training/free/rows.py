@@ -86,7 +86,8 @@ def features(rows: Observations) -> Vectors:
     """
     if rows.parts is None:
         return rows.vectors
-    u, v = rows.parts[:, 0], rows.parts[:, 1]
+    u = rows.parts[:, 0]
+    v = rows.parts[:, 1]
     return np.hstack([u, v, np.abs(u - v), u * v])
 
 
