@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ceil_jax.tasks.identity import question_key
+
 _BEFORE = "\"'`´‘’“”„«»*_#>~.,:;([{|= \t\r\n"
 _BEHIND = "\"'`´‘’“”«»*_~.,:;!?…)]}|\\ \t\r\n"
 """Punctuation, quotes, brackets, blanks and marks of Markdown that may stand around a label. Not
@@ -73,7 +75,7 @@ def option_in(text: str, options: Sequence[str]) -> str | None:
 
 def _bare(text: str) -> str:
     """A text without what may stand around a label; the sign of a number stays."""
-    plain = unicodedata.normalize("NFKC", text).strip()
+    plain = unicodedata.normalize("NFKC", question_key(text))
     plain = re.sub(r"\A<([^<>]+)>\Z", r"\1", plain)
     plain = re.sub(r"\A[-–•]\s+", "", plain)
     return plain.lstrip(_BEFORE).rstrip(_BEHIND) or text.strip()

@@ -27,6 +27,8 @@ def test_the_examples_in_the_documentation():
         "[billing]",
         "<billing>",
         "(billing)",
+        "billing\u200e",
+        "\u2068Bil\u00adling.\u2069",
         "- billing",
         "> billing",
         "### Billing",
@@ -91,6 +93,9 @@ def test_none_or_several_are_none(text):
 @pytest.mark.parametrize(
     ("text", "options", "option"),
     [
+        # labels in another spelling of Unicode's
+        ("re\u0301ponse", ("réponse", "question"), "réponse"),
+        ("❤", ("❤\ufe0f", "👍"), "❤\ufe0f"),
         # labels within each other
         ("not spam", ("spam", "not spam"), "not spam"),
         ("Not spam.", ("spam", "not spam"), "not spam"),

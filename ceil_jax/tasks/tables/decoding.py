@@ -38,6 +38,11 @@ def decoded(source: str, content: bytes) -> str:
                 f"{source}, line {line}: not {encoding.upper()}, which its first bytes say it is; "
                 "it may be cut: fetch it again"
             ) from None
+        if error.start >= len(content) - 3 and error.reason == "unexpected end of data":
+            raise UserError(
+                f"{source}, line {line}: ends in the middle of a character; it may be cut: fetch it "
+                "again"
+            ) from None
         if b"\x00" in content[:4096]:
             raise UserError(
                 f"{source} is no text file, and of no kind that is read here: save the table as CSV "

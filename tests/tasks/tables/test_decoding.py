@@ -39,6 +39,10 @@ def test_texts_with_a_mark_or_in_utf_8(content):
             r"line 2: not UTF-8 \(byte 0xfc\).*iconv -f WINDOWS-1252 -t UTF-8 ",
         ),
         (TEXT.encode("utf-16")[:-1], "not UTF-16, which its first bytes say it is; it may be cut"),
+        (
+            "text,label\na,é".encode()[:-1],
+            "line 2: ends in the middle of a character; it may be cut",
+        ),
         ("text,label\n名前,良い\n".encode("shift-jis"), "line 2: not UTF-8"),
     ],
 )
