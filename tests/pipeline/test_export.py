@@ -8,6 +8,8 @@ from films import SMALL, TASK, choose, evaluated
 
 from ceil_jax import CeilSelector, UserError
 from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import Labels
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.export import export_row, of_plain_queries, selector_of
 from ceil_jax.pipeline.setup import open_run
@@ -142,3 +144,19 @@ def test_a_template_that_names_the_input_by_a_field_takes_plain_queries():
     assert shape("{text} is {output}", same).query(query) == "a warm film is"
     assert shape("{text} is {output}", same, other).input == "input"
     assert shape("{text} {input} {output}", same).input == "input"
+
+
+@pytest.mark.parametrize("train_context", ["shared", "both"])
+def test_networks_beside_a_head_choose_as_the_run_does(tmp_path, moved_for_trained, train_context):
+    config = SMALL.with_method(EPR, start=Labels(), train_context=train_context)
+    run, setup = open_run(replace(config, out=tmp_path / "runs"), FEW)
+    export_row(run, setup, setup.row("epr"), tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    assert_chooses_alike(run, setup, "epr", selector)
+    query, bank = selector.encoder.networks
+    assert (query.fingerprint != bank.fingerprint) == (train_context == "both")
+    # a copy that is added later lies where the original lies
+    [added] = selector.add([{"input": TASK.train[0].input, "output": TASK.train[0].output}])
+    vectors = selector.bank.snapshot.vectors
+    assert added
+    assert vectors[-1] == pytest.approx(vectors[0], abs=1e-5)

@@ -214,7 +214,7 @@ def test_a_filter_that_nothing_passes_behaves_as_in_a_bank_of_ones_own(store):
 def test_an_encoder_named_is_loaded_once(store, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "ceil_jax.encoders.registry.load_encoder", lambda name: loaded.append(name) or Words()
+        "ceil_jax.training.free.encoder.load_encoder", lambda name: loaded.append(name) or Words()
     )
     live = CeilSelector.from_vector_store(store, encoder="words", output_key="label")
     assert len(live.select(QUERY, k=2)) == 2
