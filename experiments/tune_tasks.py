@@ -37,9 +37,10 @@ from ceil_jax.report.table import Number, Table
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tuning.budget import Budget
-from ceil_jax.tuning.candidates import PLAIN, ZERO, candidates, searched
+from ceil_jax.tuning.candidates import PLAIN, ZERO, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Field
+from ceil_jax.tuning.fitting import FIRST_ROWS, Extent
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import judge
 
@@ -88,7 +89,9 @@ class Outcomes:
     def __init__(self, field: Field, search: TuneConfig) -> None:
         rows = field.task.validation
         methods = searched(search, field.config, field.task)
-        entrants = [field.enter(one, rows) for one in candidates(methods, search, field.task)]
+        ks = possible_ks(search, field.task)
+        extent = Extent(methods, ks, search.trade_offs, search.encoders, FIRST_ROWS, len(rows))
+        entrants = [field.enter(one, rows) for one in candidates(extent)]
         found = field.answer(
             entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"
         )

@@ -2,7 +2,8 @@
 
 - `main`: the command `ceil-jax`, and what all commands share (`command`)
 - `commands`: its sub-commands
-- `first`: what will fail, fails first: libraries, the hub and the models
+- `first`: what will fail, fails first: flags, names, libraries, servers, data and models
+- `mistakes`: a command line that cannot be read, in one line with a suggestion
 - `task_list`: the tasks with their metrics, and one of them in detail
 - `data_flags`: a named task, or a file of the user's own
 - `propose`: the columns and the metric of a file that were not named

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from ceil_jax.cli.data_flags import NO_FILE, OwnData, read_data
-from ceil_jax.cli.first import check_first, go_offline_without_hub
+from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import Range, UserError
 from ceil_jax.pipeline.config import (
     COMPARED,
@@ -24,17 +24,13 @@ from ceil_jax.pipeline.config import (
 )
 from ceil_jax.tuning.config import TuneConfig
 
-if TYPE_CHECKING:
-    from ceil_jax.pipeline.models import Models
-    from ceil_jax.pipeline.setup import Session
-
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Flags = tyro.conf.arg(name="")
 """The fields of a dataclass as flags without a prefix."""
 
 _TUNE = TuneConfig()
 
-ROW_NAMES = (
+METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
     f"{' '.join(COMPARED)}. All: majority classifier zero random bm25 topk mmr dpp; without "
     "LM tokens to prepare: free free_map head head_map structures tst tst_map; from the LM's "
@@ -72,7 +68,7 @@ Without --input and --output, it looks at the file and proposes them.""")
 
 def compare_command(
     config: Annotated[RunConfig, Flags],
-    method: Annotated[Sequence[str] | None, tyro.conf.arg(help=ROW_NAMES)] = None,
+    method: Annotated[Sequence[str] | None, tyro.conf.arg(help=METHOD_ROWS)] = None,
     own: Annotated[OwnData, Flags] = NO_FILE,
     minutes: Annotated[float | None, Range(above=0)] = None,
     dry_run: Switch = False,
@@ -95,7 +91,9 @@ def compare_command(
             nothing.
         json: Print the results as JSON.
     """
-    from ceil_jax.methods.registry import applicable, scorable
+    from ceil_jax.cli.first import begin
+    from ceil_jax.methods.registry import applicable
+    from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.compare import compare
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
@@ -106,13 +104,13 @@ def compare_command(
     if dry_run:
         print(_planned(config, own, names, all_rows=method is not None))
         return
-    session = _session(config, own, names, "matplotlib")
-    remarks = []
+    begun = begin(config, own, names, "matplotlib")
+    session = open_run(begun.config, begun.task, begun.models)
+    names = begun.methods
+    remarks = [begun.left_out]
     if method is None:
         names, left_out = applicable(session.setup.task, names)
         remarks.append(left_out)
-    names, left_out = scorable(session.setup.lm.get(), names)
-    remarks.append(left_out)
     if minutes is not None:
         from ceil_jax.pipeline.minutes import cut_to_fit
 
@@ -146,13 +144,16 @@ def score_command(
         stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
         shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
     """
+    from ceil_jax.cli.first import begin
     from ceil_jax.methods.base import LearnsFromScores
     from ceil_jax.pipeline import rows
     from ceil_jax.pipeline.scoring import Scores
+    from ceil_jax.pipeline.setup import open_run
     from ceil_jax.store.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
-    run, setup = _session(config, own)
+    begun = begin(config, own, (stage,))
+    run, setup = open_run(begun.config, begun.task, begun.models)
     method = setup.row(stage).method
     assert isinstance(method, LearnsFromScores), "epr and ceil are"
     scores = rows.scored_sets(setup, method).scores
@@ -183,12 +184,16 @@ def export_command(
 
     Args:
         folder: The folder to write; an existing selector is replaced.
-        method: ceil, epr_map, epr, or with the untrained encoder dpp or topk.
+        method: A row of compare that ends in a set (ceil epr_map free_map dpp) or takes the
+            nearest (epr free topk).
         license: The license of your examples as an SPDX name, for the card.
     """
+    from ceil_jax.cli.first import begin
     from ceil_jax.pipeline.export import export_row
+    from ceil_jax.pipeline.setup import open_run
 
-    run, setup = _session(config, own, (method,))
+    begun = begin(config, own, (method,))
+    run, setup = open_run(begun.config, begun.task, begun.models)
     print(export_row(run, setup, setup.row(method), folder, license))
 
 
@@ -207,32 +212,40 @@ def tune_command(
 
     Writes tune-TASK-*/ into the folder runs (--out): tune.html, tune.json, and selector/ for
     CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest
-    is raced on.
+    is raced on; a comparison by compare, which chooses nothing, holds out a tenth.
 
     Args:
         json: Print the outcome as JSON.
     """
+    from ceil_jax.cli.first import begin
     from ceil_jax.store.hashing import digest
     from ceil_jax.tuning.rows import HELD_OUT
     from ceil_jax.tuning.tune import Search
     from ceil_jax.tuning.write import write_outcome
 
+    began = time.perf_counter()
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
-    models = check_first(config, own)
-    task = read_data(config, own, held_out=HELD_OUT)
-    config = replace(config, task=task.name)
-    searched = Search(config, task, search, models)
+    begun = begin(config, own, search.method, held_out=HELD_OUT)
+    config = begun.config
+    searched = Search(config, begun.task, search, begun.models, began)
+    out = sys.stderr if json else sys.stdout
+    print(searched.forecast.text, file=out)
+    if searched.forecast.cut:
+        print(searched.forecast.cut, file=out)
     outcome = searched.run()
     key = [replace(config, out=Path()), own, search]
-    files = write_outcome(searched, outcome, config.out / f"tune-{task.name}-{digest(key)[:8]}")
+    files = write_outcome(searched, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
     if json:
-        _print_json({**outcome.data(), "page": str(files.page), "selector": str(files.selector)})
+        selector = files.selector and str(files.selector)
+        _print_json({**outcome.data(), "page": str(files.page), "selector": selector})
         return
     print(f"\n{outcome.text()}\n")
     if files.note:
         print(files.note)
-    print(f"page: {files.page}\nselector: {files.selector}\n\n{files.program}")
+    print(f"page: {files.page}")
+    if files.selector is not None:
+        print(f"selector: {files.selector}\n\n{files.program}")
 
 
 def tasks_command(
@@ -253,6 +266,8 @@ def tasks_command(
         return
     spec = TASKS[name]
     if spec.hub is not None and data_dir is None:
+        from ceil_jax.cli.first import go_offline_without_hub
+
         go_offline_without_hub([spec.hub.repo])
     print(described(spec, data_dir))
 
@@ -272,33 +287,17 @@ def report_command(
     print(f"report: {write_page(runs, out or runs[0] / 'report.html')}")
 
 
-def _session(
-    config: RunConfig,
-    own: OwnData,
-    names: Sequence[str] = (),
-    *needed: str,
-    models: Models | None = None,
-) -> Session:
-    """Open a run on the task that the flags name, after the checks that come before any work."""
-    from ceil_jax.methods.registry import ROWS
-    from ceil_jax.pipeline.setup import open_run
-
-    for name in names:
-        # a row that is not known is named before data are read
-        ROWS.require(name)
-    served = check_first(config, own, *needed)
-    task = read_data(config, own)
-    return open_run(replace(config, task=task.name), task, models or served)
-
-
 def _planned(config: RunConfig, own: OwnData, names: Sequence[str], *, all_rows: bool) -> str:
     """What `compare` would compute, in words; without `all_rows` only rows that apply."""
+    from ceil_jax.cli.first import begin
     from ceil_jax.methods.registry import applicable
     from ceil_jax.pipeline.evaluate import check
     from ceil_jax.pipeline.models import CountingModels
+    from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.dry_run import DryRun
 
-    run, setup = _session(config, own, names, models=CountingModels())
+    begun = begin(config, own, names)
+    run, setup = open_run(begun.config, begun.task, CountingModels())
     left_out = ""
     if not all_rows:
         names, left_out = applicable(setup.task, names)

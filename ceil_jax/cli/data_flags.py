@@ -20,7 +20,9 @@ class OwnData:
     """A file of your own instead of a named task."""
 
     data: Path | None = None
-    """A JSON, JSONL, CSV, TSV, parquet or Arrow file, also packed; a tenth of its inputs is held out as queries."""
+    """A JSON, JSONL, CSV, TSV, parquet or Arrow file, also packed. compare holds out a tenth of its
+    inputs as queries; tune a fifth, because its final rows are looked at once and judge several
+    prompts."""
     validation: Path | None = None
     """Take the queries from this file, and hold nothing out."""
     input: tuple[str, ...] = ("input",)
@@ -31,8 +33,9 @@ class OwnData:
     """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default
     input, tab, output."""
     metric: str | None = None
-    """A name in METRICS: accuracy chooses among the distinct outputs of the file; by default
-    accuracy where these are labels, else exact_match."""
+    """accuracy (the LM chooses among the distinct outputs of the file), exact_match, squad_em
+    (equal but for articles, case and punctuation), char_bleu, lf_em, sql_execution, or one that
+    --plugin registers; by default accuracy where outputs are labels, else exact_match."""
     stop: tuple[str, ...] | None = None
     """The end of a written answer, also between examples; by default a line's end, or an empty line
     where outputs have several lines or are JSON."""
@@ -52,13 +55,31 @@ NO_FILE = OwnData()
 """No file: use the task that `--task` names."""
 
 
+def check_flags(config: RunConfig, own: OwnData) -> None:
+    """Raise a UserError for flags of `--data` without it, and for `--task` beside it."""
+    if own.data is None:
+        # the length of answers is a setting of every task
+        own = replace(own, max_new_tokens=None)
+        given = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
+        if given:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise UserError(
+                f"{flags}: only with --data FILE; a named task has its own columns and metric"
+            )
+    elif config.task != RunConfig().task:
+        raise UserError(
+            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
+        )
+
+
 def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output
     folder.
 
-    A share of a file's inputs is `held_out` as queries, unless --validation has them. Flags of
-    `--data` without it, `--task` beside it, and data that cannot be read are UserErrors.
+    A share of a file's inputs is `held_out` as queries, unless --validation has them. Flags that
+    exclude one another (`check_flags`) and data that cannot be read are UserErrors.
     """
+    check_flags(config, own)
     task = _named_task(config, own) if own.data is None else _own_task(config, own, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
     cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
@@ -75,13 +96,6 @@ def _named_task(config: RunConfig, own: OwnData) -> Task:
     from ceil_jax.tasks.load import load_task
 
     limit = own.max_new_tokens
-    own = replace(own, max_new_tokens=None)
-    given = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
-    if given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UserError(
-            f"{flags}: only with --data FILE; a named task has its own columns and metric"
-        )
     where = config.task, config.data_dir, config.limit, config.data_seed
     task = load_task(*where, bank_limit=config.bank_limit)
     return replace(task, max_new_tokens=limit or task.max_new_tokens)
@@ -91,10 +105,6 @@ def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
     from ceil_jax.cli.propose import check_named
     from ceil_jax.tasks.own_file import FileOptions, load_file
 
-    if config.task != RunConfig().task:
-        raise UserError(
-            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
-        )
     assert own.data is not None
     delimiter = own.delimiter and _unescaped(own.delimiter)
     if own.input == NO_FILE.input or own.output == NO_FILE.output:

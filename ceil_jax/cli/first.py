@@ -1,4 +1,5 @@
-"""Checks before anything is encoded: whether libraries, the hub and the models are there."""
+"""What comes first in every command: the checks of its settings, its data and its models, before
+anything is encoded."""
 
 from __future__ import annotations
 
@@ -9,20 +10,22 @@ import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from ceil_jax.cli.data_flags import NO_FILE, OwnData
+from ceil_jax.cli.data_flags import NO_FILE, OwnData, check_flags, read_data
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address
+from ceil_jax.methods.registry import ROWS, Usable, scorable
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.models import LM, Models, Pretrained
 from ceil_jax.registry import is_function
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.assets import ASSETS
-
-if TYPE_CHECKING:
-    from ceil_jax.pipeline.models import Models
+from ceil_jax.tasks.example import Task
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +36,76 @@ EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ra
 """The extra that brings a library that only some uses need."""
 
 
-def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> Models | None:
-    """Raise a UserError for a missing library, `needed` or by the settings, and for a server that
-    does not answer; do without an unreachable hub. Return the models that are on servers, if
-    any."""
+class Begun(NamedTuple):
+    """A command's data and models, checked as far as that takes no work."""
+
+    config: RunConfig
+    """The settings, with the task's name."""
+    task: Task
+    models: Models
+    methods: tuple[str, ...]
+    """The methods that were named, without those that the LM cannot teach."""
+    left_out: str
+    """Which methods are left out and why; "" where none is."""
+
+
+def begin(
+    config: RunConfig,
+    own: OwnData = NO_FILE,
+    methods: Sequence[str] = (),
+    *needed: str,
+    held_out: float = 0.1,
+) -> Begun:
+    """Read the data of a command and load its models; whatever can be refused is refused here,
+    before any text is encoded and any prompt is read.
+
+    The cheapest checks come first: flags, libraries and names, which take no time; then a server,
+    which says in its first answers what it can do; then the data; models of this machine last.
+
+    Args:
+        config: the settings of the run.
+        own: the file of the user's own, if there is one.
+        methods: the methods that the command names; empty where it chooses them itself.
+        needed: libraries that the command needs besides those of the settings.
+        held_out: the share of a file's inputs that are its queries.
+
+    Raises:
+        UserError: flags that exclude one another, a missing library, an unknown method, metric or
+            model, data that cannot be read, a server that does not answer, methods of which none
+            can learn from the LM.
+    """
+    models = check_first(config, own, methods, *needed) or Models()
+    lm = LM(models, config.lm, config.dtype, config.device_map, config.endpoint)
+    usable = Usable(tuple(methods))
+    # those of this machine give log-probabilities
+    if is_address(config.lm) or is_function(config.lm):
+        usable = scorable(lm.get(), methods)
+    task = read_data(config, own, held_out=held_out)
+    if any(ROWS[name].encodes for name in usable.names):
+        Pretrained(models, config.encoder, config.endpoint).get()
+    return Begun(replace(config, task=task.name), task, models, *usable)
+
+
+def check_first(
+    config: RunConfig, own: OwnData = NO_FILE, methods: Sequence[str] = (), *needed: str
+) -> Models | None:
+    """Raise a UserError for what the settings alone show to be wrong, and for a server that does
+    not answer; do without an unreachable hub. Return the models that are on servers, if any.
+
+    For the arguments see `begin`.
+    """
+    check_flags(config, own)
+    if own.metric is not None:
+        METRICS.require(own.metric)
+    if config.out.is_file():
+        raise UserError(f"--out {config.out} is a file; name a folder")
     local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
     wants = {"openai": is_address(config.lm), "torch": local, "ray": config.engine == "ray"}
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
+    for name in methods:
+        ROWS.require(name)
     wanted = [
         name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)
     ]
@@ -59,9 +123,6 @@ def ask_servers(config: RunConfig) -> Models | None:
     lms = [name for name in dict.fromkeys((config.lm, config.skills.lm)) if name]
     if not any(map(is_address, (*lms, config.encoder))):
         return None
-    # imports what encoders need, which takes seconds
-    from ceil_jax.pipeline.models import LM, Models, Pretrained
-
     models = Models()
     for name in filter(is_address, lms):
         LM(models, name, config.dtype, config.device_map, config.endpoint).get()

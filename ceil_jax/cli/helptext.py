@@ -32,15 +32,17 @@ from ceil_jax.methods.registry import method_named
 from ceil_jax.pipeline.config import RunConfig, method_flags
 
 _COMMON = """
-task encoder lm shots limit trade_off out data input output template metric stop max_new_tokens
-methods ks lm_tokens minutes
+task data_dir encoder lm shots limit bank_limit trade_off token_budget text context seed out endpoint
+data validation input output template metric stop max_new_tokens delimiter skip_bad_rows
+method ks trade_offs encoders lm_tokens minutes tolerance
+api_key_env chat context_length tokenizer concurrency max_tokens
 """
 COMMON = frozenset(_COMMON.split())
-"""The settings of a run and of a file of one's own that most people need."""
+"""The settings that the pages for users name: those of a run, of a file of one's own, of a search
+and of a server."""
 
-SHORTENED = ("RunConfig", "OwnData", "TuneConfig")
-"""The dataclasses of which `--help` shows the settings in COMMON only, with all that are inside
-them."""
+SHORTENED = ("RunConfig", "OwnData", "TuneConfig", "EndpointConfig")
+"""The dataclasses of which `--help` shows the settings in COMMON only."""
 
 
 def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:

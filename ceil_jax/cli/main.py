@@ -17,6 +17,7 @@ import tyro
 
 from ceil_jax.cli import commands
 from ceil_jax.cli.helptext import asked_for_help
+from ceil_jax.cli.mistakes import deferred, parsed
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
 from ceil_jax.registry import imported_module, load_plugins
@@ -26,7 +27,8 @@ from ceil_jax.tasks.assets import cache_path, has_cache
 DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
 
 The commands compare CEIL, EPR, Skill-KNN and baselines, and export one as a selector for an application. All take
---quiet, which prints results and warnings only; --help shows the flags that most people need, --help-all the rest.
+--quiet, which prints results and warnings only; --help shows the flags that the pages for users name, --help-all
+the rest: how methods are trained (--epr.*, --ceil.*, --tst.*), how skills are written (--skills.*), and rare ones.
 
 On a file with the columns text and label (tune searches within a budget and exports what it finds; export finds what
 compare trained in the folder runs):
@@ -35,9 +37,12 @@ compare trained in the folder runs):
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --method topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
+SCALED = ("compare", "score", "export")
+"""The commands that take `--scale`."""
+
 log = logging.getLogger(__name__)
 
-_SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+_SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 """The flags of all commands, which are read first: the scale decides what the other flags default
 to."""
 _SHARED.add_argument("--plugin", action="append", default=[])
@@ -50,21 +55,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code."""
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
-        names: dict[str, Callable[..., int | None]] = {
-            "demo": commands.demo_command,
-            "tasks": commands.tasks_command,
-            "compare": functools.partial(commands.compare_command, config=config),
-            "score": functools.partial(commands.score_command, config=config),
-            "tune": functools.partial(commands.tune_command, config=TUNE),
-            "report": commands.report_command,
-            "export": functools.partial(commands.export_command, config=config),
+        names: dict[str, Callable[..., Callable[[], int | None]]] = {
+            "demo": deferred(commands.demo_command),
+            "tasks": deferred(commands.tasks_command),
+            "compare": functools.partial(deferred(commands.compare_command), config=config),
+            "score": functools.partial(deferred(commands.score_command), config=config),
+            "tune": functools.partial(deferred(commands.tune_command), config=TUNE),
+            "report": deferred(commands.report_command),
+            "export": functools.partial(deferred(commands.export_command), config=config),
         }
-        rest, registry = asked_for_help(rest)
-        return tyro.extras.subcommand_cli_from_dict(
-            names, prog="ceil-jax", description=DESCRIPTION, args=rest, registry=registry
-        )
 
-    return command("ceil-jax", run, arguments, APPLIED, ("compare", "score", "export"))
+        def parse(words: list[str]) -> Callable[[], int | None]:
+            words, registry = asked_for_help(words)
+            return tyro.extras.subcommand_cli_from_dict(
+                names, prog="ceil-jax", description=DESCRIPTION, args=words, registry=registry
+            )
+
+        scaled = ", ".join(SCALED)
+        misplaced = {"--scale": f"only {scaled} have scales; leave it out"}
+        return parsed(rest, parse, list(names), misplaced)()
+
+    return command("ceil-jax", run, arguments, APPLIED, SCALED)
 
 
 def command(
@@ -91,7 +102,10 @@ def command(
         if isinstance(stream, io.TextIOWrapper):  # a terminal without λ must not end a run
             stream.reconfigure(errors="replace")
     try:
-        given, rest = _SHARED.parse_known_args(arguments)
+        try:
+            given, rest = _SHARED.parse_known_args(arguments)
+        except argparse.ArgumentError as error:
+            raise UserError(f"{error.argument_name}: {error.message}") from None
         scale = given.scale or "tiny"
         if scale not in scales:
             raise unknown_name("scale", scale, scales)
@@ -106,9 +120,6 @@ def command(
         logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
         if given.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        if any(word.split("=")[0] == "--retriever" for word in rest):
-            log.warning("--retriever is called --method now")
-            rest = [re.sub("^--retriever(?==|$)", "--method", word) for word in rest]
         # shells leave ~ as it is behind an equals sign
         rest = [
             re.sub(r"^(--[\w.-]+=|)(~/.*)", lambda found: f"{found[1]}{user_path(found[2])}", word)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ceil_jax.metrics.bootstrap import Interval
@@ -53,19 +53,47 @@ class Difference:
         return f"{self.better} − {self.worse}: {signed(self.interval)} points"
 
 
-def certainty(differences: Iterable[Difference], queries: int) -> str:
-    """Return what is certain and what is not on so many queries, the best first; "" where nothing
-    is compared.
+def certainty(
+    differences: Iterable[Difference], queries: int, others: Sequence[Difference] = ()
+) -> str:
+    """Return what is certain and what is not, the best first; "" where nothing is compared.
 
-    Each is certain by its own 95 % interval, which makes no allowance for how many there are.
+    Args:
+        differences: the pairs that are of interest: the best row against each other, and each
+            against its baselines. The certain ones are named with their intervals, and it is said
+            how many queries would decide the others.
+        queries: how many queries they were measured on.
+        others: the certain differences of all other pairs; named without their intervals.
     """
-    found = sorted((one.upwards() for one in differences), key=lambda one: -one.interval.mean)
-    sure = [f"{one.better} − {one.worse} {signed(one.interval)}" for one in found if one.certain]
-    unsure = [_unsure(one, queries) for one in found if not one.certain]
-    if not found:
+    pairs = sorted((one.upwards() for one in differences), key=lambda one: -one.interval.mean)
+    if not pairs:
         return ""
-    said = f"Certain (95 %): {_listed(sure)}." if sure else "No difference is certain."
-    return f"{said} Not certain: {_listed(unsure)}." if unsure else said
+    sure = [f"{one.better} − {one.worse} {signed(one.interval)}" for one in pairs if one.certain]
+    unsure = [_unsure(one, queries) for one in pairs if not one.certain]
+    sentences = []
+    if sure:
+        sentences.append(f"Certain (95 %, each pair by its own interval): {_listed(sure)}.")
+    if others:
+        sentences.append(f"{'Also certain' if sure else 'Certain'}: {_over(others)}.")
+    if not sentences:
+        sentences.append("No difference is certain.")
+    if unsure:
+        sentences.append(f"Not certain: {_listed(unsure)}.")
+    return " ".join(sentences)
+
+
+def _over(differences: Sequence[Difference]) -> str:
+    """Pairs without their numbers, one part for each better row: `free over random and BM25`."""
+    worse: dict[str, list[str]] = {}
+    for one in map(Difference.upwards, differences):
+        worse.setdefault(one.better, []).append(one.worse)
+    parts = [f"{better} over {_and(names)}" for better, names in worse.items()]
+    more = len(parts) - _NAMED
+    return "; ".join([*parts[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _unsure(one: Difference, queries: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from ceil_jax.methods.registry import ROWS
@@ -33,6 +34,9 @@ class RunTable:
 
     rows: tuple[Runs, ...]
     differences: tuple[Difference, ...]
+    """Each row against its baselines, and the best row against every other."""
+    others: tuple[Difference, ...]
+    """The certain differences of all other pairs."""
     paper: Mapping[str, float]
     """The paper's numbers of methods that the table does not have."""
 
@@ -57,7 +61,7 @@ class RunTable:
     @property
     def certainty(self) -> str:
         """The certain differences, and how many queries would decide the others."""
-        return certainty(self.differences, self.record.queries)
+        return certainty(self.differences, self.record.queries, self.others)
 
     def table(self) -> Table:
         """Return the methods with their scores and costs, the paper's numbers and further metrics
@@ -94,13 +98,28 @@ def run_table(records: Sequence[Record]) -> RunTable:
         Runs((record,), paper=paper.get(name), label=label)
         for record, name, label in zip(records, names, _labels(records), strict=True)
     )
-    differences = [
-        Difference(one.label, other.label, one.minus(other))
-        for one, other in _pairs(rows)
-        if one.known and other.known
-    ]
+    shown = _pairs(rows)
+    compared = {frozenset(map(id, pair)) for pair in shown}
+    if rows:
+        best = max(rows, key=lambda row: row.value)
+        against = [row for row in rows if row is not best]
+        shown += [(best, row) for row in against if frozenset(map(id, (best, row))) not in compared]
+        compared |= {frozenset(map(id, (best, row))) for row in against}
+    rest = [pair for pair in combinations(rows, 2) if frozenset(map(id, pair)) not in compared]
+    differences, others = (
+        [
+            Difference(one.label, other.label, one.minus(other))
+            for one, other in pairs
+            if one.known and other.known
+        ]
+        for pairs in (shown, rest)
+    )
+    others.sort(key=lambda one: -abs(one.interval.mean))
     return RunTable(
-        rows, tuple(differences), {n: value for n, value in paper.items() if n not in names}
+        rows,
+        tuple(differences),
+        tuple(one for one in others if one.certain),
+        {n: value for n, value in paper.items() if n not in names},
     )
 
 

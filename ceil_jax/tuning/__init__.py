@@ -7,6 +7,7 @@ that simulated candidates with known scores race in the same way (`experiments/t
 - `candidates`: the ways of choosing examples that are searched.
 - `rows`: bank, tuning rows and final rows.
 - `budget`: LM tokens and minutes, spent and remaining.
+- `fitting`: the largest search that a budget pays for, and what it is expected to take.
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
 - `verdict`: scores and differences on the final rows, and the recommendation.

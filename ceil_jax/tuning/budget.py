@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import time
 
+from ceil_jax.pipeline.plan import duration
 from ceil_jax.store.cost import Cost
+from ceil_jax.tuning.fitting import minutes_for
 
 LM_TOKENS = 1_000_000
-"""The default budget: about 10 to 15 minutes of SmolLM2-135M on 2 CPU cores."""
+"""The default budget: 15 minutes of SmolLM2-135M on 2 quiet CPU cores, an hour on busy ones."""
+
+PLANNED = 0.9
+"""The share of the minutes that is planned; the page and the selector take the rest."""
 
 
 class Budget:
@@ -16,16 +21,25 @@ class Budget:
 
     Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for
     example for each choice or for a chat template; the ratio is measured as work is done, and
-    raises later estimates. The minutes are from now on; without them and without `lm_tokens`, the
-    limit is 1,000,000 LM tokens.
+    raises later estimates. Without `minutes` and `lm_tokens`, the limit is 1,000,000 LM tokens.
+
+    Args:
+        lm_tokens: the most LM tokens to spend; None for no limit beside the minutes.
+        minutes: the minutes to spend; None for no limit.
+        began: when they began, as `time.perf_counter` has it; by default now.
     """
 
-    def __init__(self, lm_tokens: int | None = None, minutes: float | None = None) -> None:
+    def __init__(
+        self,
+        lm_tokens: int | None = None,
+        minutes: float | None = None,
+        began: float | None = None,
+    ) -> None:
         self.limit = LM_TOKENS if lm_tokens is None and minutes is None else lm_tokens
         self.minutes = minutes
         self.tokens = 0
-        self._estimated = self._seconds = 0.0
-        self._began = time.perf_counter()
+        self._estimated = self._paced = self._seconds = 0.0
+        self._began = time.perf_counter() if began is None else began
 
     @property
     def elapsed(self) -> float:
@@ -33,40 +47,71 @@ class Budget:
         return (time.perf_counter() - self._began) / 60
 
     @property
-    def out_of_time(self) -> bool:
-        return self.minutes is not None and self.elapsed > self.minutes
+    def seconds_left(self) -> float:
+        """Seconds of the planned share of the minutes that have not passed."""
+        return math.inf if self.minutes is None else 60 * (PLANNED * self.minutes - self.elapsed)
 
-    def spend(self, cost: Cost, estimated: float) -> None:
-        """Add finished work: its cost, possibly in an earlier process, and its estimated LM
-        tokens."""
+    def out_of_time(self, reserve: float = 0.0) -> bool:
+        """Return whether the minutes have passed, but for the time that `reserve` LM tokens
+        take."""
+        return self.seconds_left < reserve * self.pace
+
+    def spend(self, cost: Cost, estimated: float, *, paced: bool = True) -> None:
+        """Add finished work.
+
+        Args:
+            cost: what it took, possibly in an earlier process.
+            estimated: its estimated LM tokens.
+            paced: whether it says how fast the LM is; the first prompts do not.
+        """
         self.tokens += cost.tokens
-        self._seconds += cost.seconds
         self._estimated += estimated
+        if paced:
+            self._seconds += cost.seconds
+            self._paced += estimated
 
     @property
     def ratio(self) -> float:
         """Factor on later estimates: tokens spent per token estimated, at least 1."""
         return max(1.0, self.tokens / self._estimated) if self._estimated else 1.0
 
-    def _minutes(self, tokens: float) -> float:
-        return tokens * self._seconds / self._estimated / 60 if self._estimated else 0.0
+    @property
+    def pace(self) -> float:
+        """Seconds that the LM takes for an estimated token; 0 before anything was read."""
+        return self._seconds / self._paced if self._paced else 0.0
+
+    def tokens_left(self) -> float:
+        """Return the tokens of the limit that are left, in estimated ones."""
+        if self.limit is None:
+            return math.inf
+        return max(0.0, (self.limit - self.tokens) / self.ratio)
 
     def left(self) -> float:
         """Return the remaining budget in estimated LM tokens, at least 0."""
-        rest = math.inf if self.limit is None else (self.limit - self.tokens) / self.ratio
-        if self.minutes is not None and (pace := self._minutes(1)):
-            rest = min(rest, (self.minutes - self.elapsed) / pace)
+        rest = self.tokens_left()
+        if self.minutes is not None and self.pace:
+            rest = min(rest, self.seconds_left / self.pace)
         return max(0.0, rest)
 
-    def needed(self, tokens: float) -> str:
-        """Return the limits that further work of so many estimated LM tokens would take, as
-        flags."""
+    def needed(self, tokens: float, seconds: float) -> str:
+        """Return the limits that further work would take, as flags."""
         flags = []
         if self.limit is not None:
             flags.append(f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}")
         if self.minutes is not None:
-            flags.append(f"--minutes {self.elapsed + self._minutes(tokens):.1f}")
+            flags.append(f"--minutes {minutes_for(60 * self.elapsed + seconds, PLANNED)}")
         return " ".join(flags)
+
+    def flags(self) -> str:
+        """Return the limits as flags."""
+        tokens = "" if self.limit is None else f"--lm-tokens {self.limit}"
+        minutes = "" if self.minutes is None else f"--minutes {self.minutes:g}"
+        return " ".join(filter(None, (tokens, minutes)))
+
+    def remaining(self) -> str:
+        """Return the minutes that are left, or the time that the tokens left take, in words."""
+        seconds = self.seconds_left if self.minutes is not None else self.left() * self.pace
+        return f"about {duration(max(0.0, seconds))} left"
 
     def __str__(self) -> str:
         tokens = "" if self.limit is None else f" of {self.limit:,}"

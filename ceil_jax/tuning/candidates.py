@@ -11,6 +11,7 @@ from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
 from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.fitting import PLAIN_SHOTS, Extent
 
 LEARNED = ("free", "free_map", "epr", "ceil")
 """The trained methods that are tried by default."""
@@ -56,19 +57,25 @@ class Candidate:
 
 ZERO = Candidate("zero", 0)
 
-PLAIN = Candidate("topk", 8)
+PLAIN = Candidate("topk", PLAIN_SHOTS)
 """Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the
 run names."""
+
+
+def plain(extent: Extent) -> Candidate:
+    """Return the prompt with which every choice is compared: the nearest examples, or random ones
+    where no text is encoded."""
+    return Candidate("topk" if extent.vectors else "random", extent.plain)
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:
     """Return the names of the methods that are searched; an unknown name is a UserError."""
     known = [name for name, row in ROWS.items() if row.answers == "lm"]
-    for name in search.methods:
+    for name in search.method:
         if name not in known:
             raise unknown_name("method", name, known)
     demonstrated = bool(task.language or config.skills.demonstrations)
-    return tuple(dict.fromkeys(search.methods)) or tuple(
+    return tuple(dict.fromkeys(search.method)) or tuple(
         name
         for name in known
         if not ROWS[name].needs.gold_outputs
@@ -77,33 +84,41 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ..
     )
 
 
-def candidates(methods: Sequence[str], search: TuneConfig, task: Task) -> list[Candidate]:
-    """Return the candidates that need no preparation; a UserError if the bank is smaller than each
-    of `search.ks`."""
+def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:
+    """Return the numbers of examples that the bank has, in order.
+
+    Raises:
+        UserError: the bank is smaller than each of them.
+    """
     most = len(task.train) - 1
-    ks = [k for k in sorted(set(search.ks)) if k <= most]
+    ks = tuple(k for k in sorted(set(search.ks)) if 1 <= k <= most)
     if not ks:
         given = " ".join(map(str, search.ks))
         raise UserError(
             f"--ks {given}: the bank of {task.name} has {most + 1} examples; give numbers from 1 "
             f"to {most}"
         )
-    return [one for name in methods for one in _variants(name, search, ks) if not one.prepared]
+    return ks
 
 
-def prepared(methods: Sequence[str], search: TuneConfig, shots: int) -> list[Candidate]:
+def candidates(extent: Extent) -> list[Candidate]:
+    """Return the candidates of a search that need no preparation."""
+    return [one for name in extent.methods for one in _variants(name, extent) if not one.prepared]
+
+
+def prepared(methods: Sequence[str], extent: Extent, shots: int) -> list[Candidate]:
     """Return the candidates of some methods that an LM has to prepare, with K = `shots`."""
-    own = replace(search, encoders=())
-    return [one for name in methods for one in _variants(name, own, [shots]) if one.prepared]
+    own = replace(extent, ks=(shots,), encoders=())
+    return [one for name in methods for one in _variants(name, own) if one.prepared]
 
 
-def _variants(name: str, search: TuneConfig, ks: Sequence[int]) -> Iterator[Candidate]:
+def _variants(name: str, extent: Extent) -> Iterator[Candidate]:
     if name == ZERO.method:
         yield ZERO
         return
     row = ROWS[name]
     free = row.needs.trade_off == "tunable" and not row.method.learns_sets
-    for encoder in ("", *search.encoders) if row.encodes else ("",):
-        for trade_off in search.trade_offs if free else (None,):
-            for shots in ks:
+    for encoder in ("", *extent.encoders) if row.encodes else ("",):
+        for trade_off in extent.trade_offs if free else (None,):
+            for shots in extent.ks:
                 yield Candidate(name, shots, trade_off, encoder)

@@ -12,20 +12,22 @@ from ceil_jax.errors import Range, check_ranges
 class TuneConfig:
     """The candidates of a search, its rows and its budget."""
 
-    methods: tuple[str, ...] = ()
-    """The methods, named as in `ceil-jax compare`, and zero; by default all that the data allows,
-    those of --plugin included, with free, free_map, epr and ceil of the trained ones."""
+    method: tuple[str, ...] = ()
+    """The methods that are searched, by the names that compare has for them; by default all that
+    the data allows: zero random bm25 topk mmr dpp, free free_map, and if the budget pays for the
+    LM's scores epr ceil; and those that --plugin registers."""
     ks: tuple[Annotated[int, Range(1)], ...] = (2, 4, 8, 16)
-    """Numbers of examples."""
+    """The numbers of examples in a prompt (K) that are searched."""
     trade_offs: tuple[Annotated[float, Range(above=0)], ...] = (0.01, 0.05, 0.1)
-    """λ of methods that have a free one."""
+    """The values of λ that are searched, for methods that have one: it weighs how near examples
+    are against how different from one another."""
     encoders: tuple[str, ...] = ()
     """Encoders besides --encoder, to be searched too."""
     lm_tokens: Annotated[int | None, Range(1)] = None
     """LM tokens in all: of tuning, of training's scores and of the final rows. 1,000,000 without
-    --minutes."""
+    --minutes. What does not fit is cut, and said."""
     minutes: Annotated[float | None, Range(above=0)] = None
-    """End within so many minutes."""
+    """End with a table within so many minutes. What does not fit is cut, and said."""
     tuning_rows: Annotated[int | None, Range(1)] = None
     """Rows to race on, taken from the bank; by default a fifth of it, at least 20 and at most
     300."""

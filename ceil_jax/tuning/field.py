@@ -3,6 +3,7 @@ what that costs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,13 +12,13 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
-from ceil_jax.metrics.bootstrap import Sample
+from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline import rows
 from ceil_jax.pipeline.answering import Predictions, Reply, ask, way_of_answering
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.plan import plan
+from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
@@ -27,17 +28,19 @@ from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
 _CHUNK = 32
-"""Prompts between two looks at the clock."""
+"""Prompts between two looks at the clock, at most."""
+
+_CHUNK_SECONDS = 5.0
+"""Seconds between two looks at the clock, where the LM is slow."""
 
 _SPECIAL = 2
 """Tokens that a tokenizer may put around a text."""
 
+_ENCODED = 32
+"""Texts that are encoded to learn how fast that is."""
+
 MARGIN = 1.25
 """The factor on the estimates of dry runs, which count a sample."""
-
-
-class OutOfTime(UserError):
-    """The minutes have passed."""
 
 
 class Entrant(NamedTuple):
@@ -124,12 +127,29 @@ class Field:
         return way.most_tokens(self.lm, queries)
 
     def answer(
-        self, entrants: Sequence[Entrant], queries: Sequence[Example], span: slice, what: str
+        self,
+        entrants: Sequence[Entrant],
+        queries: Sequence[Example],
+        span: slice,
+        what: str,
+        *,
+        reserve: float = 0.0,
+        least: int = 0,
+        paced: bool = True,
     ) -> list[Answered]:
-        """Return what the LM answers to a span of the rows of each entrant; OutOfTime once the
-        minutes have passed.
+        """Return what the LM answers to a span of the rows of each entrant.
 
-        `what` labels the progress bar.
+        Rows are read one after another, each by all entrants. Once the minutes have passed, reading
+        stops, and only the rows that all have answered are returned.
+
+        Args:
+            entrants: candidates with their prompts for `queries`.
+            queries: N rows.
+            span: the part of the rows to answer.
+            what: labels the progress bar.
+            reserve: LM tokens that are read later, whose time is left for them.
+            least: rows of the span that are read although the minutes have passed.
+            paced: whether the time that it takes says how fast the LM is.
         """
         asked = queries[span]
         keys = [
@@ -139,42 +159,72 @@ class Field:
             ]
             for one in entrants
         ]
-        new = {
-            key: (key[0], query, tokens)
-            for one, own in zip(entrants, keys, strict=True)
-            for key, query, tokens in zip(own, asked, one.tokens[span], strict=True)
-            if key not in self._answers
-        }
+        tokens = [one.tokens[span] for one in entrants]
+        new: dict[tuple[str, ...], tuple[int, float]] = {}
+        for row in range(len(asked)):
+            for own, counts in zip(keys, tokens, strict=True):
+                if own[row] not in self._answers:
+                    new.setdefault(own[row], (row, float(counts[row])))
+        waiting = list(new)
         with bar(len(new), what) as shown:
-            for start in range(0, len(new), _CHUNK):
-                if self.budget.out_of_time:
-                    raise OutOfTime(
-                        f"--minutes {self.budget.minutes:g} had passed before {what}; give more "
-                        "(answers are kept)"
-                    )
-                chunk = list(new)[start : start + _CHUNK]
-                prompts, rows, tokens = zip(*(new[key] for key in chunk), strict=True)
+            while waiting:
+                readable = waiting
+                if self.budget.out_of_time(reserve):
+                    readable = [key for key in waiting if new[key][0] < least]
+                    if not readable:
+                        break
+                chunk = readable[: self._chunk(new[waiting[0]][1])]
+                waiting = waiting[len(chunk) :]
+                rows = [asked[new[key][0]] for key in chunk]
                 with self.lm.metered(what) as spent:
-                    replies = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
-                self.budget.spend(spent.cost, sum(tokens))
+                    replies = ask(
+                        self.lm, self.base.answering, self.task.stop, [k[0] for k in chunk], rows
+                    )
+                estimated = sum(new[key][1] for key in chunk)
+                self.budget.spend(spent.cost, estimated, paced=paced)
                 self._answers |= zip(chunk, replies, strict=True)
                 shown.update(len(chunk))
-        return [self.score([self._answers[key] for key in own], asked) for own in keys]
+        done = new[waiting[0]][0] if waiting else len(asked)
+        return [
+            self.score([self._answers[key] for key in own[:done]], asked[:done]) for own in keys
+        ]
+
+    def _chunk(self, tokens: float) -> int:
+        """Prompts of so many tokens to read before the next look at the clock."""
+        if self.budget.minutes is None or not self.budget.pace:
+            return _CHUNK
+        return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))
 
     def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> Answered:
         """Return answers to some rows with the task's metric of them."""
+        if not queries:
+            return Answered(np.zeros(0), Sample(np.zeros((0, 1)), mean), ())
         predictions = [reply.prediction for reply in replies]
         metric = METRICS[self.task.metric]
         scores = metric.scored(predictions, queries)
         sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
         return Answered(scores, sample, replies)
 
-    def preparation(self, candidate: Candidate) -> float:
-        """Return the LM tokens that preparing a candidate may take; a UserError if they cannot be
-        counted."""
+    def encoding(self, queries: Sequence[Example]) -> float:
+        """Return the seconds that encoding the bank and some queries takes here, by encoding a few
+        of them."""
+        encoder = self.base.pretrained.get()
+        texts = [row.input for row in (*queries, *self.task.train)]
+        size = min(_ENCODED, len(texts) // 2)
+        encoder.encode(texts[:size])  # compiles
+        began = time.perf_counter()
+        encoder.encode(texts[size : 2 * size])
+        return len(texts) / size * (time.perf_counter() - began)
+
+    def preparation(self, candidate: Candidate) -> tuple[float, float]:
+        """Return the LM tokens that preparing a candidate may take, and the seconds of encoding and
+        training; a UserError if they cannot be counted."""
         setup = self.setup(candidate)
         choice = rows.choice(setup, setup.row(candidate.method))
         found = plan(self.run, [choice])
         if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):
             raise UserError("its cost cannot be counted here")
-        return MARGIN * found.tokens + sum(cost.tokens for cost in self._unpaid(choice).values())
+        machine = this_machine()
+        own = [work._replace(read=0.0, written=0.0) for work in found.values()]
+        paid_before = sum(cost.tokens for cost in self._unpaid(choice).values())
+        return MARGIN * found.tokens + paid_before, MARGIN * sum(map(machine.seconds, own))

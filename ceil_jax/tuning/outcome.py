@@ -11,6 +11,11 @@ from ceil_jax.report.table import Number, Table, Value, json_value, signed
 from ceil_jax.tuning.candidates import ZERO, Candidate
 from ceil_jax.tuning.verdict import Verdict
 
+CLASSIFIER = "classifier alone"
+"""The row of the classifier in tables."""
+
+_HEADER = ["prompt", "score", "95 % interval", "rows", "tokens a prompt", "is"]
+
 
 class Standing(NamedTuple):
     """A candidate in the race or on the final rows."""
@@ -59,20 +64,38 @@ class Outcome:
     notes: tuple[str, ...] = ()
     alone: Alone | None = None
     """The classifier, where the task has labels."""
+    tolerance: float = 2.0
+    """Points by which what is cheaper may look worse and still be recommended."""
 
     @property
     def recommended(self) -> Standing:
         """The cheapest that is not certainly worse."""
         return self.finals[self.verdict.recommended]
 
+    @property
+    def classifier_does_as_well(self) -> bool:
+        """Whether the classifier, which asks no LM, is not certainly worse than the recommended
+        prompt and at most the tolerance below it."""
+        if self.alone is None:
+            return False
+        minus = self.alone.minus.percent()
+        return minus.mean >= -self.tolerance and not (minus.low < minus.high < 0)
+
+    @property
+    def recommends(self) -> str:
+        """The label of what is recommended: a prompt, or the classifier."""
+        return CLASSIFIER if self.classifier_does_as_well else self.recommended.label
+
     def finals_table(self) -> Table:
-        table = _table("prompt", self.finals)
-        rows = [*table.rows]
+        """Return what answered the final rows, the recommended first."""
+        standings = sorted(self.finals, key=lambda one: one is not self.recommended)
+        rows = [list(row) for row in _table("prompt", standings).rows]
         if self.alone is not None:
             score = self.alone.score.percent()
-            rows.append(["classifier alone", score.mean, score, self.final, 0, "asks no LM"])
-        marks = ["recommended" if i == self.verdict.recommended else None for i in range(len(rows))]
-        return Table(table.header, rows).with_column("", marks)
+            row: list[Value] = [CLASSIFIER, score.mean, score, self.final, 0, "asks no LM"]
+            rows.insert(0 if self.classifier_does_as_well else len(rows), row)
+        rows[0] = [*rows[0][:-1], ", ".join(filter(None, ("recommended", str(rows[0][-1]))))]
+        return Table(_HEADER, rows)
 
     def race_table(self) -> Table:
         return _table("candidate", self.race)
@@ -87,38 +110,56 @@ class Outcome:
         ]
 
     def advice(self) -> list[str]:
-        """Return what to do, in sentences."""
+        """Return what to do, in sentences: the first says what is recommended and why."""
         verdict, place, best = self.verdict, self.verdict.recommended, self.recommended
-        score = best.score.percent()
-        said = [
-            f"Recommended: {best.label}, {score.mean:.1f} ({score.low:.1f} to {score.high:.1f}) "
-            f"with {best.tokens:,.0f} tokens a prompt."
-        ]
         zero = next(i for i, one in enumerate(self.finals) if one.candidate == ZERO)
-        if not any(verdict.certainly_better(i, zero) for i in range(len(self.finals))):
+        helped = any(verdict.certainly_better(i, zero) for i in range(len(self.finals)))
+        winner = self.finals[0]
+        loss = winner.score.percent().mean - best.score.percent().mean
+        said = []
+        if self.alone is not None and self.classifier_does_as_well:
+            said += [
+                "Recommended: a classifier alone does as well and asks no LM: trained on the "
+                f"bank's labels it has {_scored(self.alone.score)}.",
+                f"The best prompt is {best.label}, {_scored(best.score)} with "
+                f"{best.tokens:,.0f} tokens; the classifier less the prompt is "
+                f"{signed(self.alone.minus.percent())} points, "
+                f"{_sure(self.alone.minus)}.",
+            ]
+        elif best.candidate == ZERO:
+            said.append(
+                f"Recommended: zero examples, {_scored(best.score)} with {best.tokens:,.0f} tokens "
+                "a prompt: no examples that were tried do better for certain."
+            )
+        elif place != 0 and abs(loss) <= self.tolerance:
+            saved = winner.tokens - best.tokens
+            said.append(
+                f"Recommended: {best.label}, {_scored(best.score)} with {best.tokens:,.0f} tokens "
+                f"a prompt: it does as well as the winner of the race, {winner.label}, for "
+                f"{saved:,.0f} tokens less."
+            )
+        else:
+            said.append(
+                f"Recommended: {best.label}, {_scored(best.score)} with {best.tokens:,.0f} tokens "
+                "a prompt."
+            )
+        if verdict.certainly_better(place, zero):
+            said.append(f"{best.label} is certainly better than zero examples.")
+        elif not helped and best.candidate != ZERO:
             said.append(
                 "Nothing helps for certain: no choice of examples is certainly better than zero "
                 "examples."
             )
-        elif verdict.certainly_better(place, zero):
-            said.append("It is certainly better than zero examples.")
-        if place != 0:
-            winner = self.finals[0]
-            loss = winner.score.percent().mean - score.mean
+        if place != 0 and abs(loss) > self.tolerance:
             said.append(
                 f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} "
                 f"tokens more and was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} "
                 "here, which is not certain."
             )
-        if self.alone is not None:
-            sure = (
-                "certain"
-                if max(self.alone.minus.low, -self.alone.minus.high) > 0
-                else "not certain"
-            )
+        if self.alone is not None and not self.classifier_does_as_well:
             said.append(
-                "A classifier of the bank's labels alone, without an LM, against the recommended "
-                f"prompt: {signed(self.alone.minus.percent())} points, {sure}."
+                "A classifier of the bank's labels alone, without an LM, less the recommended "
+                f"prompt: {signed(self.alone.minus.percent())} points, {_sure(self.alone.minus)}."
             )
         return said
 
@@ -126,8 +167,10 @@ class Outcome:
         """Return the outcome for a terminal."""
         return "\n".join(
             [
+                *self.advice(),
+                "",
                 f"{self.task}: {self.metric} in percent on {self.final:,} final rows, {self.lm}",
-                *("", self.finals_table().text(), "", *self.differences(), "", *self.advice()),
+                *("", self.finals_table().text(), "", *self.differences()),
                 *("", f"raced on {self.tuning:,} rows: {len(self.race)} candidates; {self.spent}"),
                 *self.notes,
             ]
@@ -139,7 +182,8 @@ class Outcome:
         labels = [one.label for one in self.finals]
         return {
             **{name: getattr(self, name) for name in names},
-            "recommended": self.recommended.label,
+            "recommended": self.recommends,
+            "prompt": self.recommended.label,
             "advice": self.advice(),
             "finals": [_data(one) for one in self.finals],
             "differences": [
@@ -160,7 +204,18 @@ def _table(named: str, standings: Sequence[Standing]) -> Table:
         for one in standings
         for score in [one.score.percent()]
     ]
-    return Table([named, "score", "95 % interval", "rows", "tokens a prompt", "is"], rows)
+    return Table([named, *_HEADER[1:]], rows)
+
+
+def _scored(interval: Interval) -> str:
+    score = interval.percent()
+    return f"{score.mean:.1f} ({score.low:.1f} to {score.high:.1f})"
+
+
+def _sure(difference: Interval) -> str:
+    """Whether an interval leaves out 0; one without a width is of equal values."""
+    _, low, high = difference
+    return "certain" if low < high and (low > 0 or high < 0) else "not certain"
 
 
 def _data(one: Standing) -> dict[str, Any]:

@@ -12,10 +12,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ceil_jax.tuning.fitting import FIRST_ROWS
 from ceil_jax.tuning.paired import DRAWS, chances
-
-FIRST = 16
-"""Rows of the first round; each later round doubles the number of answered rows."""
 
 MISTAKES = 0.05
 """Largest probability of calling the best candidate clearly worse, over all tests of a race."""
@@ -49,12 +47,15 @@ class Race:
     Args:
         tokens: float [A, N], upper bound of the LM tokens of each candidate on each row.
         rivals: the largest number of candidates, with those that join later; A by default.
+        first: rows of the first round; each later round doubles the number of answered rows.
     """
 
-    def __init__(self, tokens: np.ndarray, *, rivals: int | None = None) -> None:
+    def __init__(
+        self, tokens: np.ndarray, *, rivals: int | None = None, first: int = FIRST_ROWS
+    ) -> None:
         self.tokens = np.asarray(tokens, np.float64)
         self.rows = self.tokens.shape[1]
-        self.stops = checkpoints(self.rows)
+        self.stops = checkpoints(self.rows, first)
         self.scores: list[np.ndarray] = [np.zeros(0) for _ in self.tokens]
         self.states: list[State] = ["racing" for _ in self.tokens]
         self.level = MISTAKES / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
@@ -155,7 +156,7 @@ class Race:
         return float(self.tokens[racer].mean())
 
 
-def checkpoints(rows: int) -> list[int]:
+def checkpoints(rows: int, first: int = FIRST_ROWS) -> list[int]:
     """Return the number of rows answered after each round.
 
     It doubles from round to round; a short last round is merged into the one before.
@@ -163,7 +164,7 @@ def checkpoints(rows: int) -> list[int]:
     >>> checkpoints(100), checkpoints(70), checkpoints(10)
     ([16, 32, 64, 100], [16, 32, 70], [10])
     """
-    stops = [min(FIRST, rows)]
+    stops = [min(first, rows)]
     while stops[-1] < rows:
         stops.append(min(2 * stops[-1], rows))
     if len(stops) > 2 and 4 * (stops[-1] - stops[-2]) < stops[-2]:

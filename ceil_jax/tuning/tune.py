@@ -4,8 +4,10 @@ once."""
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -24,12 +26,34 @@ from ceil_jax.pipeline import rows as row_stages
 from ceil_jax.pipeline.answering import Reply, trouble_in_words
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.plan import duration
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget
-from ceil_jax.tuning.candidates import PLAIN, ZERO, Candidate, candidates, prepared, searched
+from ceil_jax.tuning.candidates import (
+    PLAIN,
+    ZERO,
+    Candidate,
+    candidates,
+    plain,
+    possible_ks,
+    prepared,
+    searched,
+)
 from ceil_jax.tuning.config import TuneConfig
-from ceil_jax.tuning.field import Entrant, Field, OutOfTime
+from ceil_jax.tuning.field import Entrant, Field
+from ceil_jax.tuning.fitting import (
+    FIRST_ROWS,
+    LEAST_FINAL,
+    ROUNDS,
+    Costs,
+    Extent,
+    Forecast,
+    Need,
+    smaller,
+    without_vectors,
+)
 from ceil_jax.tuning.outcome import Alone, Outcome, Standing
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
@@ -37,80 +61,165 @@ from ceil_jax.tuning.verdict import FEWEST_ROWS, judge
 
 log = logging.getLogger(__name__)
 
-_PROBE = 8
-"""Rows that zero examples answer before anything else, to learn how fast the LM is and how it
-counts."""
+_WARM = 2
+"""Rows that the LM answers before its speed is measured: the first prompts pay for its start."""
+
+_PROBE = 6
+"""Rows with which its speed is measured, without examples and with random ones."""
+
+ENOUGH_ROWS = 50
+"""Final rows below which an outcome is said to prove little."""
 
 _LEAST_BANK = 96
 """Examples of the smallest bank that is learnt from with an LM's scores."""
 
 
 class Search:
-    """One search, from the first row to the outcome: `config` has the settings that all candidates
-    share."""
+    """One search, from the first row to the outcome.
+
+    Args:
+        config: the settings that all candidates share.
+        task: the rows.
+        search: what is searched, and the budget.
+        models: loads LMs and encoders.
+        began: when the minutes began, as `time.perf_counter` has it; by default now.
+
+    Raises:
+        UserError: an unknown method, too few rows, a single label, or a bank that is smaller than
+            each K.
+    """
 
     def __init__(
-        self, config: RunConfig, task: Task, search: TuneConfig, models: Models | None = None
+        self,
+        config: RunConfig,
+        task: Task,
+        search: TuneConfig,
+        models: Models | None = None,
+        began: float | None = None,
     ) -> None:
         self.config, self.search = config, search
+        wanted = searched(search, config, task)
         rows = search.tuning_rows, search.final_rows
         self.task, self.tuning, repeated = split_rows(task, *rows, config.data_seed)
-        self.field = Field(config, self.task, Budget(search.lm_tokens, search.minutes), models)
+        self.ks = possible_ks(search, self.task)
+        budget = Budget(search.lm_tokens, search.minutes, began)
+        self.field = Field(config, self.task, budget, models)
         self.final = list(self.task.validation)
         self.notes: list[str] = []
         if repeated:
             why = "were left out, for they repeat others or stand in the bank."
             self.notes.append(f"{repeated:,} held-out rows {why}")
+        self.methods, left_out = scorable(self.field.base.lm.get(), wanted)
+        self.notes += [left_out] if left_out else []
+        learning = [name for name in self.methods if ROWS[name].learns_from_lm]
+        if learning and len(self.task.train) < _LEAST_BANK:
+            small = f"A bank of {len(self.task.train)} examples is too small to train on."
+            self.notes.append(small)
+            self.methods = tuple(name for name in self.methods if name not in learning)
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        """Measure how fast the LM is, and take the largest search that the budget pays for."""
+        budget = self.field.budget
+        log.info("measuring how fast %s answers", self.field.base.lm.key)
+        costs = self._measured()
+        whole = Extent(
+            tuple(name for name in self.methods if not Candidate(name, 1).prepared),
+            self.ks,
+            self.search.trade_offs,
+            self.search.encoders,
+            min(FIRST_ROWS, len(self.tuning)),
+            len(self.final),
+        )
+        for extent in smaller(whole):
+            need = costs.need(extent, _triples(extent))
+            if need.tokens <= budget.tokens_left() and need.seconds <= budget.seconds_left:
+                break
+        else:
+            if need.encoding > max(0.0, budget.seconds_left):
+                extent = without_vectors(extent)
+                need = costs.need(extent, _triples(extent))
+            self.notes.append("Even the smallest search takes more than the budget.")
+        cut = extent.cut_from(whole, lambda name: ROWS[name].label)
+        if cut:
+            everything = costs.need(whole, _triples(whole))
+            all_of_it = budget.needed(everything.tokens, everything.seconds)
+            cut = f"cut to fit {budget.flags()}: {cut} (for all of it: {all_of_it})"
+            self.notes.append(f"{cut[0].upper()}{cut[1:]}.")
+        return Forecast(extent, self._expected(extent, costs, need), cut)
+
+    def _measured(self) -> Costs:
+        """What prompts and texts cost here."""
+        field = self.field
+        shots = [k for k in {*self.ks, PLAIN.shots} if k < len(self.task.train)]
+        self.zero = field.enter(ZERO, self.tuning)
+        random = {k: field.enter(Candidate("random", k), self.tuning) for k in shots}
+        what = "a look at the LM's speed"
+        field.answer([self.zero], self.tuning, slice(0, _WARM), what, least=_WARM, paced=False)
+        probes = [self.zero, random[self.ks[len(self.ks) // 2]]]
+        field.answer(probes, self.tuning, slice(_WARM, _WARM + _PROBE), what, least=1)
+        encoded = frozenset(name for name in ROWS if ROWS[name].encodes)
+        return Costs(
+            float(self.zero.tokens.mean()),
+            {k: float(one.tokens.mean()) for k, one in random.items()},
+            field.budget.pace,
+            field.encoding([*self.tuning, *self.final]),
+            encoded,
+        )
+
+    def _expected(self, extent: Extent, costs: Costs, need: Need) -> str:
+        """What a search is expected to take, in one line."""
+        budget, number = self.field.budget, len(candidates(extent))
+        speed = f"{1 / costs.pace:,.0f}" if costs.pace else "too many to measure"
+        # the race goes on until rows or budget are spent
+        most = need.tokens * len(self.tuning) / max(1.0, ROUNDS * extent.first)
+        tokens = min(max(need.tokens, most), max(need.tokens, budget.tokens_left()))
+        seconds = tokens * costs.pace + need.encoding
+        if budget.minutes is not None:
+            seconds = min(seconds, max(need.seconds, budget.seconds_left))
+            tokens = (seconds - need.encoding) / costs.pace if costs.pace else tokens
+        race = f"{number} prompts race on up to {len(self.tuning)} rows, then "
+        return (
+            f"forecast: {self.field.base.lm.key} reads about {speed} tokens a second; "
+            f"{race if extent.first else 'no race; '}the best ones answer {extent.final} final "
+            f"rows: at most about {float(f'{tokens:.2g}'):,.0f} LM tokens and {duration(seconds)}"
+            + (f", {duration(need.encoding)} of it for encoding" if need.encoding >= 5 else "")
+        )
 
     def run(self) -> Outcome:
-        """Race, look at the final rows, and return what was found.
-
-        A budget that does not pay for the first round, and an LM that answers nothing rightly, are
-        UserErrors.
-        """
-        wanted = searched(self.search, self.config, self.task)
-        methods, left_out = scorable(self.field.base.lm.get(), wanted)
-        self.notes += [left_out] if left_out else []
-        if len(self.task.train) < _LEAST_BANK and any(
-            ROWS[name].learns_from_lm for name in methods
-        ):
-            self.notes.append(
-                f"A bank of {len(self.task.train)} examples is too small to train on."
-            )
-            methods = tuple(name for name in methods if not ROWS[name].learns_from_lm)
-        found = [
-            self.field.enter(one, self.tuning)
-            for one in candidates(methods, self.search, self.task)
-        ]
-        # the first of those whose prompts are all the same
-        self.entrants = list({tuple(one.prompts): one for one in reversed(found)}.values())[::-1]
-        if len(self.entrants) < 2:
-            way = "give more --methods, --ks or --trade-offs"
-            raise UserError(
-                "a race begins with two candidates, and those that an LM prepares join later; "
-                f"{way}"
-            )
-        # these are judged at the end, whether they race or not
-        self.zero, self.plain = (self.field.enter(one, self.tuning) for one in (ZERO, PLAIN))
-        later = len(prepared(methods, self.search, PLAIN.shots))
+        """Race, look at the final rows, and return what was found: within the budget, or as soon as
+        a few rows allow where it is too small for anything."""
+        extent = self.forecast.extent
+        self.final = self.final[: extent.final]
+        self.plain = self.field.enter(plain(extent), self.tuning)
+        self.entrants = [self.plain]
+        if extent.first:
+            found = [self.field.enter(one, self.tuning) for one in candidates(extent)]
+            # the first of those whose prompts are all the same
+            distinct = {tuple(one.prompts): one for one in reversed(found)}
+            self.entrants = list(distinct.values())[::-1] or self.entrants
+        learning = prepared(self.methods, extent, PLAIN.shots) if extent.first else []
         self.race = Race(
-            np.stack([one.tokens for one in self.entrants]), rivals=len(self.entrants) + later
+            np.stack([one.tokens for one in self.entrants]),
+            rivals=len(self.entrants) + len(learning),
+            first=extent.first or FIRST_ROWS,
         )
-        # see that the budget pays for a first round and for the end; fewer final rows, if need be
-        first = self.race.first_cost()
-        self._check_paid(first + float(self.zero.tokens[:_PROBE].sum()))
-        self.field.answer([self.zero], self.tuning, slice(0, _PROBE), "a look at the LM's speed")
-        self._check_paid(first)
-        hold(self.race, self._ask, self._left)
-        shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
-        for one in self._prepared(prepared(methods, self.search, shots)):
-            self.race.join(one.tokens)
-            self.entrants.append(one)
+        # encoding may have taken longer than expected: at most half of what is left is for the end
+        while len(self.final) > FEWEST_ROWS and self._reserve() > self.field.budget.left() / 2:
+            self.final = self.final[: max(FEWEST_ROWS, int(0.9 * len(self.final)))]
+        if extent.first:
             hold(self.race, self._ask, self._left)
+            if self.field.budget.out_of_time() and not any(map(len, self.race.scores)):
+                self.notes.append("The minutes had passed before the race began.")
+            shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
+            for one in self._prepared(prepared(self.methods, extent, shots)):
+                self.race.join(one.tokens)
+                self.entrants.append(one)
+                hold(self.race, self._ask, self._left)
         return self._finish()
 
     def _reserve(self) -> float:
-        """LM tokens that the final rows may take: zero examples, plain top-k, and two that are
+        """LM tokens that the final rows may take: zero examples, the plain prompt, and two that are
         still in the race."""
         dearest = max(self.race.mean_tokens(i) for i in self.race.racing)
         each = 2 * dearest + self.zero.tokens.mean() + self.plain.tokens.mean()
@@ -119,106 +228,117 @@ class Search:
     def _left(self) -> float:
         return self.field.budget.left() - self._reserve()
 
-    def _check_paid(self, tokens: float) -> None:
-        left = self.field.budget.left()
-        # at most half of the budget is for the end
-        while len(self.final) > FEWEST_ROWS and self._reserve() > min(left / 2, left - tokens):
-            self.final = self.final[: max(FEWEST_ROWS, int(0.9 * len(self.final)))]
-        if (needed := tokens + self._reserve()) > left:
-            raise UserError(
-                f"the first round, {len(self.entrants)} candidates on {self.race.stops[0]} rows, "
-                f"and {len(self.final)} final rows take {self.field.budget.needed(needed)}; give "
-                "that or more, or search fewer --methods or --ks"
-            )
-
     def _ask(self, asked: Round) -> Mapping[int, np.ndarray]:
         racers, start, stop = asked
-        states = self.race.states
+        states, budget = self.race.states, self.field.budget
         log.info(
-            "rows %d to %d: %d candidates, %d clearly worse, %d set aside; %s",
-            *(
-                start + 1,
-                stop,
-                len(racers),
-                states.count("worse"),
-                states.count("aside"),
-                self.field.budget,
-            ),
+            "race, rows %d to %d: %d prompts, %d clearly worse, %d set aside; %s; %s",
+            *(start + 1, stop, len(racers), states.count("worse"), states.count("aside")),
+            *(budget, budget.remaining()),
         )
-        try:
-            entrants = [self.entrants[i] for i in racers]
-            found = self.field.answer(
-                entrants, self.tuning, slice(start, stop), f"row {stop} of the race"
-            )
-        except OutOfTime:
-            if not start:
-                raise
+        answered = self.field.answer(
+            [self.entrants[i] for i in racers],
+            self.tuning,
+            slice(start, stop),
+            f"row {stop} of the race",
+            reserve=self._reserve(),
+        )
+        rows = len(answered[0].scores)
+        if rows < stop - start:
             self.notes.append("The minutes had passed before the race was over.")
+        if rows == 0:
             return {}
-        if start == 0 and len(racers) > 1 and not any(one.scores.any() for one in found):
-            query, answer = self.tuning[0], found[-1].replies[0].prediction
-            raise UserError(
-                f"{self.field.base.lm.key} scores 0 on {stop} rows with each of {len(racers)} "
-                f"candidates; where {query.output!r} was right it answered {answer!r}: try another "
-                "--lm, --template or --metric"
+        if start == 0 and len(racers) > 1 and not any(one.scores.any() for one in answered):
+            query, answer = self.tuning[0], answered[-1].replies[0].prediction
+            self.notes.insert(
+                0,
+                f"{self.field.base.lm.key} scores 0 on {rows} rows with each of {len(racers)} "
+                f"prompts; where {query.output!r} was right it answered {answer!r}: try another "
+                "--lm, --template or --metric.",
             )
-        return {i: one.scores for i, one in zip(racers, found, strict=True)}
+            return {}
+        return {i: one.scores for i, one in zip(racers, answered, strict=True)}
 
     def _prepared(self, waiting: list[Candidate]) -> Iterator[Entrant]:
         """Those that the budget pays for, each when it is its turn."""
+        budget = self.field.budget
         for one in waiting:
             reference = next(
                 (e for e in self.entrants if e.candidate.shots == one.shots), self.plain
             )
             try:
-                needed = self.field.preparation(one) + float(reference.tokens.sum())
+                tokens, seconds = self.field.preparation(one)
             except UserError as error:
                 self.notes.append(f"{one.label} was not tried: {error}.")
                 continue
-            if needed > self._left():
+            needed = tokens + float(reference.tokens.sum())
+            left = max(0.0, min(budget.tokens_left() - self._reserve(), self._left()))
+            if needed > left:
                 self.notes.append(
                     f"{one.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "
-                    f"left pays for {max(0.0, self._left()):,.0f}."
+                    f"left pays for {left:,.0f}."
+                )
+                continue
+            if seconds + (needed + self._reserve()) * budget.pace > budget.seconds_left:
+                self.notes.append(
+                    f"{one.label} was not tried: training takes about {duration(seconds)}, and "
+                    f"{budget.remaining()}."
                 )
                 continue
             yield self.field.enter(one, self.tuning)
 
+    def _finalists(self) -> dict[Candidate, str]:
+        """The prompts that answer the final rows, the winner first, each with why it does."""
+        named = [("plain prompt", self.plain.candidate), ("", ZERO)]
+        if any(len(scores) for scores in self.race.scores):
+            near = self.race.near(points=self.search.tolerance / 100)[0]
+            winner = self.race.winner()
+            named[:0] = [
+                ("winner of the race", self.entrants[winner].candidate),
+                ("cheapest within noise", self.entrants[near].candidate),
+            ]
+        roles: dict[Candidate, list[str]] = {}
+        for role, candidate in named:
+            roles.setdefault(candidate, []).append(role)
+        return {one: ", ".join(filter(None, words)) for one, words in roles.items()}
+
     def _finish(self) -> Outcome:
         """Let the finalists answer the final rows."""
-        field, tolerance = self.field, self.search.tolerance / 100
-        winner = self.entrants[self.race.winner()]
-        near = self.entrants[self.race.near(points=tolerance)[0]]
-        named = {
-            "winner": winner,
-            "cheapest within noise": near,
-            "plain top-k": self.plain,
-            "": self.zero,
-        }
-        roles: dict[Candidate, list[str]] = {}
-        for role, one in named.items():
-            roles.setdefault(one.candidate, []).append(role)
+        field, budget = self.field, self.field.budget
+        roles = self._finalists()
         entered = [field.enter(candidate, self.final) for candidate in roles]
+        predicted = self._classified()
         each = np.sum([one.tokens for one in entered], axis=0)
-        paid = int((np.cumsum(each) <= field.budget.left()).sum())
-        if paid < FEWEST_ROWS:
-            raise UserError(
-                f"what is left of the budget pays for {paid} final rows, and {FEWEST_ROWS} are "
-                f"needed: give {field.budget.needed(float(each[:FEWEST_ROWS].sum()))} or more "
-                "(answers are kept)"
+        paid = int((np.cumsum(each) <= budget.tokens_left()).sum())
+        paid = min(len(self.final), max(LEAST_FINAL, paid))
+        log.info("final rows: %d prompts on %d rows; %s", len(entered), paid, budget.remaining())
+        answered = field.answer(
+            entered, self.final, slice(0, paid), "the final rows", least=LEAST_FINAL
+        )
+        rows = self.final[: len(answered[0].scores)]
+        planned = self.forecast.extent.final
+        if len(rows) < planned:
+            rest = (planned - len(rows)) * float(each.mean())
+            more = budget.needed(rest, rest * budget.pace)
+            self.notes.append(
+                f"The budget ended after {len(rows)} of {planned} final rows; {more} pays for all "
+                "of them (answers are kept)."
             )
-        rows = self.final[:paid]
-        answered = field.answer(entered, self.final, slice(0, paid), "the final rows")
+        if len(rows) < ENOUGH_ROWS:
+            # two proportions of a half: 1.96 √(2 · ¼ / n)
+            noise = 139 / math.sqrt(len(rows))
+            self.notes.append(
+                f"{len(rows)} final rows prove little: differences below about {noise:.0f} points "
+                "cannot be told from noise."
+            )
         lengths = [float(one.lengths.mean()) for one in entered]
         samples = [one.sample for one in answered]
         self._note_troubles([reply for one in answered for reply in one.replies])
         groups = programs(rows, self.task.train)
-        verdict = judge(samples, lengths, tolerance, groups)
+        verdict = judge(samples, lengths, self.search.tolerance / 100, groups)
         alone = None
-        if not no_labels(self.task):
-            classifier = row_stages.predictions(field.base, field.base.row("classifier"))
-            predicted = field.run.get(classifier)
-            answers = {row["id"]: row["prediction"] for row in predicted}
-            sample = field.score([Reply(answers[row.id]) for row in rows], rows).sample
+        if predicted is not None:
+            sample = field.score([predicted[row.id] for row in rows], rows).sample
             difference = paired(sample, samples[verdict.recommended])
             alone = Alone(
                 metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups))
@@ -229,21 +349,18 @@ class Search:
             lm=field.base.lm.key,
             bank=len(self.task.train),
             tuning=len(self.tuning),
-            final=paid,
+            final=len(rows),
             race=self._raced(),
             finals=tuple(
-                Standing(
-                    one.candidate,
-                    score,
-                    paid,
-                    tokens,
-                    ", ".join(filter(None, roles[one.candidate])),
+                Standing(candidate, score, len(rows), tokens, role)
+                for (candidate, role), score, tokens in zip(
+                    roles.items(), verdict.scores, lengths, strict=True
                 )
-                for one, score, tokens in zip(entered, verdict.scores, lengths, strict=True)
             ),
             verdict=verdict,
-            spent=str(field.budget),
-            tokens=field.budget.tokens,
+            spent=str(budget),
+            tokens=budget.tokens,
+            tolerance=self.search.tolerance,
             notes=tuple(self.notes),
             alone=alone,
         )
@@ -256,6 +373,15 @@ class Search:
             self.notes.append(
                 f"Answers to the final rows that are {words}: {count:,} of {len(replies):,}."
             )
+
+    def _classified(self) -> dict[str, Reply] | None:
+        """The answers of a classifier of the bank's labels to the final rows, by id; None where
+        there are no labels, or encoding takes too long."""
+        if no_labels(self.task) or not self.forecast.extent.vectors:
+            return None
+        base = self.field.base
+        stage = row_stages.predictions(base, base.row("classifier"), Examples(self.final))
+        return {row["id"]: Reply(row["prediction"]) for row in self.field.run.get(stage)}
 
     def _raced(self) -> tuple[Standing, ...]:
         """What raced: those that stayed to the end first, by rows and score."""
@@ -279,3 +405,8 @@ class Search:
             key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens)
         )
         return tuple(found)
+
+
+def _triples(extent: Extent) -> list[tuple[str, int, str]]:
+    """The candidates of a search as its costs are counted: method, K, encoder."""
+    return [(one.method, one.shots, one.encoder) for one in candidates(extent)]

@@ -21,40 +21,53 @@ class TuneFiles(NamedTuple):
     """The files that `write_outcome` wrote, and how the selector is used."""
 
     page: Path
-    selector: Path
-    """A selector: the recommended choice, or the best on the final rows that can be one."""
+    selector: Path | None
+    """A selector: the recommended prompt, or the best on the final rows that can be one; None where
+    none can."""
     note: str
-    """Which choice the selector is, if it is not the recommended one; else ""."""
+    """Which prompt the selector is, if it is not what is recommended; else ""."""
     program: str
+    """A program that uses the selector; "" without one."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
     able = [one for one in outcome.finals if one.candidate.row.exports]
-    # plain top-k is one of them
-    chosen = (
-        outcome.recommended
-        if outcome.recommended in able
-        else max(able, key=lambda one: one.score.mean)
-    )
-    note, target = "", folder / "selector"
-    if chosen is not outcome.recommended:
-        best = f"selector/ holds {chosen.label}, the best here that is one."
-        note = f"{outcome.recommended.label} is no selector; {best}"
-    fields = {
-        name: "…" for name in search.task.template.names[:-1] if name != search.task.template.input
-    }
+    chosen: Standing | None = outcome.recommended
+    if chosen not in able:
+        chosen = max(able, key=lambda one: one.score.mean, default=None)
+    target = None if chosen is None else folder / "selector"
+    note = _note(outcome, chosen)
+    program = "" if chosen is None or target is None else _program(search, chosen, target)
+    numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
+    page = _page(outcome, program, note)
+    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": page.encode()})
+    if chosen is not None and target is not None:
+        _export(search, outcome, chosen, target)
+    return TuneFiles(folder / "tune.html", target, note, program)
+
+
+def _note(outcome: Outcome, chosen: Standing | None) -> str:
+    """What the selector is, where it is not what is recommended."""
+    if chosen is None:
+        return "No selector was written: none of these prompts takes the nearest examples or a set."
+    if outcome.classifier_does_as_well:
+        return f"selector/ holds {chosen.label}, for those who ask an LM all the same."
+    if chosen is outcome.recommended:
+        return ""
+    best = f"selector/ holds {chosen.label}, the best here that is one."
+    return f"{outcome.recommended.label} is no selector; {best}"
+
+
+def _program(search: Search, chosen: Standing, target: Path) -> str:
+    template = search.task.template
+    fields = {name: "…" for name in template.names[:-1] if name != template.input}
     query = {"input": "a new text", **fields} if fields else "a new text"
-    program = (
+    return (
         "from ceil_jax import CeilSelector\n\nselector = "
         f"CeilSelector.from_pretrained({str(target)!r})\n"
         f"print(selector.select({query!r}, k={chosen.candidate.shots}).prompt)"
     )
-    numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
-    page = _page(outcome, program, note)
-    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": page.encode()})
-    _export(search, outcome, chosen, target)
-    return TuneFiles(folder / "tune.html", target, note, program)
 
 
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:

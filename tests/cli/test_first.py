@@ -5,6 +5,7 @@ import os
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from lm_server import QUICK
@@ -13,8 +14,9 @@ from ceil_jax.cli.data_flags import NO_FILE
 from ceil_jax.cli.first import check_first
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
+from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import LM
+from ceil_jax.pipeline.models import LM, Models
 
 LOCAL = RunConfig(encoder="tiny", lm="tiny")
 
@@ -39,7 +41,7 @@ def test_a_library_that_is_missing_is_named_before_anything_runs(
     with pytest.raises(
         UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"
     ):
-        check_first(replace(LOCAL, **settings), NO_FILE, *needed)
+        check_first(replace(LOCAL, **settings), NO_FILE, (), *needed)
     check_first(LOCAL)
 
 
@@ -94,3 +96,43 @@ def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_
     assert main([*arguments, "--lm", "tiny", "--method", "bm25", "topk"]) == 2
     assert "unknown encoder 'nowhere'" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        ("tune", ["--metric", "acuracy"], "unknown metric 'acuracy'; did you mean 'accuracy'?"),
+        ("tune", ["--method", "topp"], "unknown method 'topp'; did you mean 'topk'?"),
+        ("tune", ["--shots", "3"], "--shots and --trade-off are searched"),
+        ("tune", ["--encoder", "nowhere", "--method", "topk"], "unknown encoder 'nowhere'"),
+        ("compare", ["--metric", "acuracy"], "unknown metric 'acuracy'"),
+        ("compare", ["--template", "{inptu} is {output}"], "inptu"),
+        ("export", ["--method", "topp"], "unknown method 'topp'"),
+        ("score", ["--metric", "acuracy"], "unknown metric 'acuracy'"),
+        ("compare", ["--out", "mine.csv"], "mine.csv is a file; name a folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_model_reads(
+    command, flags, message, reviews, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(TinyLM, "__init__", lambda *_, **__: pytest.fail("the LM was loaded"))
+    folder = ["selector"] if command == "export" else []
+    given = ["--data", reviews(), "--lm", "tiny", "--encoder", "tiny", *flags]
+    assert main([command, *folder, *given]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not Path("runs").exists()
+
+
+def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
+    """The data do not even exist: what the server cannot do is known before they are read."""
+
+    class Chat(TinyLM):
+        can_score = False
+
+    monkeypatch.setattr(Models, "load_lm", lambda self, lm: Chat())
+    given = ["--data", str(tmp_path / "no.csv"), "--lm", "http://127.0.0.1:1/v1#m"]
+    for command in (["compare", "--method", "epr"], ["score", "epr"], ["tune", "--method", "ceil"]):
+        assert main([*command, *given]) == 2
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+        assert "gives no log-probabilities" in said

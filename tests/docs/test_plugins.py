@@ -23,6 +23,7 @@ from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_page, write_report
 from ceil_jax.tuning.candidates import prepared, searched
 from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.fitting import Extent
 
 DOCS = Path(__file__).parents[2] / "docs"
 FEW = replace(TASK, validation=TASK.validation[:4])
@@ -124,11 +125,11 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
         chosen = [example.id for example in selector.select(query, k=3)]
         assert chosen == [pick.id for pick in reversed(picks)]
 
-    search = TuneConfig(methods=("topk", "relative"))
+    search = TuneConfig(method=("topk", "relative"))
     assert searched(search, config, FEW) == ("topk", "relative")
-    [candidate] = prepared(("topk", "relative"), search, 8)
-    assert candidate.method == "relative"
-    assert candidate.prepared
+    extent = Extent(("topk", "relative"), search.ks, search.trade_offs, (), 16, 40)
+    [candidate] = prepared(("topk", "relative"), extent, 8)
+    assert candidate.method == "relative" and candidate.prepared
 
 
 FILMS = [

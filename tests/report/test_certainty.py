@@ -25,11 +25,15 @@ def test_the_number_of_queries_by_hand():
 
 def test_what_is_certain_comes_first_and_the_best_before_others():
     assert certainty([EPR, WORSE, EQUAL, HEAD], 600) == (
-        "Certain (95 %): head − topk +6.8 (+2.0 to +12.2), topk − BM25 +3.0 (+1.0 to +5.0). "
+        "Certain (95 %, each pair by its own interval): head − topk +6.8 (+2.0 to +12.2), "
+        "topk − BM25 +3.0 (+1.0 to +5.0). "
         "Not certain: EPR − topk +2.0 (about 2,400 queries would decide it), DPP − topk (equal "
         "here)."
     )
-    assert certainty([HEAD], 600) == "Certain (95 %): head − topk +6.8 (+2.0 to +12.2)."
+    assert (
+        certainty([HEAD], 600)
+        == "Certain (95 %, each pair by its own interval): head − topk +6.8 (+2.0 to +12.2)."
+    )
     assert certainty([EPR], 600).startswith(
         "No difference is certain. Not certain: EPR − topk +2.0"
     )
@@ -43,5 +47,21 @@ def test_an_interval_without_a_width_is_not_certain():
 def test_a_sentence_names_four_and_counts_the_others():
     many = [difference(f"m{i}", "topk", float(i), 0.5, 2.0 * i) for i in range(1, 8)]
     said = certainty(many, 600)
-    assert said.startswith("Certain (95 %): m7 − topk +7.0")
+    assert said.startswith("Certain (95 %, each pair by its own interval): m7 − topk +7.0")
     assert said.endswith("m4 − topk +4.0 (+0.5 to +8.0), and 3 more.")
+
+
+def test_the_certain_differences_of_other_pairs_are_named_without_numbers():
+    others = [
+        difference("random", "free", -20.0, -30.0, -10.0),
+        difference("EPR", "random", 9, 2, 12),
+    ]
+    assert certainty([EPR], 600, others).startswith(
+        "Certain: free over random; EPR over random. Not certain: EPR − topk +2.0"
+    )
+    pair = difference("free", "BM25", 20.0, 10.0, 30.0)
+    said = certainty([HEAD], 600, [*others, pair])
+    assert said.endswith(
+        "head − topk +6.8 (+2.0 to +12.2). Also certain: free over random and BM25; EPR over "
+        "random."
+    )

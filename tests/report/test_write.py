@@ -166,7 +166,22 @@ def test_runs_of_one_method_are_named_by_what_differs(runs):
         (labels[2], topk),
         (labels[3], topk),
         ("BM25", topk),
+        # and the best against every other
+        ("BM25", labels[2]),
+        ("BM25", labels[3]),
     ]
+
+
+def test_a_certain_difference_of_rows_that_no_list_compares_is_found(tmp_path):
+    """Random examples and top-k are compared with nothing of one another's."""
+    queries = [Example(f"validation-{i}", f"{i}", "good") for i in range(40)]
+    task = replace(TASK, validation=queries)
+    answers = {"random": 8, "mmr": 30, "topk": 36, "majority": 2}
+    for method, right in answers.items():
+        keep(tmp_path, method, ["good"] * right + ["bad"] * (40 - right), task=task)
+    [table] = tables(read_records(tmp_path)[0])
+    assert "dense top-k − random +70.0" in table.certainty
+    assert "MMR over most common output and random" in table.certainty
 
 
 def test_templates_tell_runs_apart(tmp_path):

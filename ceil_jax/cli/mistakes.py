@@ -1,0 +1,121 @@
+"""A command line that cannot be read: one line about the first mistake, in place of pages of
+help."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TypeVar
+
+from ceil_jax.errors import UserError
+
+Result = TypeVar("Result")
+
+RENAMED = {"--methods": "--method", "--retriever": "--method", "--k": "--shots"}
+"""Flags that people type, and the ones that they mean."""
+
+Parse = Callable[[list[str]], Callable[[], Result]]
+"""Reads the words of a command line and returns the command, ready to be called."""
+
+
+def deferred(command: Callable[..., Result]) -> Callable[..., Callable[[], Result]]:
+    """Return a function with the same flags, whose result is the command with its arguments, not
+    yet called."""
+
+    @functools.wraps(command)
+    def bound(*args: Any, **kwargs: Any) -> Callable[[], Result]:
+        return functools.partial(command, *args, **kwargs)
+
+    return bound
+
+
+def parsed(
+    arguments: Sequence[str],
+    parse: Parse[Result],
+    commands: Sequence[str],
+    shared: Mapping[str, str],
+) -> Callable[[], Result]:
+    """Return the command that a command line names, ready to be called.
+
+    Args:
+        arguments: the words of the command line.
+        parse: reads them; a mistake is written to stderr and raises SystemExit(2).
+        commands: the names of all sub-commands.
+        shared: flags that are read before the command's own, with the commands that take them.
+
+    Raises:
+        UserError: a mistake, in one line.
+    """
+    errors = io.StringIO()
+    try:
+        with redirect_stderr(errors):
+            return parse(list(arguments))
+    except SystemExit as end:
+        if not end.code:
+            raise
+    raise UserError(_mistake(arguments, parse, commands, shared) or _first_sentence(errors))
+
+
+def flags_of(command: str, parse: Parse[Any]) -> set[str]:
+    """Return the flags of a sub-command, as its full help lists them."""
+    text = io.StringIO()
+    try:
+        with redirect_stdout(text):
+            parse([command, "--help-all"])
+    except SystemExit:
+        pass
+    lines = re.findall(r"^[│\s]*(-.*)", text.getvalue(), re.M)
+    # the help of a flag begins behind two blanks
+    return {flag for line in lines for flag in re.findall(r"--[a-z][\w.-]*", line.split("  ")[0])}
+
+
+def _mistake(
+    arguments: Sequence[str],
+    parse: Parse[Any],
+    commands: Sequence[str],
+    shared: Mapping[str, str],
+) -> str:
+    """What is wrong with a command or its flags; "" where they are all known."""
+    command = arguments[0] if arguments else ""
+    if command not in commands:
+        given = f"unknown command {command!r}" if command else "name a command"
+        listed = f"{', '.join(commands)} (ceil-jax --help)"
+        return f"{given}{_near(command, commands) or '.'} Known: {listed}"
+    known = flags_of(command, parse)
+    for word in arguments[1:]:
+        flag = word.split("=")[0].replace("_", "-")
+        if not re.match(r"--[a-z]", flag) or flag in known:
+            continue
+        if flag in shared:
+            return f"{flag}: {shared[flag]}"
+        meant = RENAMED.get(flag, "")
+        guess = f"; did you mean {meant}?" if meant in known else _near(flag, known, 0.8)
+        if not guess:
+            others = [name for name in commands if flag in flags_of(name, parse)]
+            guess = f"; it is one of {' and '.join(others)}" if others else _near(flag, known)
+        return f"{command} has no flag {flag}{guess} (all flags: ceil-jax {command} --help-all)"
+    return ""
+
+
+def _near(word: str, known: Sequence[str] | set[str], cutoff: float = 0.6) -> str:
+    near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _first_sentence(errors: io.StringIO) -> str:
+    """The message in tyro's box, without the box, the causes and the advice below it."""
+    # a terminal without Unicode gets the box in ASCII
+    lines = [line.strip(" │|") for line in errors.getvalue().splitlines()[1:]]
+    message = " ".join(line for line in lines if line.strip("─-+╭╮╰╯ "))
+    message = re.split(r" ?(?:Got errors:|Argument helptext:|For full helptext)", message)[0]
+    value = re.match(
+        r"Error parsing (\S+): no type matching (\S+) could be instantiated from (.*)\.$", message
+    )
+    if value:
+        kinds = " or ".join(kind.strip("{}") for kind in value[2].split("|"))
+        return f"{value[1]}: expected {kinds}, found {value[3]}"
+    return message or "the command line cannot be read"

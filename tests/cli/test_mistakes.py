@@ -1,0 +1,71 @@
+"""A command line that cannot be read ends in one line with a suggestion."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ceil_jax.cli.main import main
+from ceil_jax.metrics import METRICS
+
+PAGES = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("compare --tsk sst5", "compare has no flag --tsk; did you mean --task?"),
+        ("tune --methods topk", "tune has no flag --methods; did you mean --method?"),
+        ("compare --retriever=topk", "compare has no flag --retriever; did you mean --method?"),
+        ("export out --minutes 3", "export has no flag --minutes; it is one of demo and compare"),
+        ("compare --endpoint.contxt-length 3", "did you mean --endpoint.context-length?"),
+        ("tune --scale small", "--scale: tune has no scales"),
+        ("compare --scale", "--scale: expected one argument"),
+        ("compare --minutes abc", "--minutes: expected None or FLOAT, found ['abc']"),
+        ("compare --dtype float8", "Expected one of ('auto', 'bfloat16', 'float32')"),
+        ("comprae", "unknown command 'comprae'; did you mean compare?"),
+        ("", "name a command. Known: demo, tasks, compare"),
+        ("compare stray", "Unrecognized options: stray"),
+        ("export", "PATH The folder to write"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, capsys):
+    assert main(words.split()) == 2
+    printed = capsys.readouterr()
+    [line] = printed.err.splitlines()
+    assert line.startswith("ceil-jax: ") and message in line and not printed.out
+
+
+def helped(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["compare", "tune", "export", "score"])
+def test_the_metrics_are_named_in_the_help(command, capsys, monkeypatch):
+    text = helped(command, capsys, monkeypatch)
+    assert set(METRICS) <= set(re.findall(r"\w+", text))
+
+
+def test_every_flag_of_the_pages_for_users_is_in_the_help(capsys, monkeypatch):
+    flags = {
+        command: set(re.findall(r"--[a-z][\w.-]*", helped(command, capsys, monkeypatch)))
+        for command in ("compare", "tune", "export", "score", "demo", "report", "tasks")
+    }
+    pages = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "tune", "commands", "data"))]
+    commands = re.compile(r"ceil-jax (compare|tune|export|score|demo|report|tasks)\b((?:\\\n|.)*)")
+    for page in pages:
+        for command, rest in commands.findall((PAGES / page).read_text("utf-8")):
+            used = set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", rest.split("`")[0]))
+            assert used - {"--scale", "--quiet", "--plugin", "--help"} <= flags[command], page
+    named = {
+        flag
+        for page in pages
+        for flag in re.findall(r"`(--[a-z][\w.-]*)", (PAGES / page).read_text("utf-8"))
+    }
+    everywhere = {"--scale", "--quiet", "--plugin", "--help", "--help-all", "--dry-run"}
+    # how methods are trained has pages and a help of its own
+    trained = {flag for flag in named if flag.startswith(("--epr.", "--ceil.", "--tst."))}
+    assert named - everywhere - trained <= set().union(*flags.values())
