@@ -10,4 +10,5 @@ printing `cli`'s.
 - `write`: the HTML report of a comparison, or of folders of runs
 - `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
 - `plots`: drawing functions
+- `scatter`: scores against tokens as inline SVG
 """

@@ -14,5 +14,6 @@ that simulated candidates with known scores race in the same way (`experiments/t
 - `field`: each candidate's prompts, the LM's answers to them, and what they cost.
 - `tune`: the search.
 - `outcome`: what was found, as tables, sentences and JSON.
-- `write`: the page (tune.html), the numbers and the selector.
+- `page`: the page (tune.html).
+- `write`: writes the page, the numbers and the selector.
 """

@@ -34,6 +34,16 @@ class Standing(NamedTuple):
         return self.candidate.label
 
 
+class Shown(NamedTuple):
+    """A final row with the recommended prompt and what came of it."""
+
+    query: str
+    prompt: str
+    answer: str
+    gold: str
+    right: bool
+
+
 class Alone(NamedTuple):
     """A classifier that the bank's labels trained, which asks no LM."""
 
@@ -64,6 +74,10 @@ class Outcome:
     notes: tuple[str, ...] = ()
     alone: Alone | None = None
     """The classifier, where the task has labels."""
+    example: Shown | None = None
+    """The first final row, with the recommended prompt."""
+    wrong: tuple[Shown, ...] = ()
+    """The first final rows that the recommended prompt answers wrongly."""
     tolerance: float = 2.0
     """Points by which what is cheaper may look worse and still be recommended."""
 
@@ -193,6 +207,8 @@ class Outcome:
                 for one in self.verdict.differences
             ],
             "race": [_data(one) for one in self.race],
+            "example": self.example and self.example._asdict(),
+            "wrong": [one._asdict() for one in self.wrong],
             "classifier": self.alone
             and {name: json_value(one.percent()) for name, one in self.alone._asdict().items()},
         }

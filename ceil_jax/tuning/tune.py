@@ -54,7 +54,7 @@ from ceil_jax.tuning.fitting import (
     smaller,
     without_vectors,
 )
-from ceil_jax.tuning.outcome import Alone, Outcome, Standing
+from ceil_jax.tuning.outcome import Alone, Outcome, Shown, Standing
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.verdict import FEWEST_ROWS, judge
@@ -69,6 +69,9 @@ _PROBE = 6
 
 ENOUGH_ROWS = 50
 """Final rows below which an outcome is said to prove little."""
+
+_WRONG = 5
+"""Wrong answers that are shown."""
 
 _LEAST_BANK = 96
 """Examples of the smallest bank that is learnt from with an LM's scores."""
@@ -336,6 +339,17 @@ class Search:
         self._note_troubles([reply for one in answered for reply in one.replies])
         groups = programs(rows, self.task.train)
         verdict = judge(samples, lengths, self.search.tolerance / 100, groups)
+        best = verdict.recommended
+        shown = [
+            Shown(row.input, prompt, reply.prediction, row.output, bool(score == 1))
+            for row, prompt, reply, score in zip(
+                rows,
+                entered[best].prompts,
+                answered[best].replies,
+                answered[best].scores,
+                strict=False,
+            )
+        ]
         alone = None
         if predicted is not None:
             sample = field.score([predicted[row.id] for row in rows], rows).sample
@@ -363,6 +377,8 @@ class Search:
             tolerance=self.search.tolerance,
             notes=tuple(self.notes),
             alone=alone,
+            example=shown[0],
+            wrong=tuple(one for one in shown if not one.right)[:_WRONG],
         )
 
     def _note_troubles(self, replies: Sequence[Reply]) -> None:

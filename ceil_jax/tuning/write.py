@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import json
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.pipeline.export import selector_of
-from ceil_jax.report.page import page_file
-from ceil_jax.report.table import typeset
 from ceil_jax.store.folder import write_files
 from ceil_jax.tuning.outcome import Outcome, Standing
+from ceil_jax.tuning.page import page
 from ceil_jax.tuning.tune import Search
 
 
@@ -40,8 +37,8 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     note = _note(outcome, chosen)
     program = "" if chosen is None or target is None else _program(search, chosen, target)
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
-    page = _page(outcome, program, note)
-    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": page.encode()})
+    shown = page(outcome, program, note).encode()
+    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": shown})
     if chosen is not None and target is not None:
         _export(search, outcome, chosen, target)
     return TuneFiles(folder / "tune.html", target, note, program)
@@ -83,26 +80,3 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
     selector.save_pretrained(folder)
-
-
-def _page(outcome: Outcome, program: str, note: str) -> str:
-    lead = (
-        f"{outcome.metric} in percent on {outcome.final:,} final rows, which were looked at once. "
-        f"{len(outcome.race)} candidates raced on {outcome.tuning:,} other rows, with "
-        f"{outcome.bank:,} examples to choose from. Spent: {outcome.spent}."
-    )
-    notes = [note for note in (*outcome.notes, note) if note]
-    template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
-    return template.format(
-        title=html.escape(f"{outcome.task}: the best prompt for {outcome.lm}"),
-        style=page_file("page.css"),
-        lead=html.escape(lead),
-        advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in outcome.advice()),
-        notes="".join(f'<p class="note">{html.escape(text)}</p>' for text in notes),
-        finals=outcome.finals_table().html(),
-        differences="".join(
-            f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()
-        ),
-        program=html.escape(program),
-        race=outcome.race_table().html(),
-    )

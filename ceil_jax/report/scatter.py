@@ -1,0 +1,115 @@
+"""A chart of scores against tokens as inline SVG: text that any reader can select and a screen
+reader can say."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_WIDTH, _HEIGHT = 400, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 14, 14, 44
+"""Margins for the axes."""
+
+_LINE = 14
+"""Pixels between two labels at least."""
+
+
+class Point(NamedTuple):
+    """A point of the chart."""
+
+    label: str
+    """Its name; "" for a point in the background."""
+    tokens: float
+    score: float
+    low: float
+    high: float
+    best: bool = False
+    """Whether it is the recommended one."""
+
+
+def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> str:
+    """Return an SVG element of 400 × 300 units that grows with its place on the page.
+
+    Points with a label have a line for their interval; those without are small and grey.
+
+    Args:
+        points: at least one.
+        xlabel: the name of the x axis.
+        ylabel: the name of the y axis.
+        title: what the chart shows, for those who do not see it.
+    """
+    named = [point for point in points if point.label]
+    largest = max(1.0, *(point.tokens for point in points)) * 1.05
+    floor = max(0.0, min(point.low for point in named or points) - 3)
+    ceiling = min(100.0, max(point.high for point in named or points) + 3)
+    span = max(1.0, ceiling - floor)
+
+    def x(tokens: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * tokens / largest
+
+    def y(score: float) -> float:
+        inside = min(max(score, floor), ceiling)
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - (inside - floor) / span)
+
+    parts = []
+    for tick in _ticks(floor, ceiling):
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(tick):.1f}" '
+            f'y2="{y(tick):.1f}"/><text x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" '
+            f'text-anchor="end">{tick:g}</text>'
+        )
+    for tick in _ticks(0, largest):
+        parts.append(
+            f'<text x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">'
+            f"{tick:,.0f}</text>"
+        )
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    parts.append(
+        f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{html.escape(xlabel)}</text>'
+        f'<text transform="translate(11 {(_TOP + _HEIGHT - _BOTTOM) / 2}) rotate(-90)" '
+        f'text-anchor="middle">{html.escape(ylabel)}</text>'
+    )
+    for point in points:
+        if not point.label:
+            parts.append(
+                f'<circle class="raced" cx="{x(point.tokens):.1f}" cy="{y(point.score):.1f}" '
+                'r="2.5"/>'
+            )
+    places = _apart([y(point.score) for point in named])
+    for point, label_y in zip(named, places, strict=True):
+        kind = "best" if point.best else "final"
+        where, px, py = x(point.tokens), x(point.tokens), y(point.score)
+        left = where > _WIDTH * 0.55
+        parts.append(
+            f'<g class="{kind}"><line x1="{px:.1f}" x2="{px:.1f}" y1="{y(point.low):.1f}" '
+            f'y2="{y(point.high):.1f}"/><circle cx="{px:.1f}" cy="{py:.1f}" r="5"/>'
+            f'<text x="{px + (-9 if left else 9):.1f}" y="{label_y + 4:.1f}" '
+            f'text-anchor="{"end" if left else "start"}">{html.escape(point.label)}</text></g>'
+        )
+    said = "; ".join(
+        f"{p.label} {p.score:.1f} ({p.low:.1f} to {p.high:.1f}) with {p.tokens:,.0f} tokens"
+        for p in named
+    )
+    return (
+        f'<svg class="scatter" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
+        f"<title>{html.escape(title)}</title><desc>{html.escape(said)}</desc>{''.join(parts)}</svg>"
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Four to six round numbers in a range."""
+    size = 10.0
+    steps = [size**power * step for power in range(-1, 7) for step in (1, 2, 5)]
+    step = next(step for step in steps if (high - low) / step <= 6)
+    first = -(-low // step)
+    return [step * (first + i) for i in range(7) if step * (first + i) <= high]
+
+
+def _apart(places: Sequence[float]) -> list[float]:
+    """The places of labels, moved down as far as they would cover one another."""
+    moved = list(places)
+    before = -_LINE * 1.0
+    for i in sorted(range(len(places)), key=lambda i: places[i]):
+        moved[i] = before = max(places[i], before + _LINE)
+    return moved

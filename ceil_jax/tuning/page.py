@@ -1,0 +1,165 @@
+"""The page of a search: what is recommended first, then why, with its prompt and its mistakes."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from importlib import resources
+
+from ceil_jax.report.page import page_file
+from ceil_jax.report.scatter import Point, scatter
+from ceil_jax.report.table import typeset
+from ceil_jax.tuning.outcome import CLASSIFIER, Outcome
+
+LEGEND = {
+    "K": "examples in the prompt",
+    "λ": "weighs how near examples are to the query against how different they are from one "
+    "another; small values prefer near ones",
+    "dense top-k": "the nearest examples, by an encoder's vectors",
+    "BM25": "the examples that share the most telling words",
+    "MMR": "near examples, each of them unlike those chosen before",
+    "DPP-MAP": "a set of examples that are near and differ from one another",
+    "free": "the nearest examples, by what the bank's own outputs taught",
+    "free + MAP": "a set by what the bank's own outputs taught",
+    "EPR, CEIL": "what this LM's scores of single examples, and of sets, taught",
+    "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
+    "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",
+}
+"""The words of the tables."""
+
+_LONGEST = 600
+"""Characters of a text that the page shows."""
+
+
+def page(outcome: Outcome, program: str, note: str) -> str:
+    """Return the page as HTML, without scripts and requests.
+
+    Args:
+        outcome: the end of a search.
+        program: uses the selector; "" without one.
+        note: what the selector is, if it is not what is recommended.
+    """
+    first, *others = outcome.advice()
+    notes = [text for text in (*outcome.notes, note) if text]
+    template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
+    return template.format(
+        title=html.escape(f"{outcome.task}: which prompt?"),
+        style=page_file("page.css"),
+        lead=html.escape(
+            f"{outcome.lm} on {outcome.final:,} final rows, which were looked at once; "
+            f"{outcome.metric} in percent. Spent: {outcome.spent}."
+        ),
+        recommended=html.escape(typeset(first.removeprefix("Recommended: "))),
+        advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in others),
+        chart=_chart(outcome),
+        finals=_finals(outcome),
+        differences="".join(
+            f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()
+        ),
+        example=_example(outcome),
+        wrong=_wrong(outcome),
+        notes="".join(f'<p class="note">{html.escape(typeset(text))}</p>' for text in notes),
+        program=_program(program),
+        race=_race(outcome),
+        legend="".join(
+            f"<dt>{html.escape(word)}</dt><dd>{html.escape(meaning)}</dd>"
+            for word, meaning in LEGEND.items()
+        ),
+    )
+
+
+def _chart(outcome: Outcome) -> str:
+    points = [
+        Point("", one.tokens, *one.score.percent())
+        for one in outcome.race
+        if one.candidate not in {final.candidate for final in outcome.finals}
+    ]
+    points += [
+        Point(one.label, one.tokens, *one.score.percent(), best=one.label == outcome.recommends)
+        for one in outcome.finals
+    ]
+    if outcome.alone is not None:
+        best = outcome.classifier_does_as_well
+        points.append(Point(CLASSIFIER, 0.0, *outcome.alone.score.percent(), best=best))
+    title = f"Score against tokens of a prompt on {outcome.final:,} final rows"
+    return scatter(points, "tokens a prompt", f"{outcome.metric}, %", title)
+
+
+def _finals(outcome: Outcome) -> str:
+    """The prompts of the final rows, the recommended one first; remarks stand below the names, so
+    that three columns fit on a telephone."""
+    table = outcome.finals_table()
+    rows = []
+    for label, score, interval, _, tokens, remark in table.lines()[1:]:
+        mark = ' class="best"' if remark.startswith("recommended") else ""
+        rows.append(_row(mark, label, remark, score, interval, tokens))
+    return _table(rows, f"on {outcome.final:,} rows")
+
+
+def _race(outcome: Outcome) -> str:
+    rows = []
+    for one in outcome.race:
+        score = one.score.percent()
+        interval = f"{score.low:.1f} to {score.high:.1f}"
+        remark = f"{one.remark}, {one.rows} rows"
+        tokens = f"{one.tokens:,.0f}"
+        rows.append(_row("", one.label, remark, f"{score.mean:.1f}", interval, tokens))
+    return _table(rows, "on the tuning rows") if rows else "<p>There was no race.</p>"
+
+
+def _row(mark: str, label: str, remark: str, score: str, interval: str, tokens: str) -> str:
+    label, remark = html.escape(label), html.escape(remark)
+    return (
+        f"<tr{mark}><td>{label}<small>{remark}</small></td><td>{score}"
+        f"<small>{interval}</small></td><td>{tokens}</td></tr>"
+    )
+
+
+def _table(rows: Sequence[str], where: str) -> str:
+    return (
+        "<table class='standings'><thead><tr><th scope=col>prompt</th><th scope=col>score"
+        f"<small>{where}, 95 % interval</small></th><th scope=col>tokens<small>a prompt</small>"
+        f"</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _example(outcome: Outcome) -> str:
+    shown = outcome.example
+    if shown is None:
+        return ""
+    verdict = "right" if shown.right else f"wrong: {_cut(shown.gold)} was expected"
+    return (
+        f"<h2>The prompt, for one of the final rows</h2><pre>{html.escape(_cut(shown.prompt, 3000))}"
+        f"</pre><p>{html.escape(outcome.lm)} answers <b>{html.escape(_cut(shown.answer))}</b>, which "
+        f"is {html.escape(verdict)}. This is {html.escape(outcome.recommended.label)}.</p>"
+    )
+
+
+def _wrong(outcome: Outcome) -> str:
+    if not outcome.wrong:
+        return ""
+    rows = "".join(
+        f"<tr><td class='text'>{html.escape(_cut(one.query))}</td>"
+        f"<td class='text'>{html.escape(_cut(one.answer))}</td>"
+        f"<td class='text'>{html.escape(_cut(one.gold))}</td></tr>"
+        for one in outcome.wrong
+    )
+    return (
+        f"<h2>What it gets wrong</h2><p>The first {len(outcome.wrong)} of the final rows that "
+        f"{html.escape(outcome.recommended.label)} answers wrongly.</p><table class='wrong'><thead>"
+        "<tr><th class='text'>query</th><th class='text'>answer</th><th class='text'>expected</th>"
+        f"</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _program(program: str) -> str:
+    if not program:
+        return ""
+    return (
+        f"<h2>In Python</h2><pre>{html.escape(program)}</pre><p>Adapters bring the selector into "
+        "LangChain, DSPy and lm-evaluation-harness: <code>ceil_jax.selector.adapters</code>.</p>"
+    )
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
