@@ -33,7 +33,9 @@ def test_a_mistake_is_one_line(words, message, capsys):
     assert main(words.split()) == 2
     printed = capsys.readouterr()
     [line] = printed.err.splitlines()
-    assert line.startswith("ceil-jax: ") and message in line and not printed.out
+    assert line.startswith("ceil-jax: ")
+    assert message in line
+    assert not printed.out
 
 
 def helped(command, capsys, monkeypatch):

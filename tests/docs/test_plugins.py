@@ -129,7 +129,8 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     assert searched(search, config, FEW) == ("topk", "relative")
     extent = Extent(("topk", "relative"), search.ks, search.trade_offs, (), 16, 40)
     [candidate] = prepared(("topk", "relative"), extent, 8)
-    assert candidate.method == "relative" and candidate.prepared
+    assert candidate.method == "relative"
+    assert candidate.prepared
 
 
 FILMS = [

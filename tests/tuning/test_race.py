@@ -141,16 +141,19 @@ def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
     # nine tenths of the minutes are planned
     assert budget.left() == pytest.approx((54 - 30) / (20 / 200))
     assert budget.needed(100, 10) == "--lm-tokens 300 --minutes 0.8"
-    assert not budget.out_of_time() and budget.out_of_time(reserve=300)
+    assert not budget.out_of_time()
+    assert budget.out_of_time(reserve=300)
     assert budget.remaining() == "about 24 s left"
     now[0] = 55.0
-    assert budget.out_of_time() and budget.left() == 0
+    assert budget.out_of_time()
+    assert budget.left() == 0
 
 
 def test_the_first_prompts_do_not_say_how_fast_an_lm_is():
     budget = Budget(1000)
     budget.spend(Cost(60.0, 100), estimated=100, paced=False)
-    assert budget.pace == 0 and budget.tokens == 100
+    assert budget.pace == 0
+    assert budget.tokens == 100
     budget.spend(Cost(1.0, 100), estimated=100)
     assert budget.pace == 0.01
 

@@ -100,7 +100,8 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     assert outcome.alone.score.mean == pytest.approx(np.mean(right))
     prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
     assert outcome.alone.minus.mean == pytest.approx(np.mean(right) - prompt)
-    assert outcome.classifier_does_as_well and outcome.recommends == "classifier alone"
+    assert outcome.classifier_does_as_well
+    assert outcome.recommends == "classifier alone"
     first = outcome.finals_table().lines()[1]
     assert (first[0], first[-1]) == ("classifier alone", "recommended, asks no LM")
     assert "a classifier alone does as well and asks no LM" in outcome.advice()[0]
@@ -126,7 +127,8 @@ def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(finished,
     )
     assert best.advice()[0].startswith(first)
     cells = best.finals_table().lines()[1]
-    assert cells[-1].startswith("recommended") and best.recommends == cells[0]
+    assert cells[-1].startswith("recommended")
+    assert best.recommends == cells[0]
 
 
 def test_zero_examples_are_recommended_in_the_first_line(finished):
@@ -172,12 +174,15 @@ def test_the_budget_is_never_exceeded(tmp_path, tokens):
 
 def test_a_small_budget_searches_less_and_says_what_was_cut(tmp_path):
     whole = search(tmp_path).forecast
-    assert whole.cut == "" and whole.extent.first == 16
+    assert whole.cut == ""
+    assert whole.extent.first == 16
     small = search(tmp_path, lm_tokens=30_000)
     extent = small.forecast.extent
-    assert extent.first > 0 and len(extent.methods) < len(whole.extent.methods)
+    assert extent.first > 0
+    assert len(extent.methods) < len(whole.extent.methods)
     assert small.forecast.cut.startswith("cut to fit --lm-tokens 30000: ")
-    assert "no random" in small.forecast.cut and "for all of it: --lm-tokens " in small.forecast.cut
+    assert "no random" in small.forecast.cut
+    assert "for all of it: --lm-tokens " in small.forecast.cut
     outcome = small.run()
     assert outcome.tokens <= 30_000
     assert any(note.startswith("Cut to fit --lm-tokens 30000") for note in outcome.notes)
@@ -189,8 +194,10 @@ def test_a_small_budget_searches_less_and_says_what_was_cut(tmp_path):
 def test_every_budget_ends_with_a_table(tmp_path, budget):
     made = search(tmp_path, **budget)
     outcome = made.run()
-    assert made.forecast.extent.first == 0 and not outcome.race
-    assert len(outcome.finals) == 2 and outcome.final >= 8
+    assert made.forecast.extent.first == 0
+    assert not outcome.race
+    assert len(outcome.finals) == 2
+    assert outcome.final >= 8
     assert "prove little" in " ".join(outcome.notes)
     files = write_outcome(made, outcome, tmp_path / "out")
     assert files.page.is_file()
@@ -216,7 +223,8 @@ def test_a_machine_four_times_slower_ends_in_time_with_a_smaller_search(tmp_path
         monkeypatch.setattr(time, "perf_counter", lambda lm=lm: lm.now)
         made = search(tmp_path / str(seconds), lm_tokens=None, minutes=6, models=One(lm))
         outcome = made.run()
-        assert outcome.final >= 20 and outcome.race
+        assert outcome.final >= 20
+        assert outcome.race
         assert lm.now < 60 * 6
         sizes.append(len(candidates(made.forecast.extent)) * outcome.final)
         assert made.forecast.cut.startswith("cut to fit --minutes 6: ")
@@ -230,7 +238,8 @@ def test_reading_stops_when_the_minutes_are_over(tmp_path, monkeypatch):
     monkeypatch.setattr(type(made.field.budget), "elapsed", 11.0)
     before = made.field.budget.tokens
     outcome = made.run()
-    assert outcome.final == 8 and len(outcome.finals) <= 4
+    assert outcome.final == 8
+    assert len(outcome.finals) <= 4
     assert "The minutes had passed before the race began." in outcome.notes
     assert any(
         note.startswith("The budget ended after 8 of 40 final rows") for note in outcome.notes
@@ -333,7 +342,9 @@ def test_bad_input_is_named(tmp_path):
     task = replace(TASK, train=free[:160], validation=free[160:], metric="exact_match")
     outcome = search(tmp_path, task=task, models=One(Silent())).run()
     assert "it answered 'nothing': try another --lm" in outcome.notes[0]
-    assert outcome.final == 40 and outcome.finals and not outcome.race
+    assert outcome.final == 40
+    assert outcome.finals
+    assert not outcome.race
 
 
 def test_what_is_written_works(finished, tmp_path):
