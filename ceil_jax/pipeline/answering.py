@@ -368,6 +368,11 @@ class Measurement(Stage[Measured]):
     metric: str
     more: tuple[str, ...] = ()
 
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """The metrics, whose code is in the key."""
+        return tuple(METRICS[name] for name in (self.metric, *self.more))
+
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         rows, queries = run.get(self.predictions), self.predictions.queries.examples
         metric, predictions = METRICS[self.metric], [row["prediction"] for row in rows]

@@ -50,6 +50,11 @@ class Prompting:
         # an unknown order is refused before anything is computed
         ORDERS.require(self.order)
 
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """The order, whose code is in keys."""
+        return (ORDERS[self.order],)
+
     def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
         """Return the builder of prompts for these queries."""
         lm = run.lm(self.lm)

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ceil_jax.lm.readings import Reader, Readings, ReadLM
 from ceil_jax.pipeline.models import LM, Models
+from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import DONE, finish, finished, set_aside, write_key
 from ceil_jax.store.hashing import NO_KEY, digest
@@ -93,12 +94,19 @@ class Stage(Generic[T_co]):
     @cached_property
     def content(self) -> dict[str, Any]:
         """The settings and keys whose digest the key is, readable."""
-        return ({"version": self.version} if self.version != 1 else {}) | _changed(self)
+        version = {"version": self.version} if self.version != 1 else {}
+        return version | _changed(self) | _code(self)
 
     @cached_property
     def needs(self) -> tuple[Stage[Any], ...]:
         """The stages among its fields, in order."""
         return tuple(_stages([value for _, value in _fields(self)]))
+
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """What its fields name that plugins may register, such as a metric: its code is in the
+        key."""
+        return ()
 
     @property
     def reads(self) -> tuple[Stage[Any], ...]:
@@ -145,8 +153,15 @@ def keyed(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         version = getattr(value, "version", 1)
         name = type(value).__name__ + (f"-{version}" if version != 1 else "")
-        return {"": name, **_changed(value)}
+        return {"": name, **_changed(value), **_code(value)}
     return value
+
+
+def _code(value: Any) -> dict[str, str]:
+    """The code of a stage or setting of a plugin, and of what is registered under the names among
+    its fields (its property `registered`)."""
+    code = code_digest(type(value), *getattr(value, "registered", ()))
+    return {"code": code} if code else {}
 
 
 def _fields(value: Any) -> list[tuple[dataclasses.Field[Any], Any]]:

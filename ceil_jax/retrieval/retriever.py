@@ -13,6 +13,7 @@ from jaxtyping import Float, Int32
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.errors import UserError
 from ceil_jax.registry import Registry
+from ceil_jax.store.code import code_digest
 from ceil_jax.tasks.example import Example
 
 Rewrite = Callable[[Sequence[Example]], Sequence[Sequence[str]]]
@@ -133,9 +134,10 @@ class RetrieverKind:
     needs: Needs = Needs()
 
     @property
-    def key(self) -> str:
-        """Its part of a stage's key."""
-        return self.name
+    def key(self) -> str | list[str]:
+        """Its part of a stage's key: its name and, for one of a plugin, its code."""
+        code = code_digest(self.build)
+        return [self.name, code] if code else self.name
 
 
 RETRIEVERS: Registry[RetrieverKind] = Registry("retriever", "register_retriever adds one.")

@@ -8,7 +8,7 @@ candidates that a training learns from, and where it starts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from ceil_jax.errors import Range, UserError
 
@@ -17,6 +17,13 @@ CONTRASTIVE = "contrastive"
 
 ENCODED_SETS = 4
 """Candidate sets of a query in a step that encodes their examples, unless a setting says more."""
+
+
+def registered_loss(name: str) -> Any:
+    """Return the loss of CEIL that is registered under a name."""
+    from ceil_jax.training.losses import LOSSES  # needs jax, which settings do not
+
+    return LOSSES[name]
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,11 @@ class EPRTraining(LoopSettings):
     EPR's authors have it (both); while training, by the starting weights (frozen). stopped needs
     the contrastive loss, frozen one of CEIL's."""
 
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """The loss of CEIL, whose code is in keys."""
+        return () if self.loss == CONTRASTIVE else (registered_loss(self.loss),)
+
     def __post_init__(self) -> None:
         contrastive = self.loss == CONTRASTIVE
         if self.train_context == "frozen" and contrastive:
@@ -102,6 +114,11 @@ class CEILTraining(LoopSettings):
     auto: all where examples are frozen, which costs nothing, and 4 where a step encodes the
     examples of its sets. A loss compares the sets of a step only: 4 sets have 6 pairs, 50 have
     1,225."""
+
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """The loss, whose code is in keys."""
+        return (registered_loss(self.loss),)
 
     @property
     def frozen_examples(self) -> bool:

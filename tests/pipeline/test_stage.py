@@ -12,6 +12,7 @@ import pytest
 
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure, unkeyed
+from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finish, read_json, write_json
 
@@ -94,7 +95,29 @@ def test_each_stage_is_computed_once_needs_first(run):
     assert run.get(LAST) == Run(run.root, run.models).get(LAST) == 20
     assert len(COMPUTED) == 4
     assert run.summary(LAST)["is"] == "last"
-    assert read_json(run.folder(LEFT) / "key.json") == {"needs_too": [FIRST.key], "value": 2}
+    key = read_json(run.folder(LEFT) / "key.json")
+    # the class is not of the package, so that its code is a part of the key
+    assert key == {"needs_too": [FIRST.key], "value": 2, "code": code_digest(Number)}
+
+
+@dataclass(frozen=True)
+class Scaled(Number):
+    """Names a function by the name under which it is registered."""
+
+    FUNCTIONS: ClassVar[dict] = {}
+    name: str = "double"
+
+    @property
+    def registered(self):
+        return (self.FUNCTIONS[self.name],)
+
+
+def test_the_code_of_what_a_stage_names_is_in_its_key():
+    keys = []
+    for source in ("lambda x: 2 * x", "lambda x: 2 * x", "lambda x: x + x"):
+        Scaled.FUNCTIONS["double"] = eval(source, {"__name__": "a_session"})
+        keys.append(Scaled(1).key)
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_walks(run):
