@@ -26,9 +26,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str | Path], log: Path, ready: str | None) -> Iterator[Path]:
-    """Run a server within the block, once it answers at the address `ready`, or has printed a line
-    where that is None; yields the file with what it prints.
+def running(command: Sequence[str | Path], log: Path, ready: str) -> Iterator[Path]:
+    """Run a server within the block, once it answers at the address `ready`, or has printed that
+    text where it is no http://; yields the file with what it prints.
 
     Raises:
         UserError: it ends, or does not answer within ten minutes; the message names that file.
@@ -49,7 +49,8 @@ def running(command: Sequence[str | Path], log: Path, ready: str | None) -> Iter
             time.sleep(1)
             if process.poll() is not None or time.monotonic() > end:
                 raise UserError(f"{command[0]} does not serve; {log} has what it printed")
-            there = _answers(ready) if ready else b"\n" in log.read_bytes()
+            served = ready.startswith("http://")
+            there = _answers(ready) if served else ready in log.read_text(errors="replace")
         yield log
     finally:
         for end_signal in (signal.SIGTERM, signal.SIGKILL):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -50,9 +51,9 @@ def infinity(out: Path) -> dict[str, str]:
 def store(name: str, out: Path) -> dict[str, str]:
     """Choose from a store that is a server and from rows held here; return a row of the table."""
     python = environment(name, CLIENTS[name], ours=True)
-    folder = out / f"{name}-data"
+    folder = (out / f"{name}-data").resolve()
+    port = free_port()
     if name == "chroma":
-        port = free_port()
         command: list[str | Path] = [
             python.with_name("chroma"),
             "run",
@@ -63,10 +64,12 @@ def store(name: str, out: Path) -> dict[str, str]:
         ]
         ready = f"http://127.0.0.1:{port}/api/v2/heartbeat"
     else:
-        command = [python, PROGRAMS / "pgvector.py", folder]
-        ready = None
+        command = [python, PROGRAMS / "postgres.py", folder]
+        ready = "postgresql://"
     with running(command, out / f"{name}.log", ready) as log:
-        where = str(port) if ready else log.read_text().split("\n", 1)[0]
+        where = str(port)
+        if name == "pgvector":
+            [where] = re.findall(r"^postgresql://.*$", log.read_text(), re.MULTILINE)
         done = subprocess.run(
             [python, PROGRAMS / "stores.py", name, where],
             capture_output=True,

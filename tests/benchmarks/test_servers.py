@@ -25,14 +25,14 @@ def test_a_server_is_there_within_the_block_and_gone_after_it(tmp_path):
 
 def test_a_server_that_says_where_it_is(tmp_path):
     program = "import time; print('there', flush=True); time.sleep(60)"
-    with running([sys.executable, "-c", program], tmp_path / "x.log", None) as log:
+    with running([sys.executable, "-c", program], tmp_path / "x.log", "there\n") as log:
         assert log.read_text() == "there\n"
 
 
 def test_a_server_that_ends_at_once_names_its_log(tmp_path):
     with (
         pytest.raises(UserError, match=r"does not serve; .*x\.log has what it printed"),
-        running([sys.executable, "-c", "1 / 0"], tmp_path / "x.log", None),
+        running([sys.executable, "-c", "1 / 0"], tmp_path / "x.log", "there"),
     ):
         pytest.fail("it is not there")
     assert "ZeroDivisionError" in (tmp_path / "x.log").read_text()

@@ -1,4 +1,4 @@
-"""PostgreSQL with pgvector: `python pgvector.py FOLDER` prints its address and serves until it is
+"""PostgreSQL with pgvector: `python postgres.py FOLDER` prints its address and serves until it is
 ended."""
 
 import sys
