@@ -71,6 +71,11 @@ class Encoder:
         factory: the registered name or `module:function` that makes such an encoder; without it
             `save_pretrained` refuses a network that is not of a Hugging Face family.
         checkpoint: the other contents of the Hugging Face folder that it was read from.
+
+    >>> from ceil_jax.encoders.registry import load_encoder
+    >>> encoder = load_encoder("tiny")
+    >>> encoder.encode(["a fine film", "a dull film"]).shape == (2, encoder.dim)
+    True
     """
 
     apply: Callable[..., Float[Array, "b d"]]

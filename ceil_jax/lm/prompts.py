@@ -90,6 +90,12 @@ class PromptBuilder:
     A prompt has at most `token_budget` tokens and leaves `reserve` of the LM's context for the
     answer. The examples `few_shot` open every prompt. `order` is a name in ORDERS.
 
+    >>> from ceil_jax.lm.tiny import TinyLM
+    >>> builder = PromptBuilder(TinyLM(), Template("{input} It is {output}"), reserve=4)
+    >>> bank = [Example("a", "A fine film.", "good"), Example("b", "A dull film.", "bad")]
+    >>> builder.build(Example("q", "A long film.", ""), bank, relevance=[0.4, 0.9]).order
+    (0, 1)
+
     Raises:
         UserError: the order is unknown; the answer's reserve or `few_shot` alone takes more tokens
             than there are.

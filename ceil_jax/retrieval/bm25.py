@@ -14,7 +14,11 @@ log = logging.getLogger(__name__)
 
 class LexicalIndex:
     """BM25 over texts, by bm25s, with Lucene's inverse document frequency, which is never negative;
-    k1 = 1.5, b = 0.75."""
+    k1 = 1.5, b = 0.75.
+
+    >>> int(LexicalIndex(["a fine film", "a dull play"]).scores("the play").argmax())
+    1
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s

@@ -18,7 +18,12 @@ one task, and an input may be a skill that many rows share."""
 
 
 class OwnRows:
-    """Finds the rows of a bank that no query may get as an example: those that ask what it asks."""
+    """Finds the rows of a bank that no query may get as an example: those that ask what it asks.
+
+    >>> bank = [Example("a", "a fine film", "good"), Example("b", "a dull film", "bad")]
+    >>> OwnRows(bank, "id")([bank[1], Example("c", "a long film", "")])
+    [[1], []]
+    """
 
     def __init__(self, bank: Sequence[Example], known_by: KnownBy) -> None:
         self._known_by = known_by
