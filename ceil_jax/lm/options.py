@@ -16,8 +16,8 @@ _BEHIND = "\"'`´‘’“”«»*_~.,:;!?…)]}|\\ \t\r\n"
 """Punctuation, quotes, brackets, blanks and marks of Markdown that may stand around a label. Not
 +, -, # and < where they may be part of it (C++, -1, C#, <5)."""
 _NOT = re.compile(
-    r"(?:\b(?:not|isn't|never|no|neither|nor|without|than|instead of)|n't|n’t)"
-    r"(?:\s+(?:a|an|the|about|of|in|for|really|to|be|it))*\s*[\"'`*(]*\Z",
+    r"(?:\b(?:not|isn't|never|no|neither|nor|without|than|instead of|non)|n't|n’t)"
+    r"(?:\s+(?:a|an|the|about|of|in|for|really|to|be|it))*[-\s]*[\"'`*(]*\Z",
     re.IGNORECASE,
 )
 """The end of a text behind which a label is denied."""
@@ -65,6 +65,11 @@ def option_in(text: str, options: Sequence[str]) -> str | None:
             if (option := names.get(name)) is not None:
                 return option
     if (option := _only_number(text, options)) is not None:
+        return option
+    head, comma, rest = text.partition(",")
+    option = names.get(_folded(head))
+    # "Yes, there is no doubt", but not "billing, shipping"
+    if comma and option is not None and not _begins_with_one(rest, options):
         return option
     for match in reversed(list(_ANSWER.finditer(text))):
         if len(meant := _mentioned(match["rest"], options)) == 1:
@@ -144,6 +149,15 @@ def _only_number(text: str, options: Sequence[str]) -> str | None:
     numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", _OUT_OF.sub(r"\1", text))
     meant = {values[number] for one in numbers if (number := float(one)) in values}
     return meant.pop() if len(meant) == 1 and len({*map(float, numbers)}) == 1 else None
+
+
+def _begins_with_one(text: str, options: Sequence[str]) -> bool:
+    """Whether a text goes on with an option, as a list of them does."""
+    start = re.sub(r"\A(?:and|or)\b\s*", "", _folded(text))
+    return any(
+        start.startswith(name) and not start[len(name) :][:1].isalnum()
+        for name in map(_folded, options)
+    )
 
 
 def _number(text: str) -> float | None:

@@ -141,6 +141,10 @@ def test_none_or_several_are_none(text):
         ("true", ("True", "False"), "True"),
         ('{"answer": false}', ("True", "False"), "False"),
         ("Yes, it does.", ("Yes", "No"), "Yes"),
+        ("Yes, there is no doubt.", ("yes", "no"), "yes"),
+        ("no, yes", ("yes", "no"), None),
+        ("billing, hr and data", TEAMS, None),
+        ("non-positive", ("positive", "negative"), None),
         ("No, it does not.", ("Yes", "No"), "No"),
         # other scripts
         ("答案是：正面。", ("正面", "负面"), "正面"),
