@@ -8,6 +8,7 @@ import re
 from typing import Any, NamedTuple
 
 from ceil_jax.lm.answers import Answer, Ended, Removed, trimmed
+from ceil_jax.lm.openai.http import FailedAnswer
 
 _BLOCK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
 _OPEN = (
@@ -75,7 +76,7 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     answer, written as the prompt's examples are.
 
     Raises:
-        ValueError: the choice holds an error in place of an answer.
+        FailedAnswer: the choice holds an error in place of an answer.
 
     >>> chat_answer([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     Answer(text='good', ended='stop', removed=('reasoning', 'wrapper'))
@@ -118,12 +119,12 @@ def completed_answer(choice: Any, *_: str) -> Answer:
 
 
 def _ended(choice: Any) -> Ended:
-    """Why a choice ended; a ValueError if it is an error."""
+    """Why a choice ended; a FailedAnswer if it is an error."""
     reason = choice.get("finish_reason") or choice.get("stop_reason") or ""
     error = choice.get("error")
     if error or reason == "error":
         message = error.get("message") if isinstance(error, dict) else error
-        raise ValueError(f"the answer is an error: {message or 'no message'}")
+        raise FailedAnswer(f"the answer is an error: {message or 'no message'}")
     return _ENDED.get(str(reason).lower(), "stop")
 
 

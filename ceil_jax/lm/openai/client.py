@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import Address
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
-from ceil_jax.lm.openai.http import HIDDEN, PAID, Http, Refused, RequestBudget
+from ceil_jax.lm.openai.http import HIDDEN, PAID, FailedAnswer, Http, Refused, RequestBudget
 from ceil_jax.lm.openai.listing import Listed, listed_model, one_line, whole_number
 from ceil_jax.store.progress import bar as progress_bar
 
@@ -136,7 +136,9 @@ class Client:
         try:
             return read(answer)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as odd:
-            said = f"no {odd}" if isinstance(odd, KeyError) else one_line(odd)
+            if isinstance(odd, FailedAnswer):
+                raise Refused(f"{self.base}{path}: {self._clean(odd)}. {_GIVEN_UP}") from None
+            said = f"no {odd}" if isinstance(odd, KeyError) else self._clean(odd)
             raise Refused(f"{self.base}{path}: {said}{BREACH}") from None
 
     def listed(self, model: str | None) -> Listed:

@@ -47,6 +47,10 @@ _NO_KEY = re.compile(r"api[ _-]?key|authenticat|unauthori[sz]ed", re.IGNORECASE)
 _NO_MONEY = re.compile(r"insufficient_quota|exceeded your current quota|credit balance")
 
 
+class FailedAnswer(ValueError):
+    """An error that a server gives in place of an answer, within a success."""
+
+
 class Refused(UserError):
     """A refusal of the server with its HTTP status, or (status 200) an answer that is not of the
     interface."""

@@ -285,3 +285,15 @@ def test_a_server_that_fails_at_a_greeting_is_asked_where_chat_is_wanted(server,
     server.faults = [None, "drop"]
     with pytest.raises(UserError, match="the connection failed"):
         load_lm(f"{address}#other", endpoint=quick)
+
+
+def test_an_error_in_a_choice_is_told_without_the_key(server, address, monkeypatch):
+    monkeypatch.setenv("SERVER_KEY", "sk-sesame")
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True, api_key_env="SERVER_KEY"))
+    error = {"message": "overloaded for sk-sesame", "code": 502}
+    server.change = lambda path, request, answer: {
+        "choices": [{"message": {"content": ""}, "finish_reason": "error", "error": error}]
+    }
+    with pytest.raises(UserError) as failure:
+        lm.generate(["x"], 8)
+    assert "the answer is an error: overloaded for ***. Given up; finished" in str(failure.value)
