@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test gpu-check servers-check lint format docs drawing notebooks lock clean
+.PHONY: demo test chaos gpu-check servers-check lint format docs drawing notebooks lock clean
 
 demo: .venv/demo.stamp
 	$(BIN)/ceil-jax demo
@@ -10,6 +10,14 @@ demo: .venv/demo.stamp
 # All tests; plain `pytest` leaves out those marked slow.
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -m '' -n 2 --dist loadfile --no-loadscope-reorder --durations 15
+
+# Kills, flipped bits, strangers' folders and odd answers, drawn at random: about a thousand cases. Run by hand;
+# CASES=200 draws fewer, SEED=7 draws others.
+CASES ?= 1000
+SEED ?= 0
+chaos: .venv/dev.stamp
+	CEIL_JAX_CHAOS=$(CASES) $(BIN)/python -m pytest -n 0 --hypothesis-seed=$(SEED) --durations 0 \
+	  -o python_files='chaos_*.py' -o python_functions='chaos_*' tests/chaos
 
 # On a machine with a GPU: numerics, benchmarks and an experiment, each whichever of the others fails.
 CUDA ?= cuda
