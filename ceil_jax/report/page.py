@@ -7,6 +7,8 @@ import hashlib
 import html
 import json
 import math
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import islice
@@ -66,7 +68,7 @@ def page_file(file: str) -> str:
 def chart(table: RunTable) -> tuple[bytes, bytes]:
     """Return the scores of a table with their intervals as PNG files, for light and for dark
     mode."""
-    labels = [row.label if len(row.label) <= 50 else row.label[:49] + "…" for row in table.rows]
+    labels = [_short(row.label) for row in table.rows]
     values = [
         row.interval if row.known else Interval(row.value, row.value, row.value)
         for row in table.rows
@@ -74,7 +76,14 @@ def chart(table: RunTable) -> tuple[bytes, bytes]:
     papers = [row.paper for row in table.rows]
     xlabel = f"{table.record.metric}, % (n = {table.record.queries})"
     height = 1.4 + 0.4 * len(labels)
-    return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 5.0, height)
+    return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 6.4, height)
+
+
+def _short(label: str) -> str:
+    """A row's label in two lines at most; a remark in brackets is left to the table."""
+    plain = re.sub(r" \([^()]*\)$", "", label)
+    lines = textwrap.wrap(plain, 24)
+    return "\n".join(lines[:1] + ([lines[1] + ("…" if lines[2:] else "")] if lines[1:] else []))
 
 
 def _section(table: RunTable) -> str:

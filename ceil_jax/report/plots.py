@@ -60,14 +60,14 @@ def draw_points(
     if any(paper is not None for paper in papers):
         handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)
         names.append("the paper's LM and data")
-    # as far below the axis in a low panel as in a high one
+    # as far below the axis in a low panel as in a high one; in one column, so that none is cut
     below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
     anchor: dict[str, Any] = {
         "loc": "upper center",
         "bbox_to_anchor": (0.5, 0),
         "bbox_transform": below,
     }
-    axes.legend(handles, names, fontsize="x-small", ncols=2, **anchor)
+    axes.legend(handles, names, fontsize="small", frameon=False, **anchor)
     axes.set_yticks(range(len(labels)), list(labels)[::-1])
     axes.set_ylim(-0.6, len(labels) - 0.2)
     axes.set_xlabel(xlabel)

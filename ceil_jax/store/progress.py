@@ -2,13 +2,15 @@
 
 A command that knows its plan opens `command_bar`. The loops inside it call `bar` all the same, and
 their bars are then the part of the command's bar that stands for them. A loop inside a loop shows
-nothing of its own. Where no terminal shows a bar, the log has a line a minute.
+nothing of its own. Where no terminal shows a bar, the log has a line after a few seconds, then ever
+more rarely. Both go on while a piece of work waits, such as for a server.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +22,13 @@ from tqdm.auto import tqdm
 log = logging.getLogger(__name__)
 
 _LINE_EVERY = 60.0
-"""Seconds between two lines in a log, where no terminal shows a bar."""
+"""Seconds between two lines in a log, where no terminal shows a bar, at most."""
+
+_FIRST_LINE = 3.0
+"""Seconds before the first line; each later pause is twice as long."""
+
+_BEAT = 1.0
+"""Seconds between two looks at work that says nothing itself."""
 
 _STARTING = 60.0
 """Seconds that say little of a command's pace: models are loaded and programs compiled."""
@@ -34,17 +42,38 @@ def _shown() -> bool:
     return sys.stderr.isatty() or any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
 
 
-def _minutely() -> Callable[[str], None]:
-    """Return a function that logs a line at most once a minute."""
+def _sayer() -> Callable[[str], None]:
+    """Return a function that logs a line now and then: after a few seconds first, then ever more
+    rarely, and at last once a minute."""
     said = time.monotonic()
+    pause = _FIRST_LINE
 
     def say(line: str) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _LINE_EVERY:
+        nonlocal said, pause
+        if time.monotonic() - said >= pause:
             said = time.monotonic()
+            pause = min(_LINE_EVERY, 2 * pause)
             log.info("%s", line)
 
     return say
+
+
+@contextmanager
+def _beating(beat: Callable[[], object]) -> Iterator[None]:
+    """Call a function every second inside the block, whatever the block does."""
+    ended = threading.Event()
+
+    def beats() -> None:
+        while not ended.wait(_BEAT):
+            beat()
+
+    thread = threading.Thread(target=beats, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class CommandBar:
@@ -55,24 +84,28 @@ class CommandBar:
         self._total = len(expected)
         self._spent_expected = self._spent = 0.0
         self._began = time.monotonic()
-        self._say = _minutely()
+        self._say = _sayer()
         self._stage = ""
         self._what = ""
         self._number = 0
+        self._share = 0.0
+        # the beat of `command_bar` comes from another thread
+        self._lock = threading.RLock()
         # where it may be shown, TQDM_DISABLE (--quiet) decides
         hidden: dict[str, Any] = {} if _shown() else {"disable": True}
         self.bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
 
     def enter(self, stage: str, what: str) -> None:
         """Begin a stage: `what` says what it does."""
-        if self._stage:
-            self._spent += time.monotonic() - self._began
-            self._spent_expected += self._expected.pop(self._stage, 0.0)
-        self._stage = stage
-        self._what = what
-        self._began = time.monotonic()
-        self._number = min(self._number + 1, self._total)
-        self.advance(0.0)
+        with self._lock:
+            if self._stage:
+                self._spent += time.monotonic() - self._began
+                self._spent_expected += self._expected.pop(self._stage, 0.0)
+            self._stage = stage
+            self._what = what
+            self._began = time.monotonic()
+            self._number = min(self._number + 1, self._total)
+            self.advance(0.0)
 
     def seconds_left(self, share: float) -> float:
         """Return the seconds that the command still takes, when this share of the running stage is
@@ -87,14 +120,22 @@ class CommandBar:
         running = passed * (1 - share) / share if share > 0.25 else pace * own * (1 - share)
         return running + pace * rest
 
+    def show(self) -> None:
+        """Show the running stage again, with the time that has passed."""
+        with self._lock:
+            if self._stage:
+                self.advance(self._share)
+
     def advance(self, share: float) -> None:
         """Show that this share of the running stage is done."""
-        left = self.seconds_left(share)
-        minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
-        text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
-        self.bar.set_description_str(text)
-        if self.bar.disable:
-            self._say(text)
+        with self._lock:
+            self._share = share
+            left = self.seconds_left(share)
+            minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
+            text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
+            self.bar.set_description_str(text)
+            if self.bar.disable:
+                self._say(text)
 
 
 @contextmanager
@@ -103,7 +144,8 @@ def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
     one = CommandBar(dict(expected))
     token = running_bar.set(one)
     try:
-        yield one
+        with _beating(one.show):
+            yield one
     finally:
         running_bar.reset(token)
         one.bar.close()
@@ -149,10 +191,20 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
         if command := running_bar.get():
             yield _Part(total, initial, command.advance)
         elif not _shown():
-            say = _minutely()
-            yield _Part(total, initial, lambda share: say(f"{what}, {share:.0%}"))
+            say = _sayer()
+            done = [initial / max(total, 1)]
+
+            def advance(share: float) -> None:
+                done[0] = share
+                say(f"{what}, {share:.0%}")
+
+            with _beating(lambda: advance(done[0])):
+                yield _Part(total, initial, advance)
         else:
-            with tqdm(total=total, initial=initial, desc=what, delay=delay) as own:
+            with (
+                tqdm(total=total, initial=initial, desc=what, delay=delay) as own,
+                _beating(own.refresh),
+            ):
                 yield own
     finally:
         _inside.reset(token)

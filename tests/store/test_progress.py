@@ -1,6 +1,7 @@
 """The time that a command still takes, by the estimates and by what was measured."""
 
 import logging
+import time
 
 import pytest
 
@@ -35,12 +36,12 @@ def test_the_seconds_left_by_hand(clock):
     assert shown.seconds_left(0) == pytest.approx((60 + 50) / (60 + 40) * 60)
 
 
-def test_a_log_has_a_line_a_minute(clock, caplog, monkeypatch):
+def test_a_log_has_its_first_line_after_seconds(clock, caplog, monkeypatch):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
     with caplog.at_level(logging.INFO), command_bar({"a": 100.0, "b": 300.0}) as shown:
         shown.enter("a", "reading")
-        clock[0] = 59
-        shown.advance(0.5)
+        clock[0] = 2
+        shown.advance(0.02)
         assert caplog.text == ""
         clock[0] = 61
         shown.advance(0.61)
@@ -63,11 +64,21 @@ def test_bars_inside_are_parts_of_the_commands(monkeypatch):
     assert running_bar.get() is None
 
 
-def test_without_a_terminal_a_bar_is_a_line_a_minute(clock, caplog, capsys, monkeypatch):
+def test_without_a_terminal_a_bar_is_ever_fewer_lines(clock, caplog, capsys, monkeypatch):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
     with caplog.at_level(logging.INFO), bar(200, "reading prompts") as shown:
         for clock[0] in range(0, 180, 2):
             shown.update()
-    # after 60 and 120 s: 31, 61 of 200
-    assert caplog.messages == ["reading prompts, 16%", "reading prompts, 30%"]
+    # after pauses of 3, 6, 12, 24, 48 and at last 60 s
+    seconds = (4, 10, 22, 46, 94, 154)
+    assert caplog.messages == [f"reading prompts, {(t / 2 + 1) / 200:.0%}" for t in seconds]
     assert capsys.readouterr().err == ""
+
+
+def test_work_that_waits_is_not_mute(caplog, monkeypatch):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
+    monkeypatch.setattr(progress, "_BEAT", 0.01)
+    monkeypatch.setattr(progress, "_FIRST_LINE", 0.02)
+    with caplog.at_level(logging.INFO), bar(8, "asking the server"):
+        time.sleep(0.2)
+    assert "asking the server, 0%" in caplog.messages

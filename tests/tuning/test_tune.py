@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from films import SMALL, One, choice_of_row, choose
+from html_parts import Parts
 from refusing import refused
 
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, register_retriever
@@ -24,6 +25,7 @@ from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.fitting import Extent
+from ceil_jax.tuning.outcome import Shown
 from ceil_jax.tuning.tune import Search
 from ceil_jax.tuning.write import write_outcome
 
@@ -129,6 +131,38 @@ def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(finished,
     cells = best.finals_table().lines()[1]
     assert cells[-1].startswith("recommended")
     assert best.recommends == cells[0]
+
+
+def test_the_page_says_first_what_is_recommended_and_shows_its_prompt_and_its_mistakes(
+    finished, tmp_path
+):
+    made, outcome, _ = finished
+    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
+    mistake = Shown("a <b>query</b>", "its prompt It is", "<i>bad</i>", "good", right=False)
+    outcome = replace(
+        outcome,
+        verdict=outcome.verdict._replace(recommended=zero),
+        alone=None,
+        example=mistake,
+        wrong=(mistake,),
+    )
+    text = write_outcome(made, outcome, tmp_path / "page").page.read_text()
+    body = text.partition("<body>")[2]
+    assert body.index("Recommended:") < body.index("<svg") < body.index("<table")
+    assert "its prompt It is" in body
+    assert "&lt;i&gt;bad&lt;/i&gt;" in body
+    assert "<i>" not in body
+    for word in ("K", "λ", "MMR"):
+        assert f"<dt>{word}</dt>" in body
+    assert Parts(text).elements >= {"svg", "table", "pre"}
+
+
+def test_the_first_final_row_is_shown_with_its_prompt(finished):
+    made, outcome, lm = finished
+    assert outcome.example.prompt in lm.asked
+    assert outcome.example.query == made.final[0].input
+    assert all(not one.right and one.answer != one.gold for one in outcome.wrong)
+    assert len(outcome.wrong) <= 5
 
 
 def test_zero_examples_are_recommended_in_the_first_line(finished):
