@@ -14,13 +14,14 @@ from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline import rows
-from ceil_jax.pipeline.answering import Predictions, Reply, ask, way_of_answering
+from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
 from ceil_jax.pipeline.views import Examples
+from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example, Task

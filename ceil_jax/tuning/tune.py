@@ -23,11 +23,11 @@ from ceil_jax.metrics.bootstrap import (
     paired,
 )
 from ceil_jax.pipeline import rows as row_stages
-from ceil_jax.pipeline.answering import Reply, trouble_in_words
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration
 from ceil_jax.pipeline.views import Examples
+from ceil_jax.pipeline.ways import Reply, trouble_in_words
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget

@@ -9,7 +9,8 @@ from films import SMALL, TASK, One
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import rows as rows_module
-from ceil_jax.pipeline.answering import (
+from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.ways import (
     NO_OPTION,
     Choosing,
     Reply,
@@ -18,7 +19,6 @@ from ceil_jax.pipeline.answering import (
     ask,
     way_of_answering,
 )
-from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_report
 

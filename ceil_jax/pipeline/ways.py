@@ -1,0 +1,158 @@
+"""The ways in which an LM answers queries: it chooses by log-probabilities, it writes, or it writes
+one of the choices; and what is said of answers that can hardly be right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ceil_jax.lm import LanguageModel
+from ceil_jax.lm.answers import TROUBLES, trimmed
+from ceil_jax.lm.options import option_in
+from ceil_jax.lm.readings import LMRequest
+from ceil_jax.pipeline.scoring import Prompting
+from ceil_jax.tasks.example import Example, Template
+
+NO_OPTION = "no option"
+"""The trouble of an answer in words that means none of the options, or several."""
+
+
+class Reply(NamedTuple):
+    """An LM's answer to a query."""
+
+    prediction: str
+    trouble: str = ""
+    """Why it can hardly be right: a key of `lm.answers.TROUBLES`, or NO_OPTION; "" for nothing."""
+
+
+class Way(Protocol):
+    """A way of answering queries with an LM. Gold outputs are not read."""
+
+    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+        """Return what the LM is asked about each query's prompt."""
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        """Return the LM's answer to each query's prompt."""
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        """Return float [N], about the most tokens that answering takes beside each prompt."""
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """The most likely of a query's choices, by their log-probabilities."""
+
+    template: Template
+    per_token: bool
+
+    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+        return [
+            LMRequest(prompt, tuple(self._options(query)), self.per_token)
+            for prompt, query in zip(prompts, queries, strict=True)
+        ]
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        options = [self._options(query) for query in queries]
+        best = lm.choose(prompts, options, per_token=self.per_token)
+        return [Reply(query.choices[int(i)]) for query, i in zip(queries, best, strict=True)]
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        texts = sorted({text for query in queries for text in self._options(query)})
+        lengths = dict(zip(texts, lm.count_tokens(texts), strict=True))
+        sums = [sum(lengths[text] for text in self._options(query)) for query in queries]
+        return np.array(sums, np.float64)
+
+    def _options(self, query: Example) -> list[str]:
+        return [self.template.continuation(query, choice) for choice in query.choices]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the LM writes, greedily, up to the stop strings."""
+
+    template: Template
+    max_new_tokens: int
+    stop: tuple[str, ...]
+
+    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+        return [LMRequest(text, (), False, self.max_new_tokens, self.stop) for text in prompts]
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        answers = lm.answers(prompts, self.max_new_tokens, self.stop)
+        return [Reply(_without_edges(answer.text), answer.trouble) for answer in answers]
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        return np.full(len(queries), float(self.max_new_tokens))
+
+
+@dataclass(frozen=True)
+class WritingAnOption(Writing):
+    """The choice that an LM which cannot score means by what it writes (`lm.options.option_in`);
+    where that is none, its words."""
+
+    def replies(
+        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+    ) -> list[Reply]:
+        answers = lm.answers(prompts, self.max_new_tokens, self.stop)
+        replies = []
+        for answer, query in zip(answers, queries, strict=True):
+            option = option_in(answer.text, query.choices)
+            if option is None:
+                replies.append(Reply(answer.text.strip(), answer.trouble or NO_OPTION))
+            else:
+                replies.append(Reply(option))
+        return replies
+
+
+def way_of_answering(
+    lm: LanguageModel, prompting: Prompting, stop: Sequence[str], queries: Sequence[Example]
+) -> Way:
+    """Return how an LM answers queries: where these have choices, it chooses by log-probabilities,
+    or, if it has none to give, writes one of them; else it writes.
+
+    A chat that is to write one of the choices is not cut at `stop`: the label may stand in a later
+    line.
+    """
+    template, limit = prompting.template, prompting.max_new_tokens
+    if not (queries and queries[0].choices):
+        return Writing(template, limit, tuple(stop))
+    if lm.can_score:
+        return Choosing(template, prompting.per_token)
+    return WritingAnOption(template, limit, () if lm.ends_itself else tuple(stop))
+
+
+def ask(
+    lm: LanguageModel,
+    prompting: Prompting,
+    stop: Sequence[str],
+    prompts: Sequence[str],
+    queries: Sequence[Example],
+) -> list[Reply]:
+    """Return the LM's answer to the prompt of each query (`way_of_answering`)."""
+    return way_of_answering(lm, prompting, stop, queries).replies(lm, prompts, queries)
+
+
+def _without_edges(text: str) -> str:
+    """A written answer without empty lines around it, blanks behind it, and the one blank before it
+    that is a tokenizer's; indentation stays."""
+    return re.sub(r"\A (?! )", "", trimmed(text))
+
+
+def trouble_in_words(trouble: str, limit: int) -> str:
+    """Return what is the matter with answers of at most `limit` tokens, as in "answers that are
+    …"."""
+    if trouble == "length":
+        return f"cut by the limit of {limit} tokens (--max-new-tokens)"
+    if trouble == NO_OPTION:
+        return "none of the options, or several at once, and so counted as wrong"
+    return TROUBLES[trouble]
