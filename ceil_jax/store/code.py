@@ -80,7 +80,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def _add(part: Callable[..., Any], texts: dict[str, str]) -> None:
     """Add the source of the module of a function or class, and of those that it uses, by name."""
-    module = sys.modules.get(part.__module__)
+    module = sys.modules.get(str(part.__module__))
     if module is None or not getattr(module, "__file__", None):
         _add_object(part, texts)
     elif part.__module__ not in texts:
@@ -111,8 +111,9 @@ def _is_own(module: ModuleType, plugin: str) -> bool:
     return _top(module.__name__) == _top(plugin) or not file.startswith(_INSTALLED)
 
 
-def _top(name: str) -> str:
-    return name.partition(".")[0]
+def _top(name: str | None) -> str:
+    """The package of a module's name; what runs without a module, as in a notebook, has none."""
+    return str(name).partition(".")[0]
 
 
 def _source_digest(file: Path) -> str:
