@@ -38,7 +38,14 @@ def columnar_rows(source: str, content: bytes, kind: Kind) -> TableRows:
             table = pa.ipc.open_file(buffer).read_all()
         else:
             table = pa.ipc.open_stream(buffer).read_all()
-    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        RecursionError,
+        SystemError,
+        MemoryError,
+    ) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"cannot read {source}, {kind.name}: {reason}") from None
     return arrow_rows(source, table)
@@ -55,7 +62,14 @@ def arrow_rows(source: str, table: pa.Table) -> TableRows:
         names = label_names(features.get(name))
         try:
             columns[name] = [named(value, names) for value in column.to_pylist()]
-        except (pa.ArrowException, ValueError, OverflowError, LookupError) as error:
+        except (
+            pa.ArrowException,
+            ValueError,
+            OverflowError,
+            LookupError,
+            SystemError,
+            MemoryError,
+        ) as error:
             # a date that Python does not have: no text, so that the column is left out if nobody
             # needs it
             columns[name] = [(str(error),)] * len(column)

@@ -107,7 +107,7 @@ def _bounded(path: Path, stream: Readable, limit: int, kind: Kind) -> bytes:
         raise UserError(
             f"{path} is {kind.name} that is cut, as by a download that broke off; fetch it again"
         ) from None
-    except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is {kind.name} that is damaged ({error}); fetch it again"
         ) from None
@@ -145,7 +145,7 @@ def _only_file(path: Path, content: bytes, limit: int) -> tuple[bytes, str]:
         raise UserError(f"{path} is a zip archive with a password: unpack it first")
     try:
         stream = archive.open(info)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         raise UserError(
             f"{path} is a zip archive that cannot be read ({error}): unpack it"
         ) from None

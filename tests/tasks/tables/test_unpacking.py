@@ -184,6 +184,14 @@ def test_a_bomb_is_not_unpacked_beyond_the_bound(tmp_path, monkeypatch):
     assert read == [64 * 2**20 + 1]
 
 
+def test_an_archive_with_a_wrong_table_of_contents_is_told(tmp_path):
+    """Its last lines say that the files begin before the file does."""
+    content = zipped(("a.csv", TABLE))
+    (tmp_path / "a.csv").write_bytes(content[:40] + content[60:])
+    with refused(r"a\.csv is a zip archive that"):
+        read_table(tmp_path / "a.csv")
+
+
 def test_layers_have_a_bound(tmp_path):
     content = TABLE
     for _ in range(9):
