@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.tables import magic
 from ceil_jax.tasks.tables.columnar import columnar_rows
 from ceil_jax.tasks.tables.decoding import decoded
@@ -80,7 +81,7 @@ def _file(name: str) -> Path:
                 "first"
             )
         name = url2pathname(urlsplit(name).path)
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.is_dir():
         raise UserError(f"cannot read {path}, a folder: {_expected()}")
     if not path.is_file():

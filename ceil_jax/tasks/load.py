@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.files import read_table
@@ -54,7 +55,7 @@ def load_task(
         UserError: an unknown name; a missing file, split or column; a row that cannot be read.
     """
     spec = TASKS[name] if isinstance(name, str) else name
-    root = None if data_dir is None else Path(data_dir).expanduser()
+    root = None if data_dir is None else user_path(data_dir)
     source = spec if spec.bank_of is None else TASKS[spec.bank_of]
     bank = _examples(source, source.train, root)
     if source.deduplicate:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
@@ -237,7 +238,7 @@ class _Reader:
 
 def _with_database(example: Example, source: str) -> Example:
     """The example with the path of its database, which the file names relative to itself."""
-    file = Path(source).parent / Path(example.field(DATABASE) or "").expanduser()
+    file = Path(source).parent / user_path(example.field(DATABASE) or "")
     return replace(example, fields={**example.fields, DATABASE: str(file)})
 
 

@@ -20,6 +20,7 @@ from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder
 from ceil_jax.errors import UserError
 from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
 from ceil_jax.training.free.head import LabelHead
@@ -36,7 +37,7 @@ ARRAYS = "free.npz"
 def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEncoder:
     """Return what `load_encoder` returns, or the trained head with its encoders that a folder
     holds."""
-    folder = Path(name_or_path).expanduser()
+    folder = user_path(name_or_path)
     if (folder / SETTINGS).is_file():
         return FreeEncoder.from_pretrained(folder)
     return load_encoder(name_or_path)
