@@ -65,10 +65,10 @@ class Extent:
         parts = []
         if self.final < whole.final:
             parts.append(f"{self.final} of {whole.final} final rows")
+        if not self.vectors:
+            parts.append("random examples in place of the nearest, for encoding takes too long")
         if not self.first:
-            parts.append("no race")
-            parts += [] if self.vectors else ["random examples in place of the nearest"]
-            return "; ".join(parts)
+            return "; ".join([*parts, "no race"])
         if self.first < whole.first:
             parts.append(f"{self.first} of {whole.first} rows in the first round")
         if self.trade_offs != whole.trade_offs:
@@ -167,6 +167,8 @@ def smaller(whole: Extent) -> Iterator[Extent]:
         name for name in reversed(extent.methods) if name not in (*DISPENSABLE, *LAST, "free_map")
     ]
     for name in (*DISPENSABLE, *plugins):
+        if name == "random" and not extent.vectors:
+            continue
         if name in extent.methods and len(extent.methods) > 2:
             extent = replace(extent, methods=_without(extent.methods, name))
             yield extent
@@ -181,7 +183,8 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     yield extent
     extent = with_final(50)
     yield extent
-    kept = tuple(name for name in extent.methods if name in LAST) or extent.methods[-1:]
+    last = LAST if extent.vectors else ("random", "zero")
+    kept = tuple(name for name in extent.methods if name in last) or extent.methods[-1:]
     extent = replace(extent, methods=kept)
     yield extent
     extent = with_final(20)
@@ -191,9 +194,12 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     yield with_final(LEAST_FINAL)
 
 
-def without_vectors(extent: Extent) -> Extent:
-    """Return a search of zero and random examples in place of the smallest, which encodes texts."""
-    return replace(extent, methods=("zero", "random"), vectors=False)
+def without_vectors(whole: Extent, encoded: frozenset[str]) -> Extent:
+    """Return a search without the methods that need vectors (`encoded`), with random examples in
+    place of the nearest."""
+    left = tuple(name for name in whole.methods if name not in encoded)
+    methods = left if "random" in left else (*left, "random")
+    return replace(whole, methods=methods, encoders=(), vectors=False)
 
 
 class Forecast(NamedTuple):

@@ -134,14 +134,10 @@ class Search:
             min(FIRST_ROWS, len(self.tuning)),
             len(self.final),
         )
-        for extent in smaller(whole):
-            need = costs.need(extent, _triples(extent))
-            if need.tokens <= budget.tokens_left() and need.seconds <= budget.seconds_left:
-                break
-        else:
-            if need.encoding > max(0.0, budget.seconds_left):
-                extent = without_vectors(extent)
-                need = costs.need(extent, _triples(extent))
+        fits, extent, need = self._fitted(whole, costs)
+        if not fits and need.encoding > max(0.0, budget.seconds_left) / 2:
+            fits, extent, need = self._fitted(without_vectors(whole, costs.encoded), costs)
+        if not fits:
             self.notes.append("Even the smallest search takes more than the budget.")
         cut = extent.cut_from(whole, lambda name: ROWS[name].label)
         if cut:
@@ -150,6 +146,16 @@ class Search:
             cut = f"cut to fit {budget.flags()}: {cut} (for all of it: {all_of_it})"
             self.notes.append(f"{cut[0].upper()}{cut[1:]}.")
         return Forecast(extent, self._expected(extent, costs, need), cut)
+
+    def _fitted(self, whole: Extent, costs: Costs) -> tuple[bool, Extent, Need]:
+        """Whether any search fits into the budget; the largest one that does, else the smallest;
+        and what it needs."""
+        budget = self.field.budget
+        for extent in smaller(whole):
+            need = costs.need(extent, _triples(extent))
+            if need.tokens <= budget.tokens_left() and need.seconds <= budget.seconds_left:
+                return True, extent, need
+        return False, extent, need
 
     def _measured(self) -> Costs:
         """What prompts and texts cost here."""

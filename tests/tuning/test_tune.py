@@ -24,6 +24,7 @@ from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.field import Field
 from ceil_jax.tuning.fitting import Extent
 from ceil_jax.tuning.outcome import Shown
 from ceil_jax.tuning.tune import Search
@@ -236,6 +237,20 @@ def test_every_budget_ends_with_a_table(tmp_path, budget):
     files = write_outcome(made, outcome, tmp_path / "out")
     assert files.page.is_file()
     assert (files.selector is None) == (not made.forecast.extent.vectors)
+
+
+def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(Field, "encoding", lambda self, queries: 3600.0)
+    made = search(tmp_path, lm_tokens=None, minutes=5)
+    extent = made.forecast.extent
+    assert not extent.vectors
+    assert extent.first == 16
+    assert {"random", "bm25"} <= set(extent.methods)
+    assert "random examples in place of the nearest" in made.forecast.cut
+    outcome = made.run()
+    assert {one.candidate.method for one in outcome.race} <= {"zero", "random", "bm25"}
+    assert outcome.alone is None
+    assert outcome.final == 40
 
 
 class Slow(TinyLM):
