@@ -208,21 +208,6 @@ def test_the_figure_is_of_the_recorded_runs():
     assert evidence.drawing(gains()) == drawn, "run `python experiments/evidence.py`"
 
 
-def test_the_readme_says_what_the_figure_shows():
-    text = (ROOT / "README.md").read_text("utf-8")
-    epr, ceil = gains()["mean"]["learnt from the LM"]
-    [free] = gains()["mean"]["learnt from the outputs"]
-    assert f"{epr.points.mean:.1f} and {ceil.points.mean:.1f} points" in text
-    assert f"{epr.tokens:.1f} and {ceil.tokens:.1f} million LM tokens" in text
-    tasks = dict(enumerate(["four", "five", "six", "seven", "eight", "nine"], 4))[free.tasks]
-    said = (
-        f"+{free.points.mean:.1f} ({free.points.low:.1f} to {free.points.high:.1f}) in the mean "
-        f"of {tasks} tasks"
-    )
-    assert said in text
-    assert "+{EPR:.1f} and +{CEIL:.1f}".format(**evidence.PAPER) in text
-
-
 def test_the_costs_are_recorded():
     costs = Crossed(runs("table2", 4, evidence.LM), {}).costs().markdown().splitlines()[2:]
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
