@@ -221,7 +221,7 @@ def test_a_text_that_says_a_value(text, wanted):
         ("1", True),
         ("Good", Mood.GOOD),
         ("2026-01-02", datetime.date(2026, 1, 3)),
-        ("x", object()),
+        pytest.param("x", object(), id="no value of a table"),
         ("", None),
         (None, ""),
         ("inf", float("inf")),
