@@ -15,7 +15,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.pipeline.stage import Run, Stage, Work
 from ceil_jax.store.folder import read_json, write_json
 from ceil_jax.store.hashing import digest
-from ceil_jax.tasks.assets import cache_path
+from ceil_jax.tasks.assets import cache_path, has_cache
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,9 @@ as parameters but take no products; on a GPU a guess."""
 @cache
 def this_machine() -> Machine:
     """Return the speed of this machine. It is measured once, in about two seconds, and kept in the
-    cache folder."""
+    cache folder, if there is one."""
+    if not has_cache():
+        return measured()
     file = cache_path() / f"machine-{digest([device(), LAYOUT])[:8]}.json"
     try:
         speeds = read_json(file)
