@@ -73,6 +73,9 @@ ENOUGH_ROWS = 50
 _WRONG = 5
 """Wrong answers that are shown."""
 
+_CHOOSING = 0.05
+"""The share of the minutes in which the finalists' examples are chosen."""
+
 _LEAST_BANK = 96
 """Examples of the smallest bank that is learnt from with an LM's scores."""
 
@@ -207,6 +210,9 @@ class Search:
             # the first of those whose prompts are all the same
             distinct = {tuple(one.prompts): one for one in reversed(found)}
             self.entrants = list(distinct.values())[::-1] or self.entrants
+        # what the end needs beside the LM is done before the race, which is given the time left
+        self.field.enter(self.plain.candidate, self.final)
+        predicted = self._classified()
         learning = prepared(self.methods, extent, PLAIN.shots) if extent.first else []
         self.race = Race(
             np.stack([one.tokens for one in self.entrants]),
@@ -225,14 +231,18 @@ class Search:
                 self.race.join(one.tokens)
                 self.entrants.append(one)
                 hold(self.race, self._ask, self._left)
-        return self._finish()
+        return self._finish(predicted)
 
     def _reserve(self) -> float:
         """LM tokens that the final rows may take: zero examples, the plain prompt, and two that are
-        still in the race."""
+        still in the race; and those that could be read while their examples are chosen."""
         dearest = max(self.race.mean_tokens(i) for i in self.race.racing)
         each = 2 * dearest + self.zero.tokens.mean() + self.plain.tokens.mean()
-        return 1.1 * len(self.final) * float(each)
+        budget = self.field.budget
+        reserve = 1.1 * len(self.final) * float(each)
+        if budget.minutes is not None and budget.pace:
+            reserve += _CHOOSING * 60 * budget.minutes / budget.pace
+        return reserve
 
     def _left(self) -> float:
         return self.field.budget.left() - self._reserve()
@@ -311,12 +321,11 @@ class Search:
             roles.setdefault(candidate, []).append(role)
         return {one: ", ".join(filter(None, words)) for one, words in roles.items()}
 
-    def _finish(self) -> Outcome:
-        """Let the finalists answer the final rows."""
+    def _finish(self, predicted: dict[str, Reply] | None) -> Outcome:
+        """Let the finalists answer the final rows; `predicted` are the classifier's answers."""
         field, budget = self.field, self.field.budget
         roles = self._finalists()
         entered = [field.enter(candidate, self.final) for candidate in roles]
-        predicted = self._classified()
         each = np.sum([one.tokens for one in entered], axis=0)
         paid = int((np.cumsum(each) <= budget.tokens_left()).sum())
         paid = min(len(self.final), max(LEAST_FINAL, paid))
@@ -328,7 +337,8 @@ class Search:
         planned = self.forecast.extent.final
         if len(rows) < planned:
             rest = (planned - len(rows)) * float(each.mean())
-            more = budget.needed(rest, rest * budget.pace)
+            seconds = max(rest * budget.pace, 60 * ((budget.minutes or 0.0) - budget.elapsed))
+            more = budget.needed(rest, seconds)
             self.notes.append(
                 f"The budget ended after {len(rows)} of {planned} final rows; {more} pays for all "
                 "of them (answers are kept)."
