@@ -136,7 +136,7 @@ def build_retriever(
         UserError: an unknown name or option, λ of 0 or less for dpp, or no encoder, rewrite or
             sketch where one is needed.
 
-    Example:
+    Examples:
         >>> from ceil_jax import Example, build_retriever
         >>> bank = [Example("1", "a dull film", "bad"), Example("2", "great fun", "good")]
         >>> [[pick]] = build_retriever("bm25", bank).retrieve([Example("3", "what fun", "")], k=1)

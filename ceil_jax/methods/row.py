@@ -25,7 +25,7 @@ class Row:
             bank's outputs have trained.
         name: as in `--method`; `register_row` sets it.
 
-    Example:
+    Examples:
         >>> from ceil_jax.methods.epr import EPR
         >>> from ceil_jax.methods.free import Free
         >>> Row("EPR", EPR(start=Free())).title

@@ -109,7 +109,7 @@ class RunConfig:
         """Return the method of a kind with this configuration's settings, and likewise those that
         it starts from.
 
-        Example:
+        Examples:
             >>> RunConfig(methods=(EPR(epochs=9),)).method(CEIL).start.epochs
             9
         """
@@ -134,7 +134,7 @@ class RunConfig:
     def with_method(self, kind: type[Method], **settings: Any) -> RunConfig:
         """Return this configuration with other settings of a method.
 
-        Example:
+        Examples:
             >>> RunConfig().with_method(EPR, epochs=9).method(EPR).epochs
             9
 

@@ -186,7 +186,7 @@ def open_run(
     Raises:
         UserError: an unknown metric, or settings that do not fit the task.
 
-    Example:
+    Examples:
         >>> from ceil_jax import load_task
         >>> from ceil_jax.pipeline import rows
         >>> task = load_task("movie_reviews", limit=4, bank_limit=50)

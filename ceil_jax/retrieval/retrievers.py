@@ -37,7 +37,7 @@ class NoExamples:
 class Ranking:
     """A retriever that ranks the bank for each query by itself; a subclass says by which scores.
 
-    Example:
+    Examples:
         >>> class Longest(Ranking):
         ...     def scores(self, query):
         ...         return [len(example.input) for example in self.bank]

@@ -104,10 +104,14 @@ class CeilSelector(Settings):
             UserError: a row that is no example, an id given twice, vectors or a setting that does
                 not fit, or a name that is no setting.
 
-        >>> bank = [{"input": "a fine film", "output": "good"}, {"input": "a dull film", "output": "bad"}]
-        >>> selector = CeilSelector.from_examples(bank, encoder="tiny")
-        >>> [example.output for example in selector.select("a dull play", k=1)]
-        ['bad']
+        Examples:
+            >>> bank = [
+            ...     {"input": "a fine film", "output": "good"},
+            ...     {"input": "a dull film", "output": "bad"},
+            ... ]
+            >>> selector = CeilSelector.from_examples(bank, encoder="tiny")
+            >>> [example.output for example in selector.select("a dull play", k=1)]
+            ['bad']
         """
         check_names("from_examples", settings, Settings)
         # a bad row is refused before an encoder is loaded

@@ -304,8 +304,7 @@ def test_the_site_builds(tmp_path):
         "-m",
         "mkdocs",
         "build",
-        "--strict",
-        "--quiet",
+        "--strict",  # --quiet would hide the warnings that it counts
         "--site-dir",
         str(tmp_path),
     ]
