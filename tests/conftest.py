@@ -42,6 +42,12 @@ CHECKED = [
 install_import_hook([f"ceil_jax.{module}" for module in CHECKED], "beartype.beartype").__enter__()
 
 
+def pytest_make_parametrize_id(val):
+    """Name bytes by their kind alone: those of an archive hold the time at which it was packed, and
+    workers would collect tests of different names."""
+    return "bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def x64():
     """float64 for the length of one test."""
