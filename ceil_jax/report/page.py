@@ -89,6 +89,8 @@ def _short(label: str) -> str:
 def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
+        # what is certain stands first, where a telephone shows it too
+        f"<p><b>{html.escape(typeset(table.certainty))}</b></p>" if table.certainty else "",
         table.table().html(),
         _figure(
             f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)
@@ -104,8 +106,7 @@ def _section(table: RunTable) -> str:
     if table.differences:
         listed = "".join(f"<li>{html.escape(typeset(str(one)))}</li>" for one in table.differences)
         parts.append(
-            f"<p>{html.escape(typeset(table.certainty))}</p><details open><summary>Paired "
-            "differences on the same queries, with 95 % bootstrap "
+            "<details><summary>Paired differences on the same queries, with 95 % bootstrap "
             f"intervals</summary><ul>{listed}</ul></details>"
         )
     return "".join(parts) + "</section>"

@@ -146,7 +146,7 @@ def _wrong(outcome: Outcome) -> str:
     )
     return (
         f"<h2>What it gets wrong</h2><p>The first {len(outcome.wrong)} of the final rows that "
-        f"{html.escape(outcome.recommended.label)} answers wrongly.</p><table class='wrong'><thead>"
+        f"{html.escape(outcome.recommended.label)} answers wrongly.</p><table class='mistakes'><thead>"
         "<tr><th class='text'>query</th><th class='text'>answer</th><th class='text'>expected</th>"
         f"</tr></thead><tbody>{rows}</tbody></table>"
     )
