@@ -90,7 +90,7 @@ def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
         # what is certain stands first, where a telephone shows it too
-        f"<p><b>{html.escape(typeset(table.certainty))}</b></p>" if table.certainty else "",
+        f"<p>{html.escape(typeset(table.certainty))}</p>" if table.certainty else "",
         table.table().html(),
         _figure(
             f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)
