@@ -5,12 +5,28 @@ from __future__ import annotations
 import math
 import time
 
+from ceil_jax.lm.openai.address import is_address
 from ceil_jax.pipeline.plan import duration
 from ceil_jax.store.cost import Cost
 from ceil_jax.tuning.fitting import minutes_for
 
 LM_TOKENS = 1_000_000
 """The default budget: 15 minutes of SmolLM2-135M on 2 quiet CPU cores, an hour on busy ones."""
+
+
+def token_limit(lm_tokens: int | None, minutes: float | None, lm: str) -> int | None:
+    """Return the most LM tokens that a search may spend; None for no limit beside the minutes.
+
+    Args:
+        lm_tokens: what the user gave; None for the default.
+        minutes: the minutes that the user gave.
+        lm: the name of the LM. The tokens of a server are paid for, so that minutes alone do not
+            lift the default limit of LM_TOKENS there.
+    """
+    if lm_tokens is None and (minutes is None or is_address(lm)):
+        return LM_TOKENS
+    return lm_tokens
+
 
 PLANNED = 0.9
 """The share of the minutes that is planned; the page and the selector take the rest."""
@@ -21,7 +37,7 @@ class Budget:
 
     Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for
     example for each choice or for a chat template; the ratio is measured as work is done, and
-    raises later estimates. Without `minutes` and `lm_tokens`, the limit is 1,000,000 LM tokens.
+    raises later estimates.
 
     Args:
         lm_tokens: the most LM tokens to spend; None for no limit beside the minutes.
@@ -35,7 +51,7 @@ class Budget:
         minutes: float | None = None,
         began: float | None = None,
     ) -> None:
-        self.limit = LM_TOKENS if lm_tokens is None and minutes is None else lm_tokens
+        self.limit = lm_tokens
         self.minutes = minutes
         self.tokens = 0
         self._estimated = self._paced = self._seconds = 0.0

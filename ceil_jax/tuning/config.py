@@ -24,8 +24,9 @@ class TuneConfig:
     encoders: tuple[str, ...] = ()
     """Encoders besides --encoder, to be searched too."""
     lm_tokens: Annotated[int | None, Range(1)] = None
-    """LM tokens in all: of tuning, of training's scores and of the final rows. 1,000,000 without
-    --minutes. What does not fit is cut, and said."""
+    """LM tokens in all: of tuning, of training's scores and of the final rows. By default
+    1,000,000; with --minutes no limit, but for a server, whose tokens are paid for. What does not
+    fit is cut, and said."""
     minutes: Annotated[float | None, Range(above=0)] = None
     """End with a table within so many minutes. What does not fit is cut, and said."""
     tuning_rows: Annotated[int | None, Range(1)] = None

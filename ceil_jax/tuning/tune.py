@@ -30,7 +30,7 @@ from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, trouble_in_words
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
-from ceil_jax.tuning.budget import Budget
+from ceil_jax.tuning.budget import Budget, token_limit
 from ceil_jax.tuning.candidates import (
     PLAIN,
     ZERO,
@@ -108,7 +108,8 @@ class Search:
         rows = search.tuning_rows, search.final_rows
         self.task, self.tuning, repeated = split_rows(task, *rows, config.data_seed)
         self.ks = possible_ks(search, self.task)
-        budget = Budget(search.lm_tokens, search.minutes, began)
+        lm_tokens = token_limit(search.lm_tokens, search.minutes, config.lm)
+        budget = Budget(lm_tokens, search.minutes, began)
         self.field = Field(config, self.task, budget, models)
         self.final = list(self.task.validation)
         self.notes: list[str] = []

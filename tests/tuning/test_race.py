@@ -5,7 +5,7 @@ import pytest
 
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.store.cost import Cost
-from ceil_jax.tuning.budget import LM_TOKENS, Budget
+from ceil_jax.tuning.budget import LM_TOKENS, Budget, token_limit
 from ceil_jax.tuning.paired import chance, chances, holm
 from ceil_jax.tuning.race import Race, hold
 from ceil_jax.tuning.verdict import judge
@@ -158,6 +158,9 @@ def test_the_first_prompts_do_not_say_how_fast_an_lm_is():
     assert budget.pace == 0.01
 
 
-def test_a_budget_without_limits_has_one():
-    assert Budget().left() == LM_TOKENS
+def test_a_search_without_limits_has_one_and_so_has_one_that_pays_a_server():
+    assert token_limit(None, None, "tiny") == LM_TOKENS
+    assert token_limit(None, 5.0, "tiny") is None
+    assert token_limit(None, 5.0, "https://host/v1#model") == LM_TOKENS
+    assert token_limit(7, 5.0, "https://host/v1#model") == 7
     assert Budget(minutes=1).left() == float("inf")
