@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.methods.base import Method
+from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free, Labels, Structures
@@ -52,9 +52,11 @@ def register_row(name: str, row: Row, *, replace: bool = False) -> None:
         replace: whether it takes the place of a row that has this name.
 
     Raises:
-        UserError: the name is taken; or another method has the name of the row's.
+        UserError: the name is taken; another method has the name of the row's; or the method's
+            class is no frozen dataclass, or says in no way how it learns.
     """
     method = row.method
+    check_kind(method)
     namesakes = [
         other.method
         for key, other in ROWS.items()
@@ -66,6 +68,22 @@ def register_row(name: str, row: Row, *, replace: bool = False) -> None:
             "another name, or pass replace=True"
         )
     ROWS.register(name, changed(row, name=name), replace=replace)
+
+
+def check_kind(method: Method) -> None:
+    """Raise a UserError for a method whose fields would be no settings, or that learns nothing
+    although its class does not say so."""
+    kind = type(method)
+    if "__dataclass_params__" not in vars(kind):
+        raise UserError(
+            f"method {kind.__name__}: write @dataclass(frozen=True) above its class, or its fields "
+            "are no settings"
+        )
+    if not isinstance(method, Untrained | LearnsFromOutputs | LearnsFromScores):
+        raise UserError(
+            f"method {kind.__name__} says in no way how it learns; inherit from LearnsFromScores, "
+            "LearnsFromOutputs, or a method such as EPR"
+        )
 
 
 def register_retriever(

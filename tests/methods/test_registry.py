@@ -6,6 +6,7 @@ import pytest
 from films import SMALL, TASK
 
 from ceil_jax import EPR, NEAREST, Free, Row, Untrained, UserError, register_row
+from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.registry import ROWS, applicable, registered_methods
 from ceil_jax.pipeline.config import RunConfig, method_flags
@@ -52,6 +53,33 @@ def test_a_name_is_one_row_and_one_class(registrations_undone):
     register_row("mine", Row("mine", EPR(epochs=9), NEAREST))
     assert ROWS["mine"].name == "mine"
     assert registered_methods()["epr"] == ROWS["epr"].method
+
+
+class Undecorated(EPR):
+    """A method that lacks its decorator, so that its field is no setting."""
+
+    name = "undecorated"
+    title = "undecorated"
+    floor: float = 0.0
+
+
+@dataclass(frozen=True)
+class Idle(Method):
+    """A method that says in no way how it learns."""
+
+    name = "idle"
+    title = "idle"
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [(Undecorated(), r"write @dataclass\(frozen=True\)"), (Idle(), "says in no way how it learns")],
+    ids=["without its decorator", "without a way to learn"],
+)
+def test_a_class_that_is_no_method_is_refused(registrations_undone, method, message):
+    with pytest.raises(UserError, match=message):
+        register_row("mine", Row("mine", method))
+    assert "mine" not in ROWS
 
 
 def test_a_methods_defaults_are_those_it_was_registered_with(registrations_undone):
