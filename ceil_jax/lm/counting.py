@@ -69,7 +69,7 @@ def by_characters(texts: Sequence[str]) -> np.ndarray:
 
 
 def counting_lm(spec: str, dtype: str) -> CountingLM:
-    """Return a counting LM for one that `load_lm` would load and that is no server."""
+    """Return an LM that only counts tokens, in place of a local one that `load_lm` would load."""
     if spec == "tiny":
         lm = TinyLM()
         return CountingLM(lm.name, lm.context_length, 1, lm.count_tokens)

@@ -75,7 +75,7 @@ class Free(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the heads that apply, and the empty head of the untrained encoder."""
+        """Return the heads that apply, and `Cosine`, which stands for no head."""
         from ceil_jax.training.free.rows import Cosine
 
         fits: dict[str, Fit] = {"cosine": lambda rows, like=None: Cosine()}

@@ -129,8 +129,8 @@ def as_spider(query: str) -> str:
 
 
 def _end(tokens: list[Token], place: int, *expected: str) -> int:
-    """The place behind tokens with these texts that follow a place, blanks apart; 0 where others
-    follow."""
+    """Return the position after the `expected` tokens, if they are the next after `place`
+    but for blanks; else 0."""
     for text in expected:
         place += 1
         while place < len(tokens) and tokens[place].kind == "blank":

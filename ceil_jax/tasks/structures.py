@@ -116,8 +116,8 @@ def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
 
 
 def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndarray, " n"] | None:
-    """Return the number of each query's program, by its gold output; None where the bank's outputs
-    are no programs.
+    """Return an integer for each query, equal for queries with the same gold program; None where
+    the bank's outputs are no programs.
 
     Programs are equal that have the same names and edges, whatever their entities and values. Where
     arguments are named, as in COGS' forms, the names between the brackets are the sentence's own

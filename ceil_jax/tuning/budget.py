@@ -110,7 +110,7 @@ class Budget:
         return max(0.0, rest)
 
     def needed(self, tokens: float, seconds: float) -> str:
-        """Return the limits that further work would take, as flags."""
+        """Return the flags (--lm-tokens, --minutes) that would allow this much more work."""
         flags = []
         if self.limit is not None:
             flags.append(f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}")

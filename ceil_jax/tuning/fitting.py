@@ -107,8 +107,8 @@ class Costs(NamedTuple):
     """The methods that need vectors."""
 
     def need(self, extent: Extent, candidates: Sequence[tuple[str, int, str]]) -> Need:
-        """Return what a search takes at least: the race's first rounds, and four prompts on the
-        final rows.
+        """Return the least cost of a search: the race's first rounds, and four prompts on the final
+        rows.
 
         Args:
             extent: the search.

@@ -229,7 +229,7 @@ def _scored(interval: Interval) -> str:
 
 
 def _sure(difference: Interval) -> str:
-    """Whether an interval leaves out 0; one without a width is of equal values."""
+    """Return "certain" where an interval excludes 0 and has a width, else "not certain"."""
     _, low, high = difference
     return "certain" if low < high and (low > 0 or high < 0) else "not certain"
 
