@@ -272,7 +272,7 @@ DEMO_PROGRAMS = from_free(
 )
 """The demo's second half: outputs are programs of known parts in new combinations."""
 
-DEMO_PROGRAMS_ROWS = ("zero", "topk", "free", "epr", "ceil")
+DEMO_PROGRAMS_ROWS = ("random", "topk", "free", "epr", "ceil")
 
 TUNE = from_free(
     RunConfig(
