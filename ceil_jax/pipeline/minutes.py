@@ -149,10 +149,14 @@ def measured_machine(session: Session, names: Sequence[str]) -> Machine:
     with run.lm(setup.lm).metered("measuring the LM's speed") as meter:
         run.get(probe)
     machine = this_machine()
-    if not work.read or not meter.now.seconds:
+    if work.read and meter.now.seconds:
+        tokens = work.read + WRITING * work.written
+        return machine._replace(lm=tokens * work.parameters / meter.now.seconds)
+    # answered before: by what that took
+    cost = run.own_cost(probe)
+    if not cost.tokens or not cost.seconds:
         return machine
-    tokens = work.read + WRITING * work.written
-    return machine._replace(lm=tokens * work.parameters / meter.now.seconds)
+    return machine._replace(lm=cost.tokens * work.parameters / cost.seconds)
 
 
 def seconds_of(run: Run, setup: Setup, names: Sequence[str], machine: Machine) -> float:

@@ -166,3 +166,13 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
         # the plan counts 42 tokens where this LM reads 44
         said = float(found.message.split()[3].replace(",", ""))
         assert said == pytest.approx(speed * 42 / 44, rel=0.02)
+
+
+def test_the_speed_of_an_lm_that_has_answered_before_is_what_it_was(tmp_path, monkeypatch):
+    """A second command in the folder finds the probe on disk: its time then says nothing."""
+    monkeypatch.setattr(minutes_module, "this_machine", lambda: Machine("", 1.0, 1.0, 1.0))
+    config = replace(SMALL, out=tmp_path)
+    first = minutes_module.measured_machine(open_run(config, TASK), ("random",))
+    again = minutes_module.measured_machine(open_run(config, TASK), ("random",))
+    assert first.lm > 1
+    assert again.lm > 1
