@@ -54,7 +54,7 @@ class Budget:
         self.limit = lm_tokens
         self.minutes = minutes
         self.tokens = 0
-        self._estimated = self._paced = self._seconds = 0.0
+        self._paced = self._paced_tokens = self._seconds = 0.0
         self._began = time.perf_counter() if began is None else began
 
     @property
@@ -78,18 +78,19 @@ class Budget:
         Args:
             cost: what it took, possibly in an earlier process.
             estimated: its estimated LM tokens.
-            paced: whether it says how fast the LM is; the first prompts do not.
+            paced: whether it says how fast the LM is and how it counts. The first prompts do not: a
+                server is asked a few questions of its own with them.
         """
         self.tokens += cost.tokens
-        self._estimated += estimated
         if paced:
+            self._paced_tokens += cost.tokens
             self._seconds += cost.seconds
             self._paced += estimated
 
     @property
     def ratio(self) -> float:
         """Factor on later estimates: tokens spent per token estimated, at least 1."""
-        return max(1.0, self.tokens / self._estimated) if self._estimated else 1.0
+        return max(1.0, self._paced_tokens / self._paced) if self._paced else 1.0
 
     @property
     def pace(self) -> float:
