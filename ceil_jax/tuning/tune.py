@@ -204,6 +204,7 @@ class Search:
         a few rows allow where it is too small for anything."""
         extent = self.forecast.extent
         self.final = self.final[: extent.final]
+        wanted = self.final
         self.plain = self.field.enter(plain(extent), self.tuning)
         self.entrants = [self.plain]
         if extent.first:
@@ -232,6 +233,8 @@ class Search:
                 self.race.join(one.tokens)
                 self.entrants.append(one)
                 hold(self.race, self._ask, self._left)
+        # what the race has not spent pays for final rows again
+        self.final = wanted
         return self._finish(predicted)
 
     def _reserve(self) -> float:
