@@ -89,7 +89,10 @@ def tell_of_folder(kind: str, name: str) -> None:
         log.warning(
             "%s %s: the one that is known by this name is taken, not the folder %s here; write "
             "./%s for the folder",
-            *(kind, name, name, name),
+            kind,
+            name,
+            name,
+            name,
         )
 
 

@@ -145,7 +145,8 @@ def answered(
     bank: Bank, count: int, lm: ReadLM, encoder: str, shots_column: str
 ) -> Iterator[Published]:
     """Yield a record for each choice: what the LM answers with it, by exact match."""
-    task, metric = bank.task, METRICS[bank.task.metric]
+    task = bank.task
+    metric = METRICS[task.metric]
     reserve = answer_reserve(lm, task.template, task.validation, task.max_new_tokens)
     builder = PromptBuilder(lm, task.template, reserve)
     shared = overlap(task.validation, task.train)

@@ -288,7 +288,7 @@ def report_command(
 
 
 def _planned(config: RunConfig, own: OwnData, names: Sequence[str], *, all_rows: bool) -> str:
-    """What `compare` would compute, in words; without `all_rows` only rows that apply."""
+    """Return in words what `compare` would compute; without `all_rows`, of rows that apply."""
     from ceil_jax.cli.first import begin
     from ceil_jax.methods.registry import applicable
     from ceil_jax.pipeline.evaluate import check

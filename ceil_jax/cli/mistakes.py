@@ -79,7 +79,7 @@ def _mistake(
     commands: Sequence[str],
     shared: Mapping[str, str],
 ) -> str:
-    """What is wrong with a command or its flags; "" where they are all known."""
+    """Return what is wrong with a command or its flags; "" where they are all known."""
     command = arguments[0] if arguments else ""
     if command not in commands:
         given = f"unknown command {command!r}" if command else "name a command"

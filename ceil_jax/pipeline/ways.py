@@ -123,7 +123,8 @@ def way_of_answering(
     A chat that is to write one of the choices is not cut at `stop`: the label may stand in a later
     line.
     """
-    template, limit = prompting.template, prompting.max_new_tokens
+    template = prompting.template
+    limit = prompting.max_new_tokens
     if not (queries and queries[0].choices):
         return Writing(template, limit, tuple(stop))
     if lm.can_score:

@@ -251,7 +251,8 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source
     log.info(
         "%s: the answers are %d labels, of which one is to be chosen: --metric accuracy (with "
         "--metric exact_match they are written freely)",
-        *(source, len(labels)),
+        source,
+        len(labels),
     )
     return "accuracy"
 
@@ -277,7 +278,8 @@ def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
     shown = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
     log.warning(
         "%s: labels that look the same: %s; each is read as the spelling of most rows",
-        *(source, shown),
+        source,
+        shown,
     )
     spelling = {
         label: max(several, key=lambda other: counts[other])

@@ -26,7 +26,8 @@ FEW = replace(TASK, validation=TASK.validation[:6])
 
 def read_by(monkeypatch):
     """Prompts that the LM reads."""
-    asked, score = [], TinyLM.choice_log_likelihood
+    asked = []
+    score = TinyLM.choice_log_likelihood
 
     def scored(self, prompts, choices, **how):
         asked.extend(prompts)
@@ -221,7 +222,8 @@ def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
 def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, moved_for_trained):
     config = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off="tuned")
     run, setup = open_run(config, FEW)
-    read, score = [], TinyLM.choice_log_likelihood
+    read = []
+    score = TinyLM.choice_log_likelihood
 
     def scored(self, prompts, choices, **how):
         read.extend(map(tuple, choices))

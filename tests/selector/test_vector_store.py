@@ -176,7 +176,8 @@ class Filtering:
 
     def similarity_search_by_vector(self, embedding, k=4, filter=None, prefilter=False):
         if filter and not prefilter:
-            k, least = 1000, k
+            least = k
+            k = 1000
             nearest = self.store.similarity_search_by_vector(embedding, k=least)
         else:
             nearest = self.store.similarity_search_by_vector(embedding, k=1000)

@@ -73,7 +73,8 @@ def test_a_large_bank_is_compared_with_a_few_queries_at_a_time(monkeypatch):
     queries = [Example(f"q{i}", "q", "") for i in range(7)]
     retriever = build_retriever("skill_base", BANK, encoder=Compass(), rewrite=rewrite)
     together = retriever.retrieve(queries, 4)
-    held, map_batches = [], nearest.map_batches
+    held = []
+    map_batches = nearest.map_batches
 
     def watched(function, rows, shared, **options):
         held.append(len(rows[0]) * len(shared[0]))
