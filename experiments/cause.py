@@ -33,6 +33,9 @@ TRADE_OFF = 0.001
 TRADE_OFFS = (0.01, 0.05, 0.1)
 RATE, EPOCHS = 1e-4, 3
 """CEIL's learning rate and passes."""
+PAPER: dict[str, Any] = {"train_context": "both", "learning_rate": 1e-5, "sets_per_step": "all"}
+"""What the paper trains, at its rate, with all of a query's sets in every step."""
+PAPER_EPOCHS = (30, 100)
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
@@ -80,6 +83,8 @@ def _ceil_rows(base: RunConfig) -> Iterator[Entry]:
     for trade_off in TRADE_OFFS:
         yield row(f"CEIL top-k, λ = {trade_off:g}", trade_off=trade_off)
         yield row(f"CEIL, λ = {trade_off:g}", "ceil", trade_off=trade_off)
+    for epochs in PAPER_EPOCHS:
+        yield row(f"CEIL, both encoders, {epochs} epochs", "ceil", epochs=epochs, **PAPER)
 
 
 EXPERIMENT = Experiment("cause", "What teaches", entries, points)
