@@ -41,6 +41,9 @@ class RetrieverOptions(TypedDict, total=False):
     default."""
     shortlist: int
     """n, the number of nearest examples among which dpp and mmr choose; 100 by default."""
+    min_relevance: float | None
+    """The relevance, (1 + cos) / 2, below which no example is chosen, for retrievers that compare
+    vectors of inputs; no limit by default."""
     seed: int
     """Seeds random, and decides between equal sketches or skills; 0 by default."""
     rewrite: Rewrite
@@ -76,6 +79,7 @@ class BankRetriever:
             sketch=options.get("sketch"),
             trade_off=options.get("trade_off", RetrieverArguments.trade_off),
             shortlist=options.get("shortlist", RetrieverArguments.shortlist),
+            min_relevance=options.get("min_relevance"),
             seed=options.get("seed", RetrieverArguments.seed),
         )
         self._retriever = kind.build(replace(arguments, vectors=self._vectors(bank, bank=True)))

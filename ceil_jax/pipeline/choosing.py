@@ -49,6 +49,7 @@ class Choose(Stage[Choice]):
     """The skills of the bank and of the queries, one for each order, for a retriever that reads
     them."""
     language: str = ""
+    min_relevance: float | None = None
 
     @property
     def what(self) -> str:
@@ -79,6 +80,7 @@ class Choose(Stage[Choice]):
             encoder=None if self.encoders is None else run.get(self.encoders),
             trade_off=0.0 if trade_off is None else trade_off,
             shortlist=self.shortlist or 1,
+            min_relevance=self.min_relevance,
             seed=self.seed or 0,
             rewrite=lambda several: [skills[_question(example)] for example in several],
             sketch=sketch,

@@ -64,6 +64,9 @@ class RunConfig:
     """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with.
     tuned: the one whose sets make the right answers of 64 training queries most probable, of 0.001
     to 0.1. Encoders were trained on other queries, unless the bank has too few."""
+    min_relevance: Annotated[float | None, Range(0, 1)] = None
+    """The relevance, (1 + cos) / 2, below which no example is chosen, for rows that compare vectors
+    of inputs: where none is near, a prompt has fewer or none. λ is tuned without it."""
     token_budget: Annotated[int | None, Range(1)] = None
     """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default
     the LM's context. Training scores whole sets."""

@@ -81,6 +81,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         vectors=run.get(rows.bank_vectors(setup, row.method)),
         trade_off=trade_off,
         near_duplicate=None,  # what was evaluated passes over nothing
+        min_relevance=config.min_relevance,
         shortlist=config.shortlist,
         template=of_plain_queries(task),
         context=config.context if isinstance(row.method, LearnsFromScores) else "input",

@@ -133,6 +133,7 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         seed=config.seed if needs.seeded else config.data_seed,
         skills=rewritten,
         language=setup.task.language if needs.sketch else "",
+        min_relevance=config.min_relevance if needs.vectors == "inputs" else None,
     )
 
 

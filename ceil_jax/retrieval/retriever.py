@@ -77,6 +77,9 @@ class RetrieverArguments:
     """λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr)."""
     shortlist: int = 100
     """n, the number of nearest examples among which dpp and mmr choose."""
+    min_relevance: float | None = None
+    """The relevance, (1 + cos) / 2, below which no example is chosen, for a retriever that compares
+    vectors of inputs; None for no limit."""
     seed: int = 0
     """Seeds random, and decides between equal sketches or skills."""
     rewrite: Rewrite | None = None

@@ -99,29 +99,42 @@ class BM25Ranking(Ranking):
         return best_first(scores, n), scores
 
 
-class NearestVectors:
-    """The nearest by cosine: dense top-k with any encoder, EPR with its trained one."""
+class ComparesVectors:
+    """A retriever that compares vectors of inputs; a subclass says how it chooses."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         assert arguments.vectors is not None, "declared in Needs"
         self.items = arguments.vectors
+        self.min_relevance = arguments.min_relevance
 
-    def choose(self, queries: Queries, k: int) -> Choice:
+    def near(self, queries: Queries, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions and the relevance of each query's n nearest examples, [Q, n], best
+        first; −1 and −inf where fewer are near enough."""
         from ceil_jax.dpp.kernel import similarity
         from ceil_jax.retrieval.nearest import nearest
 
         assert queries.vectors is not None, "declared in Needs"
-        cosines, positions = nearest(queries.vectors, self.items, queries.own, k)
+        cosines, positions = nearest(queries.vectors, self.items, queries.own, n)
         relevance = similarity(cosines)
+        if self.min_relevance is None:
+            return positions, relevance
+        distant = relevance < self.min_relevance
+        return np.where(distant, -1, positions), np.where(distant, -np.inf, relevance)
+
+
+class NearestVectors(ComparesVectors):
+    """The nearest by cosine: dense top-k with any encoder, EPR with its trained one."""
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        positions, relevance = self.near(queries, k)
         return Choice(positions, relevance, relevance)
 
 
-class GreedyChoice:
+class GreedyChoice(ComparesVectors):
     """Greedy choice among the n nearest examples; a subclass says which."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
-        assert arguments.vectors is not None, "declared in Needs"
-        self.items = arguments.vectors
+        super().__init__(arguments)
         self.shortlist = arguments.shortlist
         self.trade_off = arguments.trade_off
 
@@ -133,11 +146,10 @@ class GreedyChoice:
 
     def choose(self, queries: Queries, k: int) -> Choice:
         from ceil_jax.dpp.kernel import similarity
-        from ceil_jax.retrieval.nearest import nearest
 
         vectors = queries.vectors
         assert vectors is not None, "declared in Needs"
-        _, shortlists = nearest(vectors, self.items, queries.own, max(self.shortlist, k))
+        shortlists, _ = self.near(queries, max(self.shortlist, k))
         positions, gains = self.among(vectors, shortlists, k)
         relevance = np.full(positions.shape, -np.inf, np.float64)
         for query, row in enumerate(positions):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.ranking import descending
 from ceil_jax.selector.filters import asks_the_same, check_filter, group_reader, passes_filter
@@ -38,6 +39,9 @@ class Shortlist(NamedTuple):
     """Their cosines with the query, float32 [n]."""
     excluded: int
     """The number of nearer ones that were left out because they ask the query's own question."""
+    distant: float | None = None
+    """The relevance of the nearest example that `min_relevance` left out; None where it left out
+    none."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ class Snapshot:
         texts: set[tuple[str, str]] = set()
         taken: Counter[str | None] = Counter()
         excluded = 0
+        distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
             text = (question_key(example.input), question_key(example.output))
@@ -112,16 +117,19 @@ class Snapshot:
             if not call.own_answer and own(example):
                 excluded += 1
                 continue
+            relevance = float(similarity(cosines[row]))
+            if call.min_relevance is not None and relevance < call.min_relevance:
+                distant = relevance
+                break
             rows.append(row)
             texts.add(text)
             taken[group(example)] += 1
             if len(rows) == call.size:
                 break
-        if not rows and not excluded:
+        if not rows and not excluded and distant is None:
             check_filter(call, self)
-        return Shortlist(
-            [self.examples[row] for row in rows], self.vectors[rows], cosines[rows], excluded
-        )
+        chosen = [self.examples[row] for row in rows]
+        return Shortlist(chosen, self.vectors[rows], cosines[rows], excluded, distant)
 
 
 class Bank:

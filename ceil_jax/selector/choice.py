@@ -29,6 +29,8 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
     chosen, tokens = _fitted(steps, shortlist.examples, relevance, call)
     if len(chosen) < len(steps):
         stopped = "token_budget"
+    elif stopped == "exhausted" and shortlist.distant is not None:
+        stopped = "min_relevance"
     picks = [
         Selected(shortlist.examples[i], float(relevance[i]), gain, added)
         for i, gain, added in chosen
@@ -45,6 +47,8 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
         repeated,
         call.input_key,
         call.output_key,
+        call.min_relevance,
+        shortlist.distant,
     )
 
 

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 from ceil_jax.lm.prompts import examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
-Stopped = Literal["k", "token_budget", "exhausted"]
-"""Why a selection has no more examples: there are k; the rest does not fit the token budget; or the
-shortlist has no other question."""
+Stopped = Literal["k", "token_budget", "exhausted", "min_relevance"]
+"""Why a selection has no more examples: there are k; the rest does not fit the token budget; the
+shortlist has no other question; or the others are less relevant than `min_relevance` asks."""
 
 
 class Selected(NamedTuple):
@@ -50,6 +50,11 @@ class Selection:
     input_key: str = "input"
     output_key: str = "output"
     """What the selector's rows call the input and the output."""
+    min_relevance: float | None = None
+    """The relevance below which no example was chosen; None for no limit."""
+    distant: float | None = None
+    """The relevance of the nearest example that this limit left out; None where it left out
+    none."""
 
     def __len__(self) -> int:
         return len(self.picks)
@@ -73,6 +78,9 @@ class Selection:
             f"{len(self)} examples for {shortened(self.query.input, 60)!r}, λ = {self.trade_off:g}"
         )
         title += f", stopped: {self.stopped}"
+        if self.stopped == "min_relevance":
+            nearest = "the next nearest" if self.picks else "the nearest"
+            title += f" ({nearest} has {self.distant:.3f}, below {self.min_relevance:g})"
         title += f", {self.repeats} of them repeat others" if self.repeats else ""
         title += f", {self.excluded} of the query's own question left out" if self.excluded else ""
         rows = [

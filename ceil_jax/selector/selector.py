@@ -333,7 +333,8 @@ class CeilSelector(Settings):
         (`near_duplicate`), or whose vector is a combination of theirs, is chosen only when no other
         is left; where neither was met, the set is the MAP set of its size, the one of
         `build_retriever("dpp")`. With `balance` each value of the field has an equal share of the
-        shortlist, and each step chooses among the values chosen least often.
+        shortlist, and each step chooses among the values chosen least often. With `min_relevance`
+        there are fewer examples, or none, where the others are too far from the query.
 
         An example that asks the query's own question is left out, so that no prompt holds its own
         answer, unless `own_answer=True`. Questions are the same by their words, whatever their ids.
@@ -341,8 +342,8 @@ class CeilSelector(Settings):
         Args:
             query: a text; or a mapping or Example with an input, and the fields that the template
                 names.
-            options: k, token_budget, trade_off, near_duplicate, own_answer, filter, balance: see
-                `settings.Options`.
+            options: k, token_budget, trade_off, near_duplicate, min_relevance, own_answer, filter,
+                balance: see `settings.Options`.
 
         Raises:
             UserError: neither k nor a budget, or one that is no whole number; a budget without

@@ -51,6 +51,10 @@ class Settings:
     Such examples are chosen last, for places that would stay empty. None: they are chosen like any
     other. With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80 to
     0.98 with one another; of 1,500 film reviews 99.3 % have no other review this near."""
+    min_relevance: float | None = None
+    """The relevance, (1 + cos) / 2, below which no example is chosen: where none is near, a
+    selection has fewer or none. None: whatever is nearest is chosen. The scale is the encoder's
+    own: print `selection.explain()` for some queries before you set it."""
     own_answer: bool = False
     """Whether an example that asks the query's own question may be chosen, so that the prompt holds
     the answer. An application whose users ask questions of the bank may want that; a score measured
@@ -109,6 +113,11 @@ _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
         lambda value: 0 < value <= 1,
         "a cosine above 0 and at most 1, or None",
     ),
+    "min_relevance": (
+        Real,
+        lambda value: 0 <= value <= 1,
+        "a relevance from 0 to 1, or None",
+    ),
     "own_answer": (bool, lambda value: True, "True or False"),
     "template": (
         Template,
@@ -132,6 +141,7 @@ class SettingOptions(TypedDict, total=False):
 
     trade_off: float
     near_duplicate: float | None
+    min_relevance: float | None
     own_answer: bool
     shortlist: int
     input_key: str
@@ -159,9 +169,11 @@ class Options(TypedDict, total=False):
     """The largest number of tokens of the examples as they appear in the template, separators
     included."""
     trade_off: float
-    """λ, in place of the selector's own, like the next two."""
+    """λ, in place of the selector's own, like the next three."""
     near_duplicate: float | None
     """The cosine from which an example repeats a chosen one; None for no limit."""
+    min_relevance: float | None
+    """The relevance below which no example is chosen; None for no limit."""
     own_answer: bool
     """Whether an example that asks the query's own question may be chosen."""
     filter: Filter | None

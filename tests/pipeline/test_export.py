@@ -45,6 +45,27 @@ def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
     assert_chooses_alike(*opened, method, CeilSelector.from_pretrained(tmp_path / "selector"))
 
 
+@pytest.mark.parametrize("method", ["topk", "dpp", "head"])
+def test_a_run_and_its_selector_leave_out_the_same_distant_examples(tmp_path, method):
+    plain = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)
+    every = choose(*plain, method, FEW.validation)
+    relevance = sorted(pick.relevance for picks in every for pick in picks)
+    # between two values, so that float32 decides alike in both
+    middle = next(
+        i for i in range(len(relevance) // 2, 0, -1) if relevance[i] - relevance[i - 1] > 1e-4
+    )
+    limit = (relevance[middle] + relevance[middle - 1]) / 2
+    run, setup = open_run(replace(SMALL, out=tmp_path / "runs", min_relevance=limit), FEW)
+    picks = choose(run, setup, method, FEW.validation)
+    assert all(pick.relevance >= limit for some in picks for pick in some)
+    assert sum(map(len, picks)) < sum(map(len, every))
+    export_row(run, setup, setup.row(method), tmp_path / "selector")
+    assert_chooses_alike(run, setup, method, CeilSelector.from_pretrained(tmp_path / "selector"))
+    # rows that compare no vectors choose as without it
+    for name in ("random", "bm25"):
+        assert choose(run, setup, name, FEW.validation) == choose(*plain, name, FEW.validation)
+
+
 def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
     run, setup = opened
     selector, text = selector_of(run, setup, setup.row("ceil")), FEW.validation[0].input

@@ -145,3 +145,18 @@ def test_unknown_name_and_missing_encoder():
         build_retriever("bm52", BANK)
     with pytest.raises(UserError, match="give it an encoder"):
         build_retriever("dpp", BANK)
+
+
+@pytest.mark.parametrize("name", ["dense", "mmr", "dpp"])
+def test_what_is_too_far_is_not_chosen(name):
+    query = Example("q", "the cat fly", "x")
+    relevance = np.sort((1 + cosines(query.input)) / 2)[::-1]
+    limit = float(relevance[1:3].mean())
+    near = {i for i, cos in enumerate(cosines(query.input)) if (1 + cos) / 2 >= limit}
+    settings = {"encoder": Words(), "trade_off": 0.5}
+    every = positions(build_retriever(name, BANK, **settings), query, 6)
+    assert not set(every) <= near
+    chosen = positions(build_retriever(name, BANK, min_relevance=limit, **settings), query, 6)
+    assert chosen
+    assert set(chosen) <= near
+    assert positions(build_retriever(name, BANK, min_relevance=1.0, **settings), query, 6) == []

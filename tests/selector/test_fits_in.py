@@ -222,3 +222,33 @@ def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
                 k,
                 invoices,
             )
+
+
+def test_where_none_is_near_enough_there_are_fewer_or_none(tiny, tmp_path):
+    """Relevance (1 + cos) / 2 of the three: 1, 0.98 and 0.8."""
+    vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8]])
+    rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abc"]
+    settings = {"vectors": vectors, "trade_off": 0.2, "near_duplicate": None}
+    selector = CeilSelector.from_examples(rows, encoder=one_vector, **settings)
+    near = selector.select("q", k=3, min_relevance=0.9)
+    assert ids(near) == ["b", "a"]
+    assert near.stopped == "min_relevance"
+    assert near.explain().splitlines()[0] == (
+        "2 examples for 'q', λ = 0.2, stopped: min_relevance (the next nearest has 0.800, below 0.9)"
+    )
+    # two of the near ones are enough for k = 2, whatever is far
+    assert selector.select("q", k=2, min_relevance=0.9).stopped == "k"
+    assert selector.select("q", k=3, min_relevance=0.8).stopped == "k"
+    only = selector.select("q", k=3, min_relevance=0.9, filter=lambda example: example.id == "c")
+    assert (only.examples, only.prompt) == ([], "q\n")
+    assert "0 examples for 'q'" in only.explain()
+    assert "(the nearest has 0.800, below 0.9)" in only.explain()
+    # an example that a filter leaves out is not the nearest that is too far
+    assert (
+        selector.select("q", k=3, filter=lambda example: example.id != "c").stopped == "exhausted"
+    )
+    for value in (-0.1, 1.01, float("nan"), "0.9"):
+        with refused("min_relevance is"):
+            selector.select("q", k=1, min_relevance=value)
+    CeilSelector.from_examples(ROWS, encoder=tiny, min_relevance=0.7).save_pretrained(tmp_path)
+    assert CeilSelector.from_pretrained(tmp_path).min_relevance == 0.7

@@ -22,6 +22,7 @@ def test_the_typed_options_are_the_settings():
         "balance",
         "trade_off",
         "near_duplicate",
+        "min_relevance",
         "own_answer",
     }
     assert set(Options.__annotations__) <= of_a_call

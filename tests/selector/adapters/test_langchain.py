@@ -56,6 +56,12 @@ def test_the_string_template_holds_the_chosen_set_in_prompt_order():
     assert prompt.invoke({"input": QUERY}).to_string() == text
 
 
+def test_where_no_example_is_near_a_prompt_has_none():
+    bank = selector()
+    prompt = string_prompt(CeilExampleSelector(bank, k=3, min_relevance=1.0))
+    assert prompt.format(input="zebra") == "Dark or light?\nzebra ->"
+
+
 def test_the_chat_template_has_a_turn_for_each_example():
     bank = selector()
     chosen = bank.select(QUERY, k=2).examples
