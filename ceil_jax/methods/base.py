@@ -61,6 +61,22 @@ class Method:
         return True
 
     @property
+    def is_head(self) -> bool:
+        """Whether it learns a head on an encoder's vectors, and leaves the encoder as it is."""
+        return False
+
+    @property
+    def training_queries(self) -> int:
+        """The queries of the bank that its networks are trained on; 0 where no network is
+        trained."""
+        return 0
+
+    @property
+    def scored_by_lm(self) -> bool:
+        """Whether an LM scores what it learns from itself, whatever it starts from."""
+        return False
+
+    @property
     def learns_from_lm(self) -> bool:
         """Whether it, or a method that it starts from, needs an LM's scores."""
         return False
@@ -107,11 +123,58 @@ class Method:
         """Return why it cannot learn on a task; "" if it can."""
         return ""
 
+    def with_training_queries(self, count: int) -> Method:
+        """Return the method with at most `count` training queries; itself where it trains no
+        network."""
+        return self
+
+    def is_used(self, summary: Mapping[str, Any]) -> bool:
+        """Return whether its encoders are other than those of its start.
+
+        Args:
+            summary: of the stage in which it was trained.
+        """
+        return False
+
+    @property
+    def remark_if_unused(self) -> str:
+        """A remark for tables on a row whose training left the encoders as they were."""
+        return ""
+
+    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+        """Return a line for model cards on what it has learnt from; "" where it learns nothing.
+
+        Args:
+            bank: the number of examples in the bank.
+            summary: of the stage in which it was trained.
+        """
+        return ""
+
 
 @dataclass(frozen=True)
 class LearnsFromOutputs(Method):
     """A method that learns from the bank's outputs, without an LM: a head on an encoder's
     vectors."""
+
+    @property
+    def is_head(self) -> bool:
+        """It learns a head."""
+        return True
+
+    def is_used(self, summary: Mapping[str, Any]) -> bool:
+        """Return whether held-out rows of the bank favoured a head over the plain cosine."""
+        return summary.get("taken") != "cosine"
+
+    @property
+    def remark_if_unused(self) -> str:
+        """Without a head, the encoder is as it was loaded."""
+        return "the untrained encoder"
+
+    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+        """Return which head was taken, and how many outputs taught it."""
+        taken = summary["taken"]
+        title = "label head" if taken == "head" else taken
+        return f"{title}: the outputs of {bank:,} examples"
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
         """Return the ways to fit a head, by name; of several, the one that held-out rows of the
@@ -167,9 +230,45 @@ class LearnsFromScores(Method):
         return self, *self.start.chain
 
     @property
+    def training_queries(self) -> int:
+        """The queries of the bank that its networks are trained on."""
+        return self.instances
+
+    def with_training_queries(self, count: int) -> Method:
+        """Return the method with at most `count` training queries."""
+        return replace(self, instances=min(self.instances, count))
+
+    @property
+    def scored_by_lm(self) -> bool:
+        """Whether an LM scores the candidate sets that it learns from itself."""
+        return self.scores == "lm"
+
+    @property
     def learns_from_lm(self) -> bool:
         """Whether it, or a method that it starts from, needs an LM's scores."""
-        return self.scores == "lm" or self.start.learns_from_lm
+        return self.scored_by_lm or self.start.learns_from_lm
+
+    def is_used(self, summary: Mapping[str, Any]) -> bool:
+        """Return whether training changed the networks: held-out sets may have been ranked best by
+        those that it started with."""
+        ending = summary.get("ending")
+        return ending is None or ending["kept"] != "start"
+
+    @property
+    def remark_if_unused(self) -> str:
+        """Training kept the networks of the start."""
+        if self.start.learns:
+            return f"training kept {self.start.title}'s encoder"
+        return "training kept the untrained encoder"
+
+    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+        """Return how many queries it was trained on, and with how many candidates each."""
+        sampler = self.candidate_sampler(bank)
+        learnt = f"{sampler.sets} examples"
+        if sampler.size > 1:
+            learnt = f"{sampler.sets} sets of {sampler.size}"
+        by = "" if self.scored_by_lm else " by their outputs"
+        return f"{self.title}: {min(self.instances, bank)} queries × {learnt}{by}"
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
         """Return the method with configured settings, and the start likewise; see `Method`."""

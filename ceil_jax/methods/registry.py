@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
+from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free, Labels, Structures
@@ -79,7 +79,7 @@ def check_kind(method: Method) -> None:
             f"method {kind.__name__}: write @dataclass(frozen=True) above its class, or its fields "
             "are no settings"
         )
-    if not isinstance(method, Untrained | LearnsFromOutputs | LearnsFromScores):
+    if method.learns and not (method.is_head or method.training_queries):
         raise UserError(
             f"method {kind.__name__} says in no way how it learns; inherit from LearnsFromScores, "
             "LearnsFromOutputs, or a method such as EPR"

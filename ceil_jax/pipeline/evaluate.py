@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ceil_jax.distributed.machine import device
-from ceil_jax.methods.base import LearnsFromScores
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline import rows
@@ -53,14 +52,9 @@ def evaluate(run: Run, setup: Setup, row: Row) -> Record:
 
 def remark(run: Run, setup: Setup, row: Row) -> str:
     """Return a remark on a row that does not use what training gave its encoders; else ""."""
-    method = row.method
-    if not row.trains or rows.left_a_trace(run, setup, method):
+    if not row.trains or rows.is_used(run, setup, row.method):
         return ""
-    if not isinstance(method, LearnsFromScores):
-        return "the untrained encoder"
-    if method.start.learns:
-        return f"training kept {method.start.title}'s encoder"
-    return "training kept the untrained encoder"
+    return row.method.remark_if_unused
 
 
 def check(setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.methods.base import LearnsFromScores, Method
+from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import rows
@@ -73,7 +73,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF
     assert trade_off is not None, "DPP-MAP has a λ"
     encoder, query_encoder = encoders_of(run, setup, row)
-    lasting = [m for m in reversed(row.method.chain) if rows.left_a_trace(run, setup, m)]
+    used = [method for method in reversed(row.method.chain) if rows.is_used(run, setup, method)]
     return CeilSelector.from_examples(
         task.train,
         encoder=encoder,
@@ -84,12 +84,12 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         min_relevance=config.min_relevance,
         shortlist=config.shortlist,
         template=of_plain_queries(task),
-        context=config.context if isinstance(row.method, LearnsFromScores) else "input",
+        context=rows.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
         card=Card(
             title=f"{row.label} on {task.name}",
-            training_data=_training_data(run, setup, lasting),
-            language_model=config.lm if any(map(scored_by_lm, lasting)) else "",
+            training_data=_training_data(run, setup, used),
+            language_model=config.lm if any(method.scored_by_lm for method in used) else "",
             metrics=_metrics(run, setup, row),
         ),
     )
@@ -139,30 +139,12 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
     return {f"{metric} ({settings})": 100 * value for metric, value in values.items()}
 
 
-def _training_data(run: Run, setup: Setup, lasting: Sequence[Method]) -> str:
+def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
     """A line for the model card on the methods whose outcome is in the encoders."""
-    bank = len(setup.bank)
-    steps = []
-    for method in lasting:
-        if isinstance(method, LearnsFromScores):
-            sampler = method.candidate_sampler(bank)
-            learnt = f"{sampler.sets} examples"
-            if sampler.size > 1:
-                learnt = f"{sampler.sets} sets of {sampler.size}"
-            by = " by their outputs" if method.scores == "outputs" else ""
-            queries = min(method.instances, bank)
-            steps.append(f"{method.title}: {queries} queries × {learnt}{by}")
-        else:
-            head = rows.encoders(setup, method).head
-            assert head is not None, "it learns from outputs"
-            taken = run.summary(head)["taken"]
-            title = {"head": "label head"}.get(taken, taken)
-            steps.append(f"{title}: the outputs of {bank:,} examples")
+    steps = [
+        method.training_data(len(setup.bank), rows.training_summary(run, setup, method))
+        for method in used
+    ]
     if not steps:
         return "none: the untrained encoder"
     return f"from {setup.config.encoder} on {setup.task.name}; {'; then '.join(steps)}"
-
-
-def scored_by_lm(method: Method) -> bool:
-    """Return whether a method learns from an LM's scores itself."""
-    return isinstance(method, LearnsFromScores) and method.scores == "lm"

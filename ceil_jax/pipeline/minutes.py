@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ceil_jax.methods.base import LearnsFromScores
 from ceil_jax.methods.registry import registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import rows
@@ -130,9 +129,9 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
     fewer = []
     for registered in registered_methods().values():
         method = config.method(type(registered))
-        if isinstance(method, LearnsFromScores) and method.scores == "lm":
-            count = max(LEAST_TRAINING, int(share * method.instances))
-            fewer.append(replace(method, instances=min(method.instances, count)))
+        if method.scored_by_lm:
+            count = max(LEAST_TRAINING, int(share * method.training_queries))
+            fewer.append(method.with_training_queries(count))
     return config.using(*fewer)
 
 
@@ -186,9 +185,8 @@ def _message(
     parts = [f"{len(setup.queries):,} queries"]
     taught = {row.method.name: row.method for row in chosen if row.learns_from_lm}
     parts += [
-        f"{method.title} on {method.instances} training queries"
+        f"{method.title} on {method.training_queries} training queries"
         for method in taught.values()
-        if isinstance(method, LearnsFromScores)
     ]
     gone = [setup.row(name).label for name in all_names if name not in names]
     if gone:

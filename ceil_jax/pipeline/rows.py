@@ -7,8 +7,8 @@ configuration's settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -154,17 +154,18 @@ def map_trade_off(setup: Setup, row: Row) -> float | Stage[float] | None:
     configured one; None for a retriever without λ."""
     if row.needs.trade_off != "tunable":
         return row.needs.trade_off
-    if isinstance(row.method, LearnsFromScores) and row.method.learns_sets:
+    if row.method.learns_sets:
         return trained_trade_off(setup, row.method)
     return trade_off(setup, row.method, setup.config.trade_off)
 
 
-def trained_trade_off(setup: Setup, method: LearnsFromScores) -> float | Stage[float] | None:
+def trained_trade_off(setup: Setup, method: Method) -> float | Stage[float] | None:
     """Return λ that a method's kernel is trained with; None for a method that learns no sets."""
     setup = setup.trained_by or setup
     if method.kernel_trade_off is None:
         return None
-    return trade_off(setup, method.start, method.kernel_trade_off)
+    start = method.chain[1]
+    return trade_off(setup, start, method.kernel_trade_off)
 
 
 def trade_off(
@@ -211,6 +212,8 @@ class EncoderStages(NamedTuple):
     head: TrainedHead | None
     """Gives blocks that stand beside the cosines, where the method, or the one that it starts from,
     learns from outputs."""
+    training: Stage[Any] | None
+    """The one of these in which the method itself learns; None where it learns nothing."""
 
 
 def encoders(setup: Setup, method: Method) -> EncoderStages:
@@ -223,21 +226,25 @@ def encoders(setup: Setup, method: Method) -> EncoderStages:
             bank = setup.bank
             view = texts(setup, bank)
             rows = head_inputs(loaded, view, bank.pairs, bank.parser, outputs=True)
-            return EncoderStages(loaded, TrainedHead(method, rows))
+            head = TrainedHead(method, rows)
+            return EncoderStages(loaded, head, head)
         case LearnsFromScores():
-            return EncoderStages(trained(setup, method), encoders(setup, method.start).head)
+            networks = trained(setup, method)
+            return EncoderStages(networks, encoders(setup, method.start).head, networks)
         case _:
-            return EncoderStages(loaded, None)
+            return EncoderStages(loaded, None, None)
 
 
-def left_a_trace(run: Run, setup: Setup, method: Method) -> bool:
+def training_summary(run: Run, setup: Setup, method: Method) -> Mapping[str, Any]:
+    """Return what the training of a method has reported; nothing for one that learns nothing."""
+    training = encoders(setup, method).training
+    return {} if training is None else run.summary(training)
+
+
+def is_used(run: Run, setup: Setup, method: Method) -> bool:
     """Return whether what a method has learnt is in its encoders: not where training kept the start,
     nor where held-out rows favoured no head."""
-    networks, head = encoders(setup, method)
-    if isinstance(method, LearnsFromOutputs):
-        return head is not None and run.summary(head).get("taken") != "cosine"
-    ending = run.summary(networks).get("ending")
-    return method.learns and (ending is None or ending["kept"] != "start")
+    return method.is_used(training_summary(run, setup, method))
 
 
 def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
@@ -317,22 +324,23 @@ def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
     )
 
 
-def learnt(setup: Setup, method: LearnsFromScores) -> tuple[np.ndarray, np.ndarray]:
+def learnt(setup: Setup, method: Method) -> tuple[np.ndarray, np.ndarray]:
     """Return the bank positions of the queries that a method learns from, and of those that it
     holds out."""
-    positions = setup.training_queries(method.instances).positions
+    positions = setup.training_queries(method.training_queries).positions
     before = learnt_before(setup, method)
     training, held_out = split_held_out(len(positions), setup.config.seed, before)
     return positions[training], positions[held_out]
 
 
-def learnt_before(setup: Setup, method: LearnsFromScores) -> np.ndarray | None:
+def learnt_before(setup: Setup, method: Method) -> np.ndarray | None:
     """bool [Q]: the training queries that the start has learnt from; None for one that has learnt
     from none."""
-    if not isinstance(method.start, LearnsFromScores):
+    starts = method.chain[1:]
+    if not starts or not starts[0].training_queries:
         return None
-    positions = setup.training_queries(method.instances).positions
-    return np.isin(positions, learnt(setup, method.start)[0])
+    positions = setup.training_queries(method.training_queries).positions
+    return np.isin(positions, learnt(setup, starts[0])[0])
 
 
 # vectors
@@ -344,11 +352,12 @@ def bank_vectors(
     """Return the bank's vectors by a method, unit rows; `view` is by default the texts that its
     encoders read."""
     view = bank_texts(setup, method) if view is None else view
-    networks, head = encoders(setup, method)
-    vectors = TextVectors(networks, view, "query" if is_one(networks) else "bank")
-    if head is None:
+    stages = encoders(setup, method)
+    side: Literal["query", "bank"] = "query" if is_one(stages.networks) else "bank"
+    vectors = TextVectors(stages.networks, view, side)
+    if stages.head is None:
         return UnitVectors(vectors)
-    return HeadVectors(head, bank_blocks(head, view), vectors)
+    return HeadVectors(stages.head, bank_blocks(stages.head, view), vectors)
 
 
 def is_one(encoders: Stage[EncoderPair]) -> bool:
@@ -363,11 +372,11 @@ def is_one(encoders: Stage[EncoderPair]) -> bool:
 def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.ndarray]:
     """Return the vectors of queries by a method, unit rows."""
     view = texts(setup, queries)
-    networks, head = encoders(setup, method)
-    vectors = TextVectors(networks, view)
-    if head is None:
+    stages = encoders(setup, method)
+    vectors = TextVectors(stages.networks, view)
+    if stages.head is None:
         return UnitVectors(vectors)
-    return HeadVectors(head, query_blocks(head, view, queries), vectors)
+    return HeadVectors(stages.head, query_blocks(stages.head, view, queries), vectors)
 
 
 def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
@@ -438,8 +447,13 @@ def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
     """Return the bank's texts for the encoders of a method, by `--context` with outputs; without
     for encoders that have not learnt to read them."""
     plain = texts(setup, setup.bank)
-    reads_outputs = isinstance(method, LearnsFromScores) and setup.config.context == "example"
-    return WithOutputs(plain) if reads_outputs else plain
+    return WithOutputs(plain) if bank_context(setup, method) == "example" else plain
+
+
+def bank_context(setup: Setup, method: Method) -> Literal["input", "example"]:
+    """Return what a method's encoders read of a bank example: as --context says, where they were
+    trained to."""
+    return setup.config.context if method.training_queries else "input"
 
 
 def skills(setup: Setup, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
