@@ -33,9 +33,9 @@ _TUNE = TuneConfig()
 METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
     f"{' '.join(COMPARED)}. All: majority classifier zero random bm25 topk mmr dpp; without "
-    "LM tokens to prepare: free free_map head head_map structures tst tst_map; from the LM's "
-    "scores: epr epr_map ceil_topk ceil; skill_base skill_consistency skill_distinct target_knn "
-    "target_sketch, or a retriever that --plugin registers."
+    "LM tokens to prepare: free free_map head head_map by_label structures tst tst_map; from the "
+    "LM's scores: epr epr_map ceil_topk ceil; skill_base skill_consistency skill_distinct "
+    "target_knn target_sketch, or a retriever that --plugin registers."
 )
 
 
@@ -185,7 +185,7 @@ def export_command(
     Args:
         folder: The folder to write; an existing selector is replaced.
         method: A row of compare that ends in a set (ceil epr_map free_map dpp) or takes the
-            nearest (epr free topk).
+            nearest (epr free topk by_label).
         license: The license of your examples as an SPDX name, for the card.
     """
     from ceil_jax.cli.first import begin

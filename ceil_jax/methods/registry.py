@@ -25,7 +25,7 @@ from ceil_jax.retrieval.retriever import (
     RetrieverArguments,
     RetrieverKind,
 )
-from ceil_jax.retrieval.retrievers import BM25, MAP, MMR, NEAREST, RANDOM, ZERO
+from ceil_jax.retrieval.retrievers import BM25, BY_LABEL, MAP, MMR, NEAREST, RANDOM, ZERO
 from ceil_jax.skills.retrievers import (
     SKILL_BASE,
     SKILL_CONSISTENCY,
@@ -180,6 +180,7 @@ RETRIEVERS.update(
             RANDOM,
             BM25,
             NEAREST,
+            BY_LABEL,
             MMR,
             MAP,
             SKILL_BASE,
@@ -201,6 +202,7 @@ for _name, _row in {
     "dpp": Row("DPP-MAP", Untrained(), MAP),
     "head": Row("label head", Labels(), NEAREST),
     "head_map": Row("label head + MAP", Labels(), MAP, against=("head",)),
+    "by_label": Row("one of each label", Labels(), BY_LABEL, against=("head", "classifier")),
     "classifier": Row(
         "classifier alone", Labels(), ZERO, against=("majority",), answers="classifier"
     ),

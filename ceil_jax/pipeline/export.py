@@ -73,6 +73,10 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF
     assert trade_off is not None, "DPP-MAP has a λ"
     encoder, query_encoder = encoders_of(run, setup, row)
+    shortlist = config.shortlist
+    if row.needs.balanced:
+        # each output has a share of the shortlist
+        shortlist = max(shortlist, len({example.output for example in task.train}))
     used = [method for method in reversed(row.method.chain) if rows.is_used(run, setup, method)]
     return CeilSelector.from_examples(
         task.train,
@@ -82,7 +86,8 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         trade_off=trade_off,
         near_duplicate=None,  # what was evaluated passes over nothing
         min_relevance=config.min_relevance,
-        shortlist=config.shortlist,
+        shortlist=shortlist,
+        balance="output" if row.needs.balanced else None,
         template=of_plain_queries(task),
         context=rows.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),

@@ -27,6 +27,22 @@ def best_first(scores: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " k"]
     return positions[np.argsort(-scores[positions], kind="stable")][:k]
 
 
+def earlier_equals(values: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Return how many equal values stand before each value.
+
+    >>> earlier_equals(np.array([7, 3, 7, 7, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    place = np.arange(len(values))
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(values)])
+    lengths = np.diff(np.append(begins, len(values)))
+    counts = np.empty(len(values), np.int64)
+    counts[order] = place - np.repeat(begins, lengths)
+    return counts
+
+
 def descending(scores: Float[np.ndarray, " n"], first: int) -> Iterator[int]:
     """Iterate over the positions of the scores above −inf, as `best_first` orders them.
 

@@ -120,6 +120,10 @@ class Needs:
     """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be
     exported too."""
 
+    balanced: bool = False
+    """Its choice has as many examples of each output as of any other, or one more; it is exported
+    as a selector with balance."""
+
     @property
     def encodes(self) -> bool:
         """Return whether it needs an encoder, for vectors or for itself."""

@@ -1,5 +1,5 @@
-"""The retrievers that need no skills and no gold outputs: none, random, BM25, nearest, MMR and
-DPP-MAP.
+"""The retrievers that need no skills and no gold outputs: none, random, BM25, nearest, one of each
+output, MMR and DPP-MAP.
 
 The command line lists them, and jax takes long to import: functions import what needs it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ceil_jax.retrieval.ranking import best_first
+from ceil_jax.retrieval.ranking import best_first, earlier_equals
 from ceil_jax.retrieval.retriever import (
     Choice,
     Needs,
@@ -19,6 +19,7 @@ from ceil_jax.retrieval.retriever import (
 )
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.identity import question_key
 
 MMR_WEIGHT = 0.5
 """λ of MMR: relevance and novelty weigh the same. It is not on the scale of DPP-MAP's λ."""
@@ -130,6 +131,36 @@ class NearestVectors(ComparesVectors):
         return Choice(positions, relevance, relevance)
 
 
+class OneOfEachOutput(ComparesVectors):
+    """The most relevant example of each output, those of the most relevant outputs first; then the
+    second of each, and so on.
+
+    With the vectors of a label head, the examples of one label differ in their cosine alone, and the
+    likeliest labels come first.
+    """
+
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        super().__init__(arguments)
+        outputs = [question_key(example.output) for example in arguments.bank]
+        _, self._groups = np.unique(outputs, return_inverse=True)
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        from ceil_jax.dpp.kernel import similarity
+
+        assert queries.vectors is not None, "declared in Needs"
+        rows = []
+        for vector, own in zip(queries.vectors, queries.own, strict=True):
+            relevance = similarity(self.items @ vector).astype(np.float64)
+            relevance[list(own)] = -np.inf
+            if self.min_relevance is not None:
+                relevance[relevance < self.min_relevance] = -np.inf
+            order = best_first(relevance, int(np.isfinite(relevance).sum()))
+            turns = earlier_equals(self._groups[order])
+            chosen = order[np.argsort(turns, kind="stable")][:k]
+            rows.append([(int(p), float(relevance[p]), float(relevance[p])) for p in chosen])
+        return choice_of(rows)
+
+
 class GreedyChoice(ComparesVectors):
     """Greedy choice among the n nearest examples; a subclass says which."""
 
@@ -188,6 +219,12 @@ RANDOM = RetrieverKind("random", "random", RandomExamples, Needs(text=False, see
 BM25 = RetrieverKind("bm25", "BM25", BM25Ranking)
 NEAREST = RetrieverKind(
     "dense", "dense top-k", NearestVectors, Needs(vectors="inputs", ends_in_nearest=True)
+)
+BY_LABEL = RetrieverKind(
+    "by_label",
+    "one of each output",
+    OneOfEachOutput,
+    Needs(vectors="inputs", ends_in_nearest=True, balanced=True),
 )
 MMR = RetrieverKind(
     "mmr", "MMR", GreedyMMR, Needs(vectors="inputs", trade_off=MMR_WEIGHT, shortlist=True)

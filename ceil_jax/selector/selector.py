@@ -246,12 +246,12 @@ class CeilSelector(Settings):
         """Return a selector of examples, called input and output, with a selector's encoders and
         settings.
 
-        The template is the default one, because the selector's may name fields that only its own
-        examples have. Given an encoder, all settings are the default ones.
+        The template is the default one, and nothing is balanced, because the selector's settings may
+        name fields that only its own examples have. Given an encoder, all settings are the default ones.
         """
         if not isinstance(given, CeilSelector):
             return cls.from_examples(examples, encoder=given)
-        of_these = ("template", "card", "input_key", "output_key")
+        of_these = ("template", "card", "input_key", "output_key", "balance")
         settings = {name: value for name, value in given.settings.items() if name not in of_these}
         encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
         return cls.from_examples(examples, **encoders, **settings)

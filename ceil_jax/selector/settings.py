@@ -59,6 +59,10 @@ class Settings:
     """Whether an example that asks the query's own question may be chosen, so that the prompt holds
     the answer. An application whose users ask questions of the bank may want that; a score measured
     with it means nothing."""
+    balance: str | None = None
+    """A field: the numbers of examples of any two of its values differ by at most one; examples
+    without it count as one value. "output" and "label" are the output, unless a field is called
+    so."""
     shortlist: int = 100
     """n: the nearest examples among which to choose."""
     input_key: str = "input"
@@ -143,6 +147,7 @@ class SettingOptions(TypedDict, total=False):
     near_duplicate: float | None
     min_relevance: float | None
     own_answer: bool
+    balance: str | None
     shortlist: int
     input_key: str
     output_key: str
@@ -169,20 +174,18 @@ class Options(TypedDict, total=False):
     """The largest number of tokens of the examples as they appear in the template, separators
     included."""
     trade_off: float
-    """λ, in place of the selector's own, like the next three."""
+    """λ, in place of the selector's own, like the next four."""
     near_duplicate: float | None
     """The cosine from which an example repeats a chosen one; None for no limit."""
     min_relevance: float | None
     """The relevance below which no example is chosen; None for no limit."""
     own_answer: bool
     """Whether an example that asks the query's own question may be chosen."""
+    balance: str | None
+    """The field whose values have equal shares of the examples; None for no balance."""
     filter: Filter | None
     """Which examples may be chosen: {"field": value or list of values}, or a function of an
     Example."""
-    balance: str | None
-    """A metadata field: the numbers of examples of any two of its values differ by at most one;
-    examples without it count as one value. "output" and "label" are the output, unless a field is
-    called so."""
 
 
 @dataclass(eq=False, repr=False)
@@ -193,7 +196,6 @@ class CallSettings(Settings):
     k: int | None = None
     token_budget: int | None = None
     filter: Filter | None = None
-    balance: str | None = None
 
     def __post_init__(self) -> None:
         if self.k is None and self.token_budget is None:

@@ -10,11 +10,16 @@ from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.fitting import PLAIN_SHOTS, Extent
 
-LEARNED = ("free", "free_map", "epr", "ceil")
+LEARNED = ("free", "free_map", "by_label", "epr", "ceil")
 """The trained methods that are tried by default."""
+
+MANY_LABELS = 3
+"""Labels from which on a choice of as many examples of each is tried by default: of two, near
+examples show both anyway."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ..
         if not ROWS[name].needs.gold_outputs
         and (ROWS[name].needs.skills == "none" or demonstrated)
         and (not ROWS[name].trains or name in LEARNED)
+        and (not ROWS[name].needs.balanced or len(labels_of(task.train)) >= MANY_LABELS)
     )
 
 

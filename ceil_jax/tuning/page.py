@@ -21,6 +21,7 @@ LEGEND = {
     "DPP-MAP": "a set of examples that are near and differ from one another",
     "free": "the nearest examples, by what the bank's own outputs taught",
     "free + MAP": "a set by what the bank's own outputs taught",
+    "one of each label": "a near example of each of the likeliest labels",
     "EPR, CEIL": "what this LM's scores of single examples, and of sets, taught",
     "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
     "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",

@@ -45,6 +45,29 @@ def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
     assert_chooses_alike(*opened, method, CeilSelector.from_pretrained(tmp_path / "selector"))
 
 
+def test_one_of_each_label_is_chosen_by_the_run_and_its_selector(tmp_path):
+    labels = ("bad", "fine", "good", "great")
+    train = [replace(row, output=labels[i % 4], choices=labels) for i, row in enumerate(FEW.train)]
+    queries = [replace(row, choices=labels) for row in FEW.validation]
+    task = replace(FEW, train=train, validation=queries)
+    run, setup = open_run(replace(SMALL, out=tmp_path / "runs", shots=6), task)
+    export_row(run, setup, setup.row("by_label"), tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    assert selector.balance == "output"
+    nearest = choose(run, setup, "head", queries)
+    for query, picks, near in zip(
+        queries, choose(run, setup, "by_label", queries), nearest, strict=True
+    ):
+        outputs = [train[pick.position].output for pick in picks]
+        assert sorted(outputs[:4]) == sorted(labels)
+        # the likeliest labels come first, and have the second examples
+        assert picks[0].id == near[0].id
+        assert outputs[4:] == outputs[:2]
+        chosen = selector.select(query, k=6)
+        assert {pick.id for pick in picks} == {example.id for example in chosen}
+    assert selector.select("a film", k=2, balance=None).picks
+
+
 @pytest.mark.parametrize("method", ["topk", "dpp", "head"])
 def test_a_run_and_its_selector_leave_out_the_same_distant_examples(tmp_path, method):
     plain = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)

@@ -361,6 +361,16 @@ def test_registered_retrievers_join_by_themselves(registrations_undone):
         searched(TuneConfig(method=("topp",)), SMALL, TASK)
 
 
+def test_one_of_each_label_is_tried_where_there_are_many():
+    def tried(labels):
+        rows = [replace(row, output=labels[i % len(labels)]) for i, row in enumerate(ROWS)]
+        return searched(TuneConfig(), SMALL, replace(TASK, train=rows))
+
+    assert "by_label" not in tried(("bad", "good"))
+    assert "by_label" in tried(("bad", "fine", "good"))
+    assert "by_label" in searched(TuneConfig(method=("by_label",)), SMALL, TASK)
+
+
 def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     chat = TinyLM()
     names = ("topk", "free", "epr", "ceil")
