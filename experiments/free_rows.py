@@ -43,10 +43,9 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         if name in ROWS
         and (name in options.method or not (options.method or ROWS[name].learns_from_lm))
     ]
-    rows = [config.row(name) for name in applicable(task, wanted).names]
     return [
         Entry(row.title + (more if row.learns_from_lm else ""), config.task, Cell(config, row.name))
-        for row in rows
+        for row in applicable(task, [config.row(name) for name in wanted]).rows
     ]
 
 

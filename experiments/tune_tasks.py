@@ -39,8 +39,8 @@ from ceil_jax.tasks.load import load_task
 from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import PLAIN, ZERO, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.extent import FIRST_ROWS, Extent
 from ceil_jax.tuning.field import Field
-from ceil_jax.tuning.fitting import FIRST_ROWS, Extent
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import judge
 
@@ -88,9 +88,11 @@ class Outcomes:
 
     def __init__(self, field: Field, search: TuneConfig) -> None:
         rows = field.task.validation
-        methods = searched(search, field.config, field.task)
+        searched_rows = searched(search, field.config, field.task)
         ks = possible_ks(search, field.task)
-        extent = Extent(methods, ks, search.trade_offs, search.encoders, FIRST_ROWS, len(rows))
+        extent = Extent(
+            searched_rows, ks, search.trade_offs, search.encoders, FIRST_ROWS, len(rows)
+        )
         entrants = [field.enter(one, rows) for one in candidates(extent)]
         found = field.answer(
             entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"

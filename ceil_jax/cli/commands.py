@@ -14,6 +14,8 @@ import tyro
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import Range, UserError
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import (
     COMPARED,
     DEMO_LABELS,
@@ -94,7 +96,7 @@ def compare_command(
     from ceil_jax.cli.first import begin
     from ceil_jax.methods.registry import applicable
     from ceil_jax.pipeline.setup import open_run
-    from ceil_jax.report.compare import compare
+    from ceil_jax.report.compare import compare_rows
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
@@ -106,21 +108,21 @@ def compare_command(
         return
     begun = begin(config, own, names, "matplotlib")
     session = open_run(begun.config, begun.task, begun.models)
-    names = begun.methods
+    rows = begun.rows
     remarks = [begun.left_out]
     if method is None:
-        names, left_out = applicable(session.setup.task, names)
+        rows, left_out = applicable(session.setup.task, rows)
         remarks.append(left_out)
     if minutes is not None:
         from ceil_jax.pipeline.minutes import cut_to_fit
 
-        session, names, message = cut_to_fit(session, names, minutes)
+        session, rows, message = cut_to_fit(session, rows, minutes)
         print(message, file=sys.stderr if json else sys.stdout)
         remarks.append(f"With --minutes {minutes:g}: {message}.")
-    table = compare(*session, names, remarks=remarks)
+    table = compare_rows(*session, rows, remarks=remarks)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), own, list(names)]
+    key = [replace(config, out=Path()), own, [row.name for row in rows]]
     page = write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}", table)
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
@@ -145,7 +147,6 @@ def score_command(
         shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
     """
     from ceil_jax.cli.first import begin
-    from ceil_jax.methods.base import LearnsFromScores
     from ceil_jax.pipeline import rows
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.pipeline.setup import open_run
@@ -154,8 +155,7 @@ def score_command(
     part = parse_shard(shard) if shard else None
     begun = begin(config, own, (stage,))
     run, setup = open_run(begun.config, begun.task, begun.models)
-    method = setup.row(stage).method
-    assert isinstance(method, LearnsFromScores), "epr and ceil are"
+    method = setup.config.method(EPR if stage == "epr" else CEIL)
     scores = rows.scored_sets(setup, method).scores
     assert isinstance(scores, Scores), "the LM scores both"
     for need in scores.needs:
@@ -194,7 +194,8 @@ def export_command(
 
     begun = begin(config, own, (method,))
     run, setup = open_run(begun.config, begun.task, begun.models)
-    print(export_row(run, setup, setup.row(method), folder, license))
+    [row] = begun.rows
+    print(export_row(run, setup, row, folder, license))
 
 
 def tune_command(
@@ -298,12 +299,12 @@ def _planned(config: RunConfig, own: OwnData, names: Sequence[str], *, all_rows:
 
     begun = begin(config, own, names)
     run, setup = open_run(begun.config, begun.task, CountingModels())
+    rows = begun.rows
     left_out = ""
     if not all_rows:
-        names, left_out = applicable(setup.task, names)
+        rows, left_out = applicable(setup.task, rows)
     dry_run = DryRun()
-    targets = check(setup, [setup.row(name) for name in dict.fromkeys(names)])
-    dry_run.add(run, targets, setup.task.name)
+    dry_run.add(run, check(setup, rows), setup.task.name)
     return "\n".join(filter(None, (dry_run.text(), left_out)))
 
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from ceil_jax.cli.data_flags import NO_FILE, OwnData, check_flags, read_data
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address
-from ceil_jax.methods.registry import ROWS, Usable, scorable
+from ceil_jax.methods.registry import Usable, scorable
+from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import LM, Models, Pretrained
@@ -43,10 +44,11 @@ class Begun(NamedTuple):
     """The settings, with the task's name."""
     task: Task
     models: Models
-    methods: tuple[str, ...]
-    """The methods that were named, without those that the LM cannot teach."""
+    rows: tuple[Row, ...]
+    """The rows that were named, with the configuration's settings, without those that the LM
+    cannot teach."""
     left_out: str
-    """Which methods are left out and why; "" where none is."""
+    """Which rows are left out and why; "" where none is."""
 
 
 def begin(
@@ -65,7 +67,7 @@ def begin(
     Args:
         config: the settings of the run.
         own: the file of the user's own, if there is one.
-        methods: the methods that the command names; empty where it chooses them itself.
+        methods: the names of rows that the command is given; empty where it chooses them itself.
         needed: libraries that the command needs besides those of the settings.
         held_out: the share of a file's inputs that are its queries.
 
@@ -74,21 +76,20 @@ def begin(
             model, data that cannot be read, a server that does not answer, methods of which none
             can learn from the LM.
     """
-    models = check_first(config, own, methods, *needed) or Models()
+    rows = tuple(config.row(name) for name in dict.fromkeys(methods))
+    models = check_first(config, own, *needed) or Models()
     lm = LM(models, config.lm, config.dtype, config.device_map, config.endpoint)
-    usable = Usable(tuple(methods))
+    usable = Usable(rows)
     # those of this machine give log-probabilities
     if is_address(config.lm) or is_function(config.lm):
-        usable = scorable(lm.get(), methods)
+        usable = scorable(lm.get(), rows)
     task = read_data(config, own, held_out=held_out)
-    if any(ROWS[name].encodes for name in usable.names):
+    if any(row.encodes for row in usable.rows):
         Pretrained(models, config.encoder, config.endpoint).get()
     return Begun(replace(config, task=task.name), task, models, *usable)
 
 
-def check_first(
-    config: RunConfig, own: OwnData = NO_FILE, methods: Sequence[str] = (), *needed: str
-) -> Models | None:
+def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> Models | None:
     """Raise a UserError for what the settings alone show to be wrong, and for a server that does
     not answer; do without an unreachable hub. Return the models that are on servers, if any.
 
@@ -104,8 +105,6 @@ def check_first(
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
-    for name in methods:
-        ROWS.require(name)
     wanted = [
         name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)
     ]

@@ -131,36 +131,35 @@ def registered_methods() -> dict[str, Method]:
 class Usable(NamedTuple):
     """The rows that can be evaluated, in order, and one line on those that are left out."""
 
-    names: tuple[str, ...]
+    rows: tuple[Row, ...]
     left_out: str = ""
     """Which rows and why; "" where none is."""
 
 
-def applicable(task: Task, names: Sequence[str]) -> Usable:
+def applicable(task: Task, rows: Sequence[Row]) -> Usable:
     """Return the rows that can be trained on a task."""
     refusals: dict[str, list[str]] = {}
     kept = []
-    for name in names:
-        row = ROWS[name]
+    for row in rows:
         reasons = [method.refusal(task) for method in row.method.chain if row.encodes]
         why = next(filter(None, reasons), "")
         if why:
             refusals.setdefault(why, []).append(row.label)
         else:
-            kept.append(name)
+            kept.append(row)
     lines = (f"{', '.join(labels)}: {why}" for why, labels in refusals.items())
     return Usable(tuple(kept), f"Left out: {'; '.join(lines)}." if refusals else "")
 
 
-def scorable(lm: LanguageModel, names: Sequence[str]) -> Usable:
+def scorable(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
     """Return the rows that an LM can teach: one that gives no log-probabilities, such as a chat
     server, teaches none. What is left out is logged as well.
 
     Raises:
         UserError: none is left.
     """
-    kept = tuple(name for name in names if lm.can_score or not ROWS[name].learns_from_lm)
-    labels = [ROWS[name].label for name in names if name not in kept]
+    kept = tuple(row for row in rows if lm.can_score or not row.learns_from_lm)
+    labels = [row.label for row in rows if row not in kept]
     why = (
         f"{lm.name} gives no log-probabilities, which {', '.join(labels)} would learn from; free "
         "and free_map learn from the bank's outputs instead"
@@ -192,20 +191,30 @@ RETRIEVERS.update(
     }
 )
 
+ZERO_ROW = Row("zero examples", retriever=ZERO, against=(), name="zero")
+RANDOM_ROW = Row("random", retriever=RANDOM, against=(), name="random")
+TOPK_ROW = Row("dense top-k", Untrained(), NEAREST, against=("zero",), name="topk")
+CLASSIFIER_ROW = Row(
+    "classifier alone",
+    Labels(),
+    ZERO,
+    against=("majority",),
+    answers="classifier",
+    name="classifier",
+)
+
 for _name, _row in {
     "majority": Row("most common output", retriever=ZERO, against=(), answers="majority"),
-    "zero": Row("zero examples", retriever=ZERO, against=()),
-    "random": Row("random", retriever=RANDOM, against=()),
+    "zero": ZERO_ROW,
+    "random": RANDOM_ROW,
     "bm25": Row("BM25", retriever=BM25),
-    "topk": Row("dense top-k", Untrained(), NEAREST, against=("zero",)),
+    "topk": TOPK_ROW,
     "mmr": Row("MMR", Untrained(), MMR),
     "dpp": Row("DPP-MAP", Untrained(), MAP),
     "head": Row("label head", Labels(), NEAREST),
     "head_map": Row("label head + MAP", Labels(), MAP, against=("head",)),
     "by_label": Row("one of each label", Labels(), BY_LABEL, against=("head", "classifier")),
-    "classifier": Row(
-        "classifier alone", Labels(), ZERO, against=("majority",), answers="classifier"
-    ),
+    "classifier": CLASSIFIER_ROW,
     "structures": Row("structures", Structures(), NEAREST),
     "free": Row("free", Free(), NEAREST),
     "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),

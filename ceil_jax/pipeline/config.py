@@ -16,6 +16,7 @@ from ceil_jax.methods.free import Free
 from ceil_jax.methods.registry import ROWS, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.methods.tst import TST
+from ceil_jax.retrieval.retrievers import ZERO
 
 M = TypeVar("M", bound=Method)
 
@@ -121,13 +122,23 @@ class RunConfig:
         return method
 
     def row(self, name: str) -> Row:
-        """Return the row of a name, its method with this configuration's settings.
+        """Return the row of a name with this configuration's settings; see `configured`.
 
         Raises:
             UserError: an unknown name, or a method that would start from itself.
         """
-        row = ROWS[name]
+        return self.configured(ROWS[name])
+
+    def configured(self, row: Row) -> Row:
+        """Return a row, its method with this configuration's settings. With --shots 0 every row
+        that the LM answers chooses nothing.
+
+        Raises:
+            UserError: a method that would start from itself, or that has the name of a setting.
+        """
         check_method_name(row.method)
+        if self.shots == 0 and row.answers == "lm":
+            return Row(row.label, retriever=ZERO, against=row.against, name=row.name)
         return replace(row, method=row.method.configured(self._by_name))
 
     def using(self, *methods: Method) -> RunConfig:

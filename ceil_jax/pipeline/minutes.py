@@ -3,17 +3,23 @@ queries."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ceil_jax.methods.registry import registered_methods
+from ceil_jax.methods.registry import ZERO_ROW, registered_methods
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import rows as row_stages
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.plan import WRITING, Machine, duration, plan, this_machine
+from ceil_jax.pipeline.plan import (
+    WRITING,
+    Machine,
+    duration,
+    minutes_for,
+    plan,
+    this_machine,
+)
 from ceil_jax.pipeline.setup import Session, Setup, setup_of
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
@@ -40,13 +46,12 @@ class Comparison(NamedTuple):
     """A comparison that fits."""
 
     session: Session
-    names: tuple[str, ...]
-    """The names of its rows."""
+    rows: tuple[Row, ...]
     message: str
     """The cuts, and how many minutes all of it would take."""
 
 
-def cut_to_fit(session: Session, names: Sequence[str], minutes: float) -> Comparison:
+def cut_to_fit(session: Session, rows: Sequence[Row], minutes: float) -> Comparison:
     """Return the largest comparison that this machine ends within some minutes.
 
     Cut in this order until it fits: the training queries of methods that learn from the LM, to
@@ -55,9 +60,8 @@ def cut_to_fit(session: Session, names: Sequence[str], minutes: float) -> Compar
     bank's outputs alone. A command that was stopped, or is given again, keeps the cut that it has
     taken. Where nothing fits, the smallest comparison takes longer.
     """
-    setup = session.setup
-    targets = tuple(rows.metric(setup, setup.row(name)).key for name in names)
-    return session.run.get(Cut(targets, minutes, session, tuple(names)))
+    targets = tuple(row_stages.metric(session.setup, row).key for row in rows)
+    return session.run.get(Cut(targets, minutes, session, tuple(rows)))
 
 
 @dataclass(frozen=True)
@@ -68,17 +72,17 @@ class Cut(Stage[Comparison]):
     targets: tuple[str, ...]
     minutes: float
     session: Session = unkeyed()
-    names: tuple[str, ...] = unkeyed()
+    rows: tuple[Row, ...] = unkeyed()
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        machine = measured_machine(self.session, self.names)
+        machine = measured_machine(self.session, self.rows)
         limit = 60 * SHARE * self.minutes
         tried = []
-        for setup, names in cuts(self.session.setup, self.names):
-            tried.append(seconds_of(run, setup, names, machine))
+        for setup, rows in cuts(self.session.setup, self.rows):
+            tried.append(seconds_of(run, setup, rows, machine))
             if tried[-1] <= limit:
                 break
-        message = _message(run, setup, names, self.names, machine, tried[0], tried[-1])
+        message = _message(run, setup, rows, self.rows, machine, tried[0], tried[-1])
         if tried[-1] > limit:
             message += (
                 f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
@@ -87,38 +91,38 @@ class Cut(Stage[Comparison]):
 
     def load(self, run: Run, folder: Path) -> Comparison:
         summary = run.summary(self)
-        setup, names = list(cuts(self.session.setup, self.names))[summary["cut"]]
-        return Comparison(Session(self.session.run, setup), names, summary["message"])
+        setup, rows = list(cuts(self.session.setup, self.rows))[summary["cut"]]
+        return Comparison(Session(self.session.run, setup), rows, summary["message"])
 
 
-def cuts(setup: Setup, names: Sequence[str]) -> Iterator[tuple[Setup, tuple[str, ...]]]:
-    """Yield ever smaller comparisons, each with the names of its rows."""
-    left = tuple(names)
+def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
+    """Yield ever smaller comparisons, each with its rows."""
+    left = tuple(rows)
     queries = len(setup.task.validation)
     shares = (1.0, 0.75, 0.5, 0.25)
 
-    def cut(share: float = 1.0) -> tuple[Setup, tuple[str, ...]]:
+    def cut(share: float = 1.0) -> tuple[Setup, tuple[Row, ...]]:
         drawn = draw(setup.task.validation, queries, setup.config.data_seed)
         config = with_fewer_training_queries(setup.config, share)
-        return setup_of(config, replace(setup.task, validation=drawn), setup.models), left
+        smaller = setup_of(config, replace(setup.task, validation=drawn), setup.models)
+        return smaller, tuple(config.configured(row) for row in left)
 
-    rows_by_name = {name: setup.row(name) for name in left}
-    trained = [name for name in reversed(left) if rows_by_name[name].trains]
+    trained = [row for row in reversed(left) if row.trains]
     # sets first, then single examples; of each kind the last row first
-    dear = [name for name in trained if rows_by_name[name].learns_from_lm]
-    dear.sort(key=lambda name: not rows_by_name[name].method.learns_sets)
-    free = [name for name in trained if name not in dear]
+    dear = [row for row in trained if row.learns_from_lm]
+    dear.sort(key=lambda row: not row.method.learns_sets)
+    free = [row for row in trained if row not in dear]
     for share in shares:
         yield cut(share)
-    for name in dear:
-        left = tuple(row for row in left if row != name)
-        for share in shares if any(other in dear for other in left) else shares[:1]:
+    for least in dear:
+        left = tuple(row for row in left if row != least)
+        for share in shares if any(row in dear for row in left) else shares[:1]:
             yield cut(share)
     while queries > FEWEST_QUERIES:
         queries = max(FEWEST_QUERIES, int(0.9 * queries))
         yield cut()
-    for name in free:
-        left = tuple(row for row in left if row != name)
+    for least in free:
+        left = tuple(row for row in left if row != least)
         yield cut()
 
 
@@ -135,13 +139,13 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
     return config.using(*fewer)
 
 
-def measured_machine(session: Session, names: Sequence[str]) -> Machine:
+def measured_machine(session: Session, rows: Sequence[Row]) -> Machine:
     """Return this machine, with the speed at which its LM answers the first prompts of a row, in
     the plan's own units."""
     run, setup = session
-    row = setup.row("random" if "random" in names else "zero")
-    run.get(rows.predictions(setup, row, Examples(setup.queries.examples[:_WARM])))
-    probe = rows.predictions(setup, row, Examples(setup.queries.examples[:_PROBE]))
+    row = next((row for row in rows if row.name == "random"), ZERO_ROW)
+    run.get(row_stages.predictions(setup, row, Examples(setup.queries.examples[:_WARM])))
+    probe = row_stages.predictions(setup, row, Examples(setup.queries.examples[:_PROBE]))
     for need in probe.needs:
         run.get(need)
     work = run.estimate(probe)
@@ -158,22 +162,16 @@ def measured_machine(session: Session, names: Sequence[str]) -> Machine:
     return machine._replace(lm=cost.tokens * work.parameters / cost.seconds)
 
 
-def seconds_of(run: Run, setup: Setup, names: Sequence[str], machine: Machine) -> float:
+def seconds_of(run: Run, setup: Setup, rows: Sequence[Row], machine: Machine) -> float:
     """Return the time that some rows take on a machine."""
-    return plan(run, [rows.metric(setup, setup.row(name)) for name in names]).seconds(machine)
-
-
-def _minutes(seconds: float) -> str:
-    """The --minutes that work of so many seconds needs, rounded up."""
-    value = seconds / 60 / SHARE - 1e-6
-    return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * value) / 10:g}"
+    return plan(run, [row_stages.metric(setup, row) for row in rows]).seconds(machine)
 
 
 def _message(
     run: Run,
     setup: Setup,
-    names: Sequence[str],
-    all_names: Sequence[str],
+    rows: Sequence[Row],
+    all_rows: Sequence[Row],
     machine: Machine,
     whole: float,
     seconds: float,
@@ -181,17 +179,17 @@ def _message(
     """The cuts, in one line."""
     counting = run.models.counting(setup.lm)
     speed = machine.lm / counting.parameters
-    chosen: list[Row] = [setup.row(name) for name in names]
     parts = [f"{len(setup.queries):,} queries"]
-    taught = {row.method.name: row.method for row in chosen if row.learns_from_lm}
+    taught = {row.method.name: row.method for row in rows if row.learns_from_lm}
     parts += [
         f"{method.title} on {method.training_queries} training queries"
         for method in taught.values()
     ]
-    gone = [setup.row(name).label for name in all_names if name not in names]
+    kept = {row.name for row in rows}
+    gone = [row.label for row in all_rows if row.name not in kept]
     if gone:
         parts.append(f"no {' and no '.join(gone)}")
-    rest = f"; --minutes {_minutes(whole)} for all of it" if seconds < whole else ""
+    rest = f"; --minutes {minutes_for(whole, SHARE)} for all of it" if seconds < whole else ""
     about = "" if counting.exact else "about "
     return (
         f"this machine reads {about}{speed:,.0f} LM tokens a second: {', '.join(parts)}, about "

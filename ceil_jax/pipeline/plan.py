@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import timeit
 from collections.abc import Sequence
 from functools import cache
@@ -113,6 +114,13 @@ def plan(run: Run, targets: Sequence[Stage[Any]]) -> Plan:
     """Return the work of the stages that getting some targets would compute. A run's LMs may be
     ones that only count."""
     return Plan({stage: run.estimate(stage) for stage in run.missing(targets)})
+
+
+def minutes_for(seconds: float, share: float) -> str:
+    """Return the --minutes that work of so many seconds needs, if a share of them is planned;
+    rounded up."""
+    value = seconds / 60 / share - 1e-6
+    return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * max(value, 0)) / 10:g}"
 
 
 def duration(seconds: float) -> str:

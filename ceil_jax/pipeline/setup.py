@@ -19,7 +19,6 @@ from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Bank, BankQueries, Examples
 from ceil_jax.registry import load_plugins
-from ceil_jax.retrieval.retrievers import ZERO
 from ceil_jax.store.folder import write_json
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.own_file import separated
@@ -67,16 +66,8 @@ class Setup:
             )
 
     def row(self, name: str) -> Row:
-        """Return the row of a name with this configuration's settings. With --shots 0 every row
-        that the LM answers chooses nothing.
-
-        Raises:
-            UserError: an unknown name, or a method that would start from itself.
-        """
-        row = self.config.row(name)
-        if self.config.shots or row.answers != "lm":
-            return row
-        return Row(row.label, retriever=ZERO, against=row.against, name=row.name)
+        """Return the row of a name with this configuration's settings; see `RunConfig.row`."""
+        return self.config.row(name)
 
     def for_all_seeds(self) -> Setup:
         """Return the setup with `data_seed` as its seed, which draws candidate sets and sets λ for

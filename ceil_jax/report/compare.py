@@ -100,7 +100,15 @@ def compare(
         methods: names of rows.
         remarks: lines to print below the table and on the page, such as which rows are left out.
     """
-    rows = [setup.row(name) for name in dict.fromkeys(methods)]
+    return compare_rows(
+        run, setup, [setup.row(name) for name in dict.fromkeys(methods)], remarks=remarks
+    )
+
+
+def compare_rows(
+    run: Run, setup: Setup, rows: Sequence[Row], *, remarks: Sequence[str] = ()
+) -> Comparison:
+    """Evaluate rows that have the setup's settings; see `compare`."""
     targets = check(setup, rows)
     machine = this_machine()
     expected = {

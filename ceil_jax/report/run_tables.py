@@ -157,7 +157,8 @@ def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
     known = [name for name in ROWS if name in runs]
     found: list[tuple[Runs, Runs]] = []
     for name in [*(name for name in runs if name not in ROWS), *reversed(known)]:
-        against = ROWS[name].against if name in ROWS else ("topk",)
+        row_of_name = ROWS.get(name)
+        against = ("topk",) if row_of_name is None else row_of_name.against
         found += [(row, runs[name][0]) for row in runs[name][1:]]
         found += [
             (row, base) for other in against for base in runs.get(other, ()) for row in runs[name]

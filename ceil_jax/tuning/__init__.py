@@ -5,6 +5,7 @@ that simulated candidates with known scores race in the same way (`experiments/t
 
 - `config`: the settings of a search.
 - `candidates`: the ways of choosing examples that are searched.
+- `extent`: what is searched, and on how many rows.
 - `rows`: bank, tuning rows and final rows.
 - `budget`: LM tokens and minutes, spent and remaining.
 - `fitting`: the largest search that a budget pays for, and what it is expected to take.

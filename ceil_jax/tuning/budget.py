@@ -6,9 +6,8 @@ import math
 import time
 
 from ceil_jax.lm.openai.address import is_address
-from ceil_jax.pipeline.plan import duration
+from ceil_jax.pipeline.plan import duration, minutes_for
 from ceil_jax.store.cost import Cost
-from ceil_jax.tuning.fitting import minutes_for
 
 LM_TOKENS = 1_000_000
 """The default budget: 15 minutes of SmolLM2-135M on 2 quiet CPU cores, an hour on busy ones."""

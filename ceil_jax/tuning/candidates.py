@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.methods.registry import ROWS
+from ceil_jax.methods.registry import RANDOM_ROW, ROWS, TOPK_ROW, ZERO_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tuning.config import TuneConfig
-from ceil_jax.tuning.fitting import PLAIN_SHOTS, Extent
+from ceil_jax.tuning.extent import PLAIN_SHOTS, Extent
 
 LEARNED = ("free", "free_map", "by_label", "epr", "ceil")
 """The trained methods that are tried by default."""
@@ -26,19 +26,14 @@ examples show both anyway."""
 class Candidate:
     """One way of choosing examples."""
 
-    method: str
-    """The name of a row."""
+    row: Row
+    """A method and the retriever that chooses with its vectors."""
     shots: int
     """K; 0 without examples."""
     trade_off: float | None = None
     """λ, where it is free."""
     encoder: str = ""
     """The untrained encoder, where it is another than the run's."""
-
-    @property
-    def row(self) -> Row:
-        """Its row, with the method's default settings."""
-        return ROWS[self.method]
 
     @property
     def prepared(self) -> bool:
@@ -60,9 +55,9 @@ class Candidate:
         return ", ".join(filter(None, (self.row.label, shots, trade_off, self.encoder)))
 
 
-ZERO = Candidate("zero", 0)
+ZERO = Candidate(ZERO_ROW, 0)
 
-PLAIN = Candidate("topk", PLAIN_SHOTS)
+PLAIN = Candidate(TOPK_ROW, PLAIN_SHOTS)
 """Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the
 run names."""
 
@@ -70,23 +65,26 @@ run names."""
 def plain(extent: Extent) -> Candidate:
     """Return the prompt with which every choice is compared: the nearest examples, or random ones
     where no text is encoded."""
-    return Candidate("topk" if extent.vectors else "random", extent.plain)
+    return Candidate(TOPK_ROW if extent.vectors else RANDOM_ROW, extent.plain)
 
 
-def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[str, ...]:
-    """Return the names of the methods that are searched; an unknown name is a UserError."""
-    known = [name for name, row in ROWS.items() if row.answers == "lm"]
+def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ...]:
+    """Return the rows that are searched, with the configuration's settings; an unknown name is a
+    UserError."""
+    known = {name: config.configured(row) for name, row in ROWS.items() if row.answers == "lm"}
     for name in search.method:
         if name not in known:
             raise unknown_name("method", name, known)
+    if search.method:
+        return tuple(known[name] for name in dict.fromkeys(search.method))
     demonstrated = bool(task.language or config.skills.demonstrations)
-    return tuple(dict.fromkeys(search.method)) or tuple(
-        name
-        for name in known
-        if not ROWS[name].needs.gold_outputs
-        and (ROWS[name].needs.skills == "none" or demonstrated)
-        and (not ROWS[name].trains or name in LEARNED)
-        and (not ROWS[name].needs.balanced or len(labels_of(task.train)) >= MANY_LABELS)
+    return tuple(
+        row
+        for row in known.values()
+        if not row.needs.gold_outputs
+        and (row.needs.skills == "none" or demonstrated)
+        and (not row.trains or row.name in LEARNED)
+        and (not row.needs.balanced or len(labels_of(task.train)) >= MANY_LABELS)
     )
 
 
@@ -109,22 +107,21 @@ def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:
 
 def candidates(extent: Extent) -> list[Candidate]:
     """Return the candidates of a search that need no preparation."""
-    return [one for name in extent.methods for one in _variants(name, extent) if not one.prepared]
+    return [one for row in extent.rows for one in _variants(row, extent) if not one.prepared]
 
 
-def prepared(methods: Sequence[str], extent: Extent, shots: int) -> list[Candidate]:
-    """Return the candidates of some methods that an LM has to prepare, with K = `shots`."""
-    own = replace(extent, ks=(shots,), encoders=())
-    return [one for name in methods for one in _variants(name, own) if one.prepared]
+def prepared(rows: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]:
+    """Return the candidates of some rows that an LM has to prepare, with K = `shots`."""
+    with_shots = replace(extent, ks=(shots,), encoders=())
+    return [one for row in rows for one in _variants(row, with_shots) if one.prepared]
 
 
-def _variants(name: str, extent: Extent) -> Iterator[Candidate]:
-    if name == ZERO.method:
+def _variants(row: Row, extent: Extent) -> Iterator[Candidate]:
+    if row == ZERO.row:
         yield ZERO
         return
-    row = ROWS[name]
     free = row.needs.trade_off == "tunable" and not row.method.learns_sets
     for encoder in ("", *extent.encoders) if row.encodes else ("",):
         for trade_off in extent.trade_offs if free else (None,):
             for shots in extent.ks:
-                yield Candidate(name, shots, trade_off, encoder)
+                yield Candidate(row, shots, trade_off, encoder)

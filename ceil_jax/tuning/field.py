@@ -100,7 +100,8 @@ class Field:
             # counts the bank's tokens once for all candidates
             self._builders[ids] = self.base.answering.builder(self.run, queries)
         setup = self.setup(candidate)
-        stage = rows.predictions(setup, setup.row(candidate.method), Examples(queries))
+        row = setup.config.configured(candidate.row)
+        stage = rows.predictions(setup, row, Examples(queries))
         assert isinstance(stage, Predictions), "the LM answers every candidate"
         choice = self.run.get(stage.choice)
         builder = self._builders[ids]
@@ -221,7 +222,7 @@ class Field:
         """Return the LM tokens that preparing a candidate may take, and the seconds of encoding and
         training; a UserError if they cannot be counted."""
         setup = self.setup(candidate)
-        choice = rows.choice(setup, setup.row(candidate.method))
+        choice = rows.choice(setup, setup.config.configured(candidate.row))
         found = plan(self.run, [choice])
         if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):
             raise UserError("its cost cannot be counted here")

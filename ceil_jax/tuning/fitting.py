@@ -6,20 +6,18 @@ Nothing here asks an LM: prompts and speeds are measured by `tune`, and arrive a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-FIRST_ROWS = 16
-"""Rows of the first round of a race, if the budget pays for them."""
+from ceil_jax.methods.registry import RANDOM_ROW
+from ceil_jax.methods.row import Row
+from ceil_jax.tuning.candidates import candidates
+from ceil_jax.tuning.extent import FIRST_ROWS, Extent
 
 LEAST_FINAL = 8
 """Final rows of the smallest search. They are answered whatever the budget says, so that every
 search ends with a table."""
-
-PLAIN_SHOTS = 8
-"""K of the plain prompt of a race."""
 
 ROUNDS = 2.0
 """The race is given as much as so many first rounds at least: the first alone would choose by
@@ -32,53 +30,6 @@ below dense neighbours on most tasks measured; DPP-MAP within a point of top-k o
 
 LAST = ("free", "topk", "zero")
 """The methods of the smallest race that still answers the question."""
-
-
-@dataclass(frozen=True)
-class Extent:
-    """What is searched, and on how many rows."""
-
-    methods: tuple[str, ...]
-    ks: tuple[int, ...]
-    trade_offs: tuple[float, ...]
-    encoders: tuple[str, ...]
-    """The encoders besides the run's own."""
-    first: int
-    """Rows of the first round; 0 without a race."""
-    final: int
-    """Final rows."""
-    vectors: bool = True
-    """Whether texts are encoded at all."""
-
-    @property
-    def plain(self) -> int:
-        """K of the plain prompt, with which every choice is compared."""
-        return PLAIN_SHOTS if self.first else self.ks[0]
-
-    def cut_from(self, whole: Extent, label: Callable[[str], str]) -> str:
-        """Return what this one lacks of a larger one, in words; "" where nothing.
-
-        Args:
-            whole: the larger one.
-            label: the name of a method in tables.
-        """
-        parts = []
-        if self.final < whole.final:
-            parts.append(f"{self.final} of {whole.final} final rows")
-        if not self.vectors:
-            parts.append("random examples in place of the nearest, for encoding takes too long")
-        if not self.first:
-            return "; ".join([*parts, "no race"])
-        if self.first < whole.first:
-            parts.append(f"{self.first} of {whole.first} rows in the first round")
-        if self.trade_offs != whole.trade_offs:
-            parts.append(f"only λ = {_listed(self.trade_offs)}")
-        if self.ks != whole.ks:
-            parts.append(f"only K = {_listed(self.ks)}")
-        parts += [f"no encoder {name}" for name in whole.encoders if name not in self.encoders]
-        gone = [label(name) for name in whole.methods if name not in self.methods]
-        parts += [f"no {', no '.join(gone)}"] if gone else []
-        return "; ".join(parts)
 
 
 class Need(NamedTuple):
@@ -103,27 +54,21 @@ class Costs(NamedTuple):
     """Seconds that the LM takes for a token."""
     encoding: float
     """Seconds that one encoder takes for all texts."""
-    encoded: frozenset[str]
-    """The methods that need vectors."""
 
-    def need(self, extent: Extent, candidates: Sequence[tuple[str, int, str]]) -> Need:
+    def need(self, extent: Extent) -> Need:
         """Return the least cost of a search: the race's first rounds, and four prompts on the final
-        rows.
-
-        Args:
-            extent: the search.
-            candidates: its candidates: method, K, and the encoder if it is not the run's own.
-        """
-        race = sum(self.tokens[shots] if shots else self.zero for _, shots, _ in candidates)
-        largest = max((self.tokens[shots] for _, shots, _ in candidates if shots), default=0.0)
+        rows."""
+        racing = candidates(extent)
+        race = sum(self.tokens[one.shots] if one.shots else self.zero for one in racing)
+        largest = max((self.tokens[one.shots] for one in racing if one.shots), default=0.0)
         final = self.zero + self.tokens[extent.plain]
         if extent.first:
             final += 2 * largest
         tokens = ROUNDS * extent.first * race + 1.1 * extent.final * final
-        encoders = {encoder for name, _, encoder in candidates if name in self.encoded}
+        encoders = {one.encoder for one in racing if one.row.encodes}
         encoding = self.encoding * max(1, len(encoders)) if extent.vectors else 0.0
         # learning from the bank's outputs takes about as long as encoding it
-        encoding *= 1 + any(name.startswith("free") for name in extent.methods)
+        encoding *= 1 + any(row.method.is_head for row in extent.rows)
         return Need(tokens, tokens * self.pace + encoding, encoding)
 
 
@@ -163,14 +108,13 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     while len(extent.ks) > 2:
         extent = replace(extent, ks=extent.ks[:-1])
         yield extent
-    plugins = [
-        name for name in reversed(extent.methods) if name not in (*DISPENSABLE, *LAST, "free_map")
-    ]
+    names = [row.name for row in extent.rows]
+    plugins = [name for name in reversed(names) if name not in (*DISPENSABLE, *LAST, "free_map")]
     for name in (*DISPENSABLE, *plugins):
         if name == "random" and not extent.vectors:
             continue
-        if name in extent.methods and len(extent.methods) > 2:
-            extent = replace(extent, methods=_without(extent.methods, name))
+        if len(extent.rows) > 2 and len(rest := _without(extent.rows, name)) < len(extent.rows):
+            extent = replace(extent, rows=rest)
             yield extent
     extent = with_final(100)
     yield extent
@@ -184,22 +128,23 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     extent = with_final(50)
     yield extent
     last = LAST if extent.vectors else ("random", "zero")
-    kept = tuple(name for name in extent.methods if name in last) or extent.methods[-1:]
-    extent = replace(extent, methods=kept)
+    kept = tuple(row for row in extent.rows if row.name in last) or extent.rows[-1:]
+    extent = replace(extent, rows=kept)
     yield extent
     extent = with_final(20)
     yield extent
-    extent = replace(extent, methods=_without(kept, "free") or kept, first=0)
+    extent = replace(extent, rows=_without(kept, "free") or kept, first=0)
     yield extent
     yield with_final(LEAST_FINAL)
 
 
-def without_vectors(whole: Extent, encoded: frozenset[str]) -> Extent:
-    """Return a search without the methods that need vectors (`encoded`), with random examples in
-    place of the nearest."""
-    left = tuple(name for name in whole.methods if name not in encoded)
-    methods = left if "random" in left else (*left, "random")
-    return replace(whole, methods=methods, encoders=(), vectors=False)
+def without_vectors(whole: Extent) -> Extent:
+    """Return a search without the rows that need vectors, with random examples in place of the
+    nearest."""
+    rows = tuple(row for row in whole.rows if not row.encodes)
+    if "random" not in [row.name for row in rows]:
+        rows = (*rows, RANDOM_ROW)
+    return replace(whole, rows=rows, encoders=(), vectors=False)
 
 
 class Forecast(NamedTuple):
@@ -212,16 +157,5 @@ class Forecast(NamedTuple):
     """What was cut to fit, and what all of it would take, in one line; "" where nothing was."""
 
 
-def minutes_for(seconds: float, share: float) -> str:
-    """Return the --minutes that work of so many seconds needs, if a share of them is planned;
-    rounded up."""
-    value = seconds / 60 / share - 1e-6
-    return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * max(value, 0)) / 10:g}"
-
-
-def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return tuple(one for one in names if one != name)
-
-
-def _listed(numbers: Sequence[float]) -> str:
-    return ", ".join(f"{number:g}" for number in numbers)
+def _without(rows: tuple[Row, ...], name: str) -> tuple[Row, ...]:
+    return tuple(row for row in rows if row.name != name)

@@ -235,5 +235,15 @@ def _sure(difference: Interval) -> str:
 
 
 def _data(one: Standing) -> dict[str, Any]:
-    own = {"label": one.label, "rows": one.rows, "tokens": one.tokens, "remark": one.remark}
-    return vars(one.candidate) | own | json_value(one.score.percent())
+    candidate = one.candidate
+    return {
+        "method": candidate.row.name,
+        "shots": candidate.shots,
+        "trade_off": candidate.trade_off,
+        "encoder": candidate.encoder,
+        "label": one.label,
+        "rows": one.rows,
+        "tokens": one.tokens,
+        "remark": one.remark,
+        **json_value(one.score.percent()),
+    }

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ceil_jax.tuning.fitting import FIRST_ROWS
+from ceil_jax.tuning.extent import FIRST_ROWS
 from ceil_jax.tuning.paired import DRAWS, chances
 
 MISTAKES = 0.05

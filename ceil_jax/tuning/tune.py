@@ -13,7 +13,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.methods.free import no_labels
-from ceil_jax.methods.registry import ROWS, scorable
+from ceil_jax.methods.registry import CLASSIFIER_ROW, RANDOM_ROW, scorable
 from ceil_jax.metrics.bootstrap import (
     Sample,
     bootstrap_interval,
@@ -42,13 +42,12 @@ from ceil_jax.tuning.candidates import (
     searched,
 )
 from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.extent import FIRST_ROWS, Extent
 from ceil_jax.tuning.field import Entrant, Field
 from ceil_jax.tuning.fitting import (
-    FIRST_ROWS,
     LEAST_FINAL,
     ROUNDS,
     Costs,
-    Extent,
     Forecast,
     Need,
     smaller,
@@ -116,13 +115,13 @@ class Search:
         if repeated:
             why = "were left out, for they repeat others or stand in the bank."
             self.notes.append(f"{repeated:,} held-out rows {why}")
-        self.methods, left_out = scorable(self.field.base.lm.get(), wanted)
+        self.rows, left_out = scorable(self.field.base.lm.get(), wanted)
         self.notes += [left_out] if left_out else []
-        learning = [name for name in self.methods if ROWS[name].learns_from_lm]
+        learning = [row for row in self.rows if row.learns_from_lm]
         if learning and len(self.task.train) < _LEAST_BANK:
             small = f"A bank of {len(self.task.train)} examples is too small to train on."
             self.notes.append(small)
-            self.methods = tuple(name for name in self.methods if name not in learning)
+            self.rows = tuple(row for row in self.rows if row not in learning)
 
     @cached_property
     def forecast(self) -> Forecast:
@@ -131,7 +130,7 @@ class Search:
         log.info("measuring how fast %s answers", self.field.base.lm.key)
         costs = self._measured()
         whole = Extent(
-            tuple(name for name in self.methods if not Candidate(name, 1).prepared),
+            tuple(row for row in self.rows if not Candidate(row, 1).prepared),
             self.ks,
             self.search.trade_offs,
             self.search.encoders,
@@ -140,12 +139,12 @@ class Search:
         )
         fits, extent, need = self._fitted(whole, costs)
         if not fits and need.encoding > max(0.0, budget.seconds_left) / 2:
-            fits, extent, need = self._fitted(without_vectors(whole, costs.encoded), costs)
+            fits, extent, need = self._fitted(without_vectors(whole), costs)
         if not fits:
             self.notes.append("Even the smallest search takes more than the budget.")
-        cut = extent.cut_from(whole, lambda name: ROWS[name].label)
+        cut = extent.cut_from(whole)
         if cut:
-            everything = costs.need(whole, _triples(whole))
+            everything = costs.need(whole)
             all_of_it = budget.needed(everything.tokens, everything.seconds)
             cut = f"cut to fit {budget.flags()}: {cut} (for all of it: {all_of_it})"
             self.notes.append(f"{cut[0].upper()}{cut[1:]}.")
@@ -156,7 +155,7 @@ class Search:
         and what it needs."""
         budget = self.field.budget
         for extent in smaller(whole):
-            need = costs.need(extent, _triples(extent))
+            need = costs.need(extent)
             if need.tokens <= budget.tokens_left() and need.seconds <= budget.seconds_left:
                 return True, extent, need
         return False, extent, need
@@ -166,18 +165,16 @@ class Search:
         field = self.field
         shots = [k for k in {*self.ks, PLAIN.shots} if k < len(self.task.train)]
         self.zero = field.enter(ZERO, self.tuning)
-        random = {k: field.enter(Candidate("random", k), self.tuning) for k in shots}
+        random = {k: field.enter(Candidate(RANDOM_ROW, k), self.tuning) for k in shots}
         what = "a look at the LM's speed"
         field.answer([self.zero], self.tuning, slice(0, _WARM), what, least=_WARM, paced=False)
         probes = [self.zero, random[self.ks[len(self.ks) // 2]]]
         field.answer(probes, self.tuning, slice(_WARM, _WARM + _PROBE), what, least=1)
-        encoded = frozenset(name for name in ROWS if ROWS[name].encodes)
         return Costs(
             float(self.zero.tokens.mean()),
             {k: float(one.tokens.mean()) for k, one in random.items()},
             field.budget.pace,
             field.encoding([*self.tuning, *self.final]),
-            encoded,
         )
 
     def _expected(self, extent: Extent, costs: Costs, need: Need) -> str:
@@ -215,7 +212,7 @@ class Search:
         # what the end needs beside the LM is done before the race, which is given the time left
         self.field.enter(self.plain.candidate, self.final)
         predicted = self._classified()
-        learning = prepared(self.methods, extent, PLAIN.shots) if extent.first else []
+        learning = prepared(self.rows, extent, PLAIN.shots) if extent.first else []
         self.race = Race(
             np.stack([one.tokens for one in self.entrants]),
             rivals=len(self.entrants) + len(learning),
@@ -229,7 +226,7 @@ class Search:
             if self.field.budget.out_of_time() and not any(map(len, self.race.scores)):
                 self.notes.append("The minutes had passed before the race began.")
             shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
-            for one in self._prepared(prepared(self.methods, extent, shots)):
+            for one in self._prepared(prepared(self.rows, extent, shots)):
                 self.race.join(one.tokens)
                 self.entrants.append(one)
                 hold(self.race, self._ask, self._left)
@@ -416,7 +413,7 @@ class Search:
         if no_labels(self.task) or not self.forecast.extent.vectors:
             return None
         base = self.field.base
-        stage = row_stages.predictions(base, base.row("classifier"), Examples(self.final))
+        stage = row_stages.predictions(base, CLASSIFIER_ROW, Examples(self.final))
         return {row["id"]: Reply(row["prediction"]) for row in self.field.run.get(stage)}
 
     def _raced(self) -> tuple[Standing, ...]:
@@ -441,8 +438,3 @@ class Search:
             key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens)
         )
         return tuple(found)
-
-
-def _triples(extent: Extent) -> list[tuple[str, int, str]]:
-    """The candidates of a search as its costs are counted: method, K, encoder."""
-    return [(one.method, one.shots, one.encoder) for one in candidates(extent)]

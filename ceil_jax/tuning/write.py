@@ -69,7 +69,7 @@ def _program(search: Search, chosen: Standing, target: Path) -> str:
 
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:
     setup, score = search.field.setup(chosen.candidate), chosen.score.percent()
-    selector = selector_of(search.field.run, setup, setup.row(chosen.candidate.method))
+    selector = selector_of(search.field.run, setup, setup.config.configured(chosen.candidate.row))
     metric = (
         f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"
     )

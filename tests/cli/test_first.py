@@ -41,7 +41,7 @@ def test_a_library_that_is_missing_is_named_before_anything_runs(
     with pytest.raises(
         UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"
     ):
-        check_first(replace(LOCAL, **settings), NO_FILE, (), *needed)
+        check_first(replace(LOCAL, **settings), NO_FILE, *needed)
     check_first(LOCAL)
 
 

@@ -23,7 +23,7 @@ from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_page, write_report
 from ceil_jax.tuning.candidates import prepared, searched
 from ceil_jax.tuning.config import TuneConfig
-from ceil_jax.tuning.fitting import Extent
+from ceil_jax.tuning.extent import Extent
 
 DOCS = Path(__file__).parents[2] / "docs"
 FEW = replace(TASK, validation=TASK.validation[:4])
@@ -126,10 +126,11 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
         assert chosen == [pick.id for pick in reversed(picks)]
 
     search = TuneConfig(method=("topk", "relative"))
-    assert searched(search, config, FEW) == ("topk", "relative")
-    extent = Extent(("topk", "relative"), search.ks, search.trade_offs, (), 16, 40)
-    [candidate] = prepared(("topk", "relative"), extent, 8)
-    assert candidate.method == "relative"
+    searched_rows = searched(search, config, FEW)
+    assert [row.name for row in searched_rows] == ["topk", "relative"]
+    extent = Extent(searched_rows, search.ks, search.trade_offs, (), 16, 40)
+    [candidate] = prepared(searched_rows, extent, 8)
+    assert candidate.row == row
     assert candidate.prepared
 
 

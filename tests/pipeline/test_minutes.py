@@ -11,6 +11,7 @@ from ceil_jax.lm import readings
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.registry import RANDOM_ROW
 from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline import minutes as minutes_module
 from ceil_jax.pipeline.minutes import FEWEST_QUERIES, cut_to_fit, cuts
@@ -26,15 +27,28 @@ CONFIG = (
 )
 
 
+def cuts_of(names):
+    setup = open_run(CONFIG, TASK).setup
+    return list(cuts(setup, [setup.row(name) for name in names]))
+
+
+def fitting(session, names, minutes):
+    return cut_to_fit(session, [session.setup.row(name) for name in names], minutes)
+
+
+def names_of(rows):
+    return tuple(row.name for row in rows)
+
+
 def summary(cut):
     setup, rows = cut
     config = setup.config
     instances = (config.method(EPR).instances, config.method(CEIL).instances)
-    return *instances, rows[-1], len(setup.queries)
+    return *instances, rows[-1].name, len(setup.queries)
 
 
 def test_training_queries_are_cut_first_then_rows_then_queries():
-    found = list(map(summary, cuts(open_run(CONFIG, TASK).setup, ROWS)))
+    found = list(map(summary, cuts_of(ROWS)))
     learnt = ((400, 60), (300, 45), (200, 40), (100, 40))  # never below 40
     assert found[:4] == [(n, c, "ceil", 200) for n, c in learnt]
     # sets first; the rest's training queries are back
@@ -43,15 +57,18 @@ def test_training_queries_are_cut_first_then_rows_then_queries():
     # without a training no share is tried; queries last, and never below 150
     assert found[12:] == [(400, 60, "random", n) for n in (200, 180, 162, FEWEST_QUERIES)]
     # no LM taught TST
-    assert all(
-        less.config.method(TST).instances == 300
-        for less, _ in cuts(open_run(CONFIG, TASK).setup, ROWS)
-    )
+    assert all(less.config.method(TST).instances == 300 for less, _ in cuts_of(ROWS))
+
+
+def test_rows_have_the_training_queries_that_are_left():
+    for setup, rows in cuts_of(ROWS):
+        for row in rows:
+            assert row == setup.row(row.name)
 
 
 def test_rows_without_lm_tokens_to_prepare_are_kept_longest():
     asked = ("random", "free", "epr", "free_map")
-    found = [(rows, len(less.queries)) for less, rows in cuts(open_run(CONFIG, TASK).setup, asked)]
+    found = [(names_of(rows), len(less.queries)) for less, rows in cuts_of(asked)]
     assert found[3][0] == asked
     both = ("random", "free", "free_map")
     assert found[4:] == [
@@ -68,13 +85,14 @@ def planted(monkeypatch):
     def seconds(run, setup, rows, machine):
         queries = len(setup.queries)
         epr, ceil = (setup.config.method(kind).instances for kind in (EPR, CEIL))
-        training = 2 * (epr / 400) * any(row.startswith("epr") for row in rows)
-        training += 10 * (ceil / 60) * ("ceil" in rows)
+        names = names_of(rows)
+        training = 2 * (epr / 400) * any(name.startswith("epr") for name in names)
+        training += 10 * (ceil / 60) * ("ceil" in names)
         return 60 * (len(rows) * queries / 200 + training)
 
     monkeypatch.setattr(minutes_module, "seconds_of", seconds)
     monkeypatch.setattr(
-        minutes_module, "measured_machine", lambda session, names: Machine("", 100.0, 1.0, 1.0)
+        minutes_module, "measured_machine", lambda session, rows: Machine("", 100.0, 1.0, 1.0)
     )
     monkeypatch.setattr(minutes_module, "SHARE", 1.0)
 
@@ -108,15 +126,15 @@ def planted(monkeypatch):
     ],
 )
 def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
-    found = cut_to_fit(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, minutes)
-    assert found.names == rows
+    found = fitting(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, minutes)
+    assert names_of(found.rows) == rows
     assert found.message.startswith(f"this machine reads 100 LM tokens a second: {said}")
     assert len(found.session.setup.queries) == int(said.split()[0])
 
 
 def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
-    found = cut_to_fit(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
-    assert found.names == ROWS[:2]
+    found = fitting(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
+    assert names_of(found.rows) == ROWS[:2]
     assert len(found.session.setup.queries) == 150
     said = "for all of it. That is more than --minutes 1: fewer queries would show nothing"
     assert found.message.endswith(said)
@@ -124,13 +142,13 @@ def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
 
 def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):
     config = replace(CONFIG, out=tmp_path)
-    first = cut_to_fit(open_run(config, TASK), ROWS, 6)
+    first = fitting(open_run(config, TASK), ROWS, 6)
     # what is on disk by now leaves less to do
     monkeypatch.setattr(minutes_module, "seconds_of", lambda *_: 0.0)
-    again = cut_to_fit(open_run(config, TASK), ROWS, 6)
-    assert (again.names, again.message) == (first.names, first.message)
+    again = fitting(open_run(config, TASK), ROWS, 6)
+    assert (again.rows, again.message) == (first.rows, first.message)
     assert again.session.setup.config == first.session.setup.config
-    assert cut_to_fit(open_run(config, TASK), ROWS, 7).names == ROWS
+    assert names_of(fitting(open_run(config, TASK), ROWS, 7).rows) == ROWS
 
 
 class Slow(TinyLM):
@@ -156,8 +174,8 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     asked = 2 / 3 * 2 * 400 * 44 / speed
     config, rows = replace(SMALL, lm=lm, out=tmp_path), ("majority", "random", "bm25")
     opened = open_run(config, films(60, 400), One(Slow(speed, clock)))
-    found = cut_to_fit(opened, rows, asked / 60)
-    assert found.names == rows
+    found = fitting(opened, rows, asked / 60)
+    assert names_of(found.rows) == rows
     for name in rows:
         found.session.run.get(metric_of(found.session.setup, name))
     assert 150 <= len(found.session.setup.queries) < 400
@@ -172,7 +190,7 @@ def test_the_speed_of_an_lm_that_has_answered_before_is_what_it_was(tmp_path, mo
     """A second command in the folder finds the probe on disk: its time then says nothing."""
     monkeypatch.setattr(minutes_module, "this_machine", lambda: Machine("", 1.0, 1.0, 1.0))
     config = replace(SMALL, out=tmp_path)
-    first = minutes_module.measured_machine(open_run(config, TASK), ("random",))
-    again = minutes_module.measured_machine(open_run(config, TASK), ("random",))
+    first = minutes_module.measured_machine(open_run(config, TASK), [RANDOM_ROW])
+    again = minutes_module.measured_machine(open_run(config, TASK), [RANDOM_ROW])
     assert first.lm > 1
     assert again.lm > 1

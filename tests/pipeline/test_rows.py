@@ -128,8 +128,9 @@ def test_labels_are_seen_whatever_the_metric(tmp_path):
     run.get(head)
     assert run.summary(head)["head"] > 0.5  # tried, and compared with cosines
     assert evaluated(run, setup, "classifier").value > 50
-    kept, left_out = applicable(task, ("classifier", "structures", "topk"))
-    assert kept == ("classifier", "topk")
+    named = [setup.row(name) for name in ("classifier", "structures", "topk")]
+    kept, left_out = applicable(task, named)
+    assert [row.name for row in kept] == ["classifier", "topk"]
     assert (
         left_out == "Left out: structures: the outputs of films are no programs that can be parsed."
     )

@@ -17,15 +17,16 @@ from refusing import refused
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.methods.registry import scorable
+from ceil_jax.methods.registry import ROWS as ROWS_BY_NAME
+from ceil_jax.methods.registry import TOPK_ROW, scorable
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import rows as row_stages
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.extent import Extent
 from ceil_jax.tuning.field import Field
-from ceil_jax.tuning.fitting import Extent
 from ceil_jax.tuning.outcome import Shown
 from ceil_jax.tuning.tune import Search
 from ceil_jax.tuning.write import write_outcome
@@ -80,7 +81,7 @@ def finished(tmp_path_factory):
 
 def test_it_finds_what_helps_and_says_what_is_certain(finished):
     _, outcome, _ = finished
-    assert outcome.recommended.candidate.method != "zero"
+    assert outcome.recommended.candidate.row.name != "zero"
     zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
     assert outcome.verdict.certainly_better(outcome.verdict.recommended, zero)
     assert any("is certainly better than zero examples" in said for said in outcome.advice())
@@ -122,7 +123,7 @@ def test_the_classifier_stands_beside_the_prompts(finished):
 )
 def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(finished, minus, first):
     _, outcome, _ = finished
-    topk = next(one for one in outcome.finals if one.candidate.method == "topk")
+    topk = next(one for one in outcome.finals if one.candidate.row.name == "topk")
     best = replace(
         outcome,
         alone=outcome.alone._replace(minus=minus),
@@ -214,7 +215,7 @@ def test_a_small_budget_searches_less_and_says_what_was_cut(tmp_path):
     small = search(tmp_path, lm_tokens=30_000)
     extent = small.forecast.extent
     assert extent.first > 0
-    assert len(extent.methods) < len(whole.extent.methods)
+    assert len(extent.rows) < len(whole.extent.rows)
     assert small.forecast.cut.startswith("cut to fit --lm-tokens 30000: ")
     assert "no random" in small.forecast.cut
     assert "for all of it: --lm-tokens " in small.forecast.cut
@@ -245,10 +246,10 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     extent = made.forecast.extent
     assert not extent.vectors
     assert extent.first == 16
-    assert {"random", "bm25"} <= set(extent.methods)
+    assert {"random", "bm25"} <= {row.name for row in extent.rows}
     assert "random examples in place of the nearest" in made.forecast.cut
     outcome = made.run()
-    assert {one.candidate.method for one in outcome.race} <= {"zero", "random", "bm25"}
+    assert {one.candidate.row.name for one in outcome.race} <= {"zero", "random", "bm25"}
     assert outcome.alone is None
     assert outcome.final == 40
 
@@ -318,9 +319,9 @@ def test_where_nothing_helps_it_says_so(tmp_path):
 def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trained):
     made = search(tmp_path, lm_tokens=20_000, method=("zero", "topk", "epr", "ceil"), ks=(3,))
     outcome = made.run()
-    assert {one.candidate.method for one in outcome.race} == {"zero", "topk", "epr"}
+    assert {one.candidate.row.name for one in outcome.race} == {"zero", "topk", "epr"}
     assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
-    epr = choice_of_row(made.field.setup(Candidate("epr", 3)), "epr")
+    epr = choice_of_row(made.field.setup(Candidate(ROWS_BY_NAME["epr"], 3)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
 
@@ -328,21 +329,21 @@ def test_what_another_search_has_prepared_is_paid_for_too(tmp_path, moved_for_tr
     settings = {"method": ("zero", "topk", "epr"), "ks": (3,)}
     search(tmp_path / "a", lm_tokens=40_000, **settings).run()
     again, first = (search(tmp_path / one, lm_tokens=9_000, **settings).run() for one in "ab")
-    assert [one.candidate.method for one in again.race] == [
-        one.candidate.method for one in first.race
+    assert [one.candidate.row.name for one in again.race] == [
+        one.candidate.row.name for one in first.race
     ]
     assert again.tokens == pytest.approx(first.tokens, rel=0.01)
 
 
 def test_a_trade_off_of_nothing_is_no_default():
     with refused(r"--trade-off 0\.0: expected"):
-        Candidate("dpp", 2, 0.0).config(SMALL)
+        Candidate(ROWS_BY_NAME["dpp"], 2, 0.0).config(SMALL)
 
 
 def test_a_small_bank_is_not_trained_on(tmp_path):
     task = replace(TASK, train=ROWS[:100])
     outcome = search(tmp_path, task=task, method=("zero", "topk", "epr"), ks=(3,)).run()
-    assert {one.candidate.method for one in outcome.race} == {"zero", "topk"}
+    assert {one.candidate.row.name for one in outcome.race} == {"zero", "topk"}
     assert "A bank of 80 examples is too small to train on." in outcome.notes
 
 
@@ -350,40 +351,44 @@ def test_registered_retrievers_join_by_themselves(registrations_undone):
     register_retriever("mine", BM25Ranking, Needs(trade_off="tunable"), label="Mine")
     register_retriever("oracle", BM25Ranking, Needs(gold_outputs=True))
     wide = TuneConfig(ks=(2, 400), trade_offs=(0.1,))
-    methods = searched(wide, SMALL, TASK)
+    rows = searched(wide, SMALL, TASK)
     ks = possible_ks(wide, TASK)
-    found = candidates(Extent(methods, ks, wide.trade_offs, (), 16, 40))
-    assert Candidate("mine", 2, 0.1) in found
+    found = candidates(Extent(rows, ks, wide.trade_offs, (), 16, 40))
+    assert Candidate(ROWS_BY_NAME["mine"], 2, 0.1) in found
     expected = {"zero", "random", "bm25", "topk", "mmr", "dpp", "free", "free_map", "mine"}
-    assert {one.method for one in found} == expected
+    assert {one.row.name for one in found} == expected
     assert all(one.shots in (0, 2) for one in found)
     with refused("did you mean 'topk'"):
         searched(TuneConfig(method=("topp",)), SMALL, TASK)
 
 
+def names_of(rows):
+    return [row.name for row in rows]
+
+
 def test_one_of_each_label_is_tried_where_there_are_many():
     def tried(labels):
         rows = [replace(row, output=labels[i % len(labels)]) for i, row in enumerate(ROWS)]
-        return searched(TuneConfig(), SMALL, replace(TASK, train=rows))
+        return names_of(searched(TuneConfig(), SMALL, replace(TASK, train=rows)))
 
     assert "by_label" not in tried(("bad", "good"))
     assert "by_label" in tried(("bad", "fine", "good"))
-    assert "by_label" in searched(TuneConfig(method=("by_label",)), SMALL, TASK)
+    assert names_of(searched(TuneConfig(method=("by_label",)), SMALL, TASK)) == ["by_label"]
 
 
 def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     chat = TinyLM()
-    names = ("topk", "free", "epr", "ceil")
-    assert scorable(chat, names) == (names, "")
+    rows = tuple(ROWS_BY_NAME[name] for name in ("topk", "free", "epr", "ceil"))
+    assert scorable(chat, rows) == (rows, "")
     assert not caplog.text
     chat.can_score = False
-    kept, left_out = scorable(chat, names)
-    assert kept == ("topk", "free")
+    kept, left_out = scorable(chat, rows)
+    assert kept == rows[:2]
     said = "tiny gives no log-probabilities, which EPR, CEIL would learn from; free"
     assert said in caplog.text
     assert said in left_out
     with refused("free and free_map learn from the bank's outputs"):
-        scorable(chat, ("epr",))
+        scorable(chat, rows[2:3])
 
 
 def test_bad_input_is_named(tmp_path):
@@ -416,7 +421,7 @@ def test_what_is_written_works(finished, tmp_path):
     numbers = json.loads((tmp_path / "tune" / "tune.json").read_text())
     assert numbers["prompt"] == outcome.recommended.label
     for method in ("topk", "bm25"):
-        one = next(one for one in outcome.race if one.candidate.method == method)
+        one = next(one for one in outcome.race if one.candidate.row.name == method)
         place = replace(
             outcome,
             finals=(outcome.finals[0]._replace(candidate=one.candidate), *outcome.finals[1:]),
@@ -429,8 +434,8 @@ def test_what_is_written_works(finished, tmp_path):
             exec(files.program, {})
         assert out.getvalue().rstrip("\n").endswith("a new text It is")
     selector = CeilSelector.from_pretrained(tmp_path / "topk" / "selector")
-    shots = next(one.candidate.shots for one in outcome.race if one.candidate.method == "topk")
-    setup = made.field.setup(Candidate("topk", shots))
+    shots = next(one.candidate.shots for one in outcome.race if one.candidate.row.name == "topk")
+    setup = made.field.setup(Candidate(TOPK_ROW, shots))
     for query, picks in zip(
         made.final, choose(made.field.run, setup, "topk", made.final), strict=True
     ):
