@@ -136,6 +136,8 @@ def command(
                 imported_module(module)
             except (ImportError, ValueError) as error:
                 how = "expected the name of a Python module, importable from here"
+                if str(error).startswith("cannot import name"):
+                    how = "docs/extending.md shows what a plugin may import"
                 raise UserError(f"--plugin {module}: {error}; {how}") from None
         code = run(scales[scale], rest)
     except UserError as error:

@@ -1,14 +1,17 @@
 """One SQLite file of readings, in which damage is met without losing what is whole.
 
-SQLite reports damage when it reads a page. The process that meets it moves the file it has open,
-with its logs, to a new name (`readings.damaged-1`), and copies every row that can still be read and
-has the right checksum into a new file in its place. Processes do this one at a time; one that finds
-another file under the name than the one it has open opens that one instead.
+SQLite reports much damage when it reads a page, but not all: where keys are out of order, rows that
+are there are not found, and rows that are added are lost. So a file is checked as a whole when it
+is opened. The process that meets damage moves the file it has open, with its logs, to a new name
+(`readings.damaged-1`), and copies every row that can still be read and has the right checksum into
+a new file in its place. Processes do this one at a time; one that finds another file under the name
+than the one it has open opens that one instead.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +28,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens "
+    "CREATE TABLE {condition}readings (key BLOB PRIMARY KEY, value TEXT NOT NULL, tokens "
     "INTEGER NOT NULL, seconds REAL NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID"
 )
 
@@ -38,6 +41,9 @@ _ROWS_AT_ONCE = 5000
 _ATTEMPTS = 4
 """Times that an access is tried: damage may be met in a file and in what other processes put in its
 place."""
+
+_PAGES = slice(28, 32)
+"""Where a database's first page has its number of pages."""
 
 _LOGS = ("-wal", "-shm", "-journal")
 """Endings of the files that SQLite keeps beside a database."""
@@ -146,6 +152,9 @@ class ReadingsFile:
                 return work(self.connection)
             except sqlite3.OperationalError as error:
                 moved = self._identity != _identity(self.path)
+                if not moved and self._is_damage(error):
+                    self._set_aside(error)
+                    continue
                 self.close()
                 if not moved:
                     raise UserError(
@@ -157,6 +166,14 @@ class ReadingsFile:
         raise UserError(
             f"{self.path}: damage is met again in each new file; see whether its disk fails"
         )
+
+    def _is_damage(self, error: sqlite3.OperationalError) -> bool:
+        """Whether the content of the file is the cause, not the disk or its rights: a damaged
+        header or schema is another format, another table, or a file that may not be written."""
+        code = error.sqlite_errorcode & 0xFF
+        if code == sqlite3.SQLITE_READONLY:
+            return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA)
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
         """Move the file that is open out of the way, unless another process did, and save its
@@ -194,37 +211,88 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    # a damaged text is found by its checksum
-    connection.text_factory = lambda text: text.decode(errors="replace")
+    """Make the table of a new file; check an old one.
+
+    Raises:
+        sqlite3.DatabaseError: if it is damaged: a page, the order of its keys, or its table.
+    """
+    _accept_any_text(connection)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(_TABLE)
+    connection.execute(_TABLE.format(condition="IF NOT EXISTS "))
+    tables = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
+    [[encoding]] = connection.execute("PRAGMA encoding")
+    if tables != [("readings", _TABLE.format(condition=""))] or encoding != "UTF-8":
+        raise sqlite3.DatabaseError("its table is not one of readings")
+    [[first]] = connection.execute("PRAGMA integrity_check(1)")
+    if first != "ok":
+        raise sqlite3.DatabaseError(first)
+
+
+def _accept_any_text(connection: sqlite3.Connection) -> None:
+    """Let damaged texts be read, which are found by their checksums."""
+    connection.text_factory = lambda text: text.decode(errors="replace")
 
 
 def _readable_rows(path: Path) -> list[Row]:
-    """The whole rows of a damaged file, found by ranges of keys, so that a damaged page hides only
-    the rows of the ranges that it is part of."""
-    rows: list[Row] = []
+    """The whole rows of a damaged file: as it is, or else with the first page of a new one."""
     with closing(sqlite3.connect(path)) as damaged:
-        damaged.text_factory = lambda text: text.decode(errors="replace")
+        rows = _rows_of(damaged)
+    if not rows and hasattr(damaged, "deserialize"):  # SQLite may be built without it
+        with closing(sqlite3.connect(":memory:")) as damaged:
+            damaged.deserialize(_with_new_first_page(path.read_bytes()))
+            rows = _rows_of(damaged)
+    return rows
 
-        def between(low: bytes, high: bytes) -> bool:
-            query = f"SELECT {_COLUMNS} FROM readings WHERE key >= ? AND key < ?"
-            try:
-                rows.extend(map(Row._make, damaged.execute(query, (low, high)).fetchall()))
-            except sqlite3.DatabaseError:
-                return False
-            return True
 
+def _with_new_first_page(content: bytes) -> bytes:
+    """A damaged file's content with the first page, which has the header and the schema, of an
+    empty file of readings, and with the number of pages that are there."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.execute(_TABLE.format(condition=""))
+        [[size]] = empty.execute("PRAGMA page_size")
+        first = bytearray(empty.serialize()[:size])
+    pages = -(-len(content) // size)
+    first[_PAGES] = pages.to_bytes(4, "big")
+    return (bytes(first) + content[size:]).ljust(pages * size, b"\0")
+
+
+def _rows_of(damaged: sqlite3.Connection) -> list[Row]:
+    """The whole rows that a connection finds: page after page, and after a damaged page by ranges
+    of keys, so that it hides only the rows of the ranges that it is part of."""
+    rows: dict[bytes, Row] = {}
+    _accept_any_text(damaged)
+
+    def read(condition: str, *arguments: bytes) -> bool:
+        query = f"SELECT {_COLUMNS} FROM readings {condition}"
         try:
-            damaged.execute("PRAGMA schema_version").fetchone()
+            for fields in damaged.execute(query, arguments):
+                row = Row(*fields)
+                if row.is_whole:
+                    rows[row.key] = row
         except sqlite3.DatabaseError:
-            return []  # no database at all
-        for first in range(256):
-            # keys have 16 bytes, so that 17 bytes of 0xff lie above all of them
-            after = bytes([first + 1]) if first < 255 else b"\xff" * 17
-            if not between(bytes([first]), after):
-                for second in range(256):
-                    high = bytes([first, second + 1]) if second < 255 else after
-                    between(bytes([first, second]), high)
-    return [row for row in rows if row.is_whole]
+            return False
+        return True
+
+    def between(low: bytes, high: bytes) -> bool:
+        return read("WHERE key >= ? AND key < ?", low, high)
+
+    if read("") or not _has_table(damaged):
+        return list(rows.values())
+    for first in range(256):
+        # keys have 16 bytes, so that 17 bytes of 0xff lie above all of them
+        after = bytes([first + 1]) if first < 255 else b"\xff" * 17
+        if not between(bytes([first]), after):
+            for second in range(256):
+                high = bytes([first, second + 1]) if second < 255 else after
+                between(bytes([first, second]), high)
+    return list(rows.values())
+
+
+def _has_table(damaged: sqlite3.Connection) -> bool:
+    """Whether the file is a database with a table of readings."""
+    try:
+        damaged.execute("SELECT 1 FROM readings WHERE FALSE").fetchall()
+    except sqlite3.DatabaseError:
+        return False
+    return True

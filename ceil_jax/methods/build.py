@@ -82,7 +82,8 @@ class BankRetriever:
             min_relevance=options.get("min_relevance"),
             seed=options.get("seed", RetrieverArguments.seed),
         )
-        self._retriever = kind.build(replace(arguments, vectors=self._vectors(bank, bank=True)))
+        vectors = self._vectors(bank, bank=True)
+        self._retriever = kind.retriever(replace(arguments, vectors=vectors))
 
     def retrieve(self, queries: Sequence[Example], k: int) -> list[list[Retrieved]]:
         """Choose at most k examples for each query, best first.

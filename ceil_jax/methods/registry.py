@@ -24,6 +24,7 @@ from ceil_jax.retrieval.retriever import (
     Retriever,
     RetrieverArguments,
     RetrieverKind,
+    check_build,
 )
 from ceil_jax.retrieval.retrievers import BM25, BY_LABEL, MAP, MMR, NEAREST, RANDOM, ZERO
 from ceil_jax.skills.retrievers import (
@@ -104,8 +105,9 @@ def register_retriever(
         replace: whether it takes the place of a retriever that has this name.
 
     Raises:
-        UserError: the name is taken.
+        UserError: the name is taken, or `build` makes no retriever.
     """
+    check_build(name, build)
     kind = RetrieverKind(name, label or name, build, needs or Needs())
     RETRIEVERS.register(name, kind, replace=replace)
     ROWS.register(name, Row(kind.label, retriever=kind, name=name), replace=replace)

@@ -91,7 +91,7 @@ class Choose(Stage[Choice]):
             OwnRows(bank, "id")(examples),
             None if self.query_vectors is None else run.get(self.query_vectors),
         )
-        answer = self.retriever.build(arguments).choose(queries, self.k)
+        answer = self.retriever.retriever(arguments).choose(queries, self.k)
         choice = checked_choice(self.retriever, answer, queries, len(bank), self.k)
         save_arrays(
             folder / "choice.npz",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -146,9 +147,47 @@ class RetrieverKind:
         code = code_digest(self.build)
         return [self.name, code] if code else self.name
 
+    def retriever(self, arguments: RetrieverArguments) -> Retriever:
+        """Return the retriever over a bank.
+
+        Raises:
+            UserError: what was built does not choose.
+        """
+        retriever = self.build(arguments)
+        _check_chooses(self.name, retriever, f"the {type(retriever).__name__} that it builds")
+        return retriever
+
 
 RETRIEVERS: Registry[RetrieverKind] = Registry("retriever", "register_retriever adds one.")
 """All retrievers by name. `methods.registry` fills it."""
+
+
+_INTERFACE = (
+    "a retriever is made by build(arguments), of one argument, and has choose(queries, k), which "
+    "returns a `Choice`; docs/extending.md has examples"
+)
+
+
+def check_build(name: str, build: Callable[[RetrieverArguments], Retriever]) -> None:
+    """Raise a UserError, which says what is missing, unless `build` can make retrievers.
+
+    What a function makes is checked by `RetrieverKind.retriever`.
+    """
+    title = getattr(build, "__name__", repr(build))
+    try:
+        inspect.signature(build).bind(None)
+    except TypeError as error:  # not callable, or its arguments are others
+        raise UserError(f"retriever {name!r}: {title}: {error}; {_INTERFACE}") from None
+    except ValueError:
+        return  # a built-in does not say what it takes
+    if isinstance(build, type):
+        _check_chooses(name, build, title)
+
+
+def _check_chooses(name: str, retriever: Any, title: str) -> None:
+    if not callable(getattr(retriever, "choose", None)):
+        other = " (`retrieve` is no longer called)" if hasattr(retriever, "retrieve") else ""
+        raise UserError(f"retriever {name!r}: {title} has no `choose`{other}; {_INTERFACE}")
 
 
 def check_needs(

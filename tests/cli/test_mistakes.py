@@ -1,6 +1,7 @@
 """A command line that cannot be read ends in one line with a suggestion."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,41 @@ def test_a_mistake_is_one_line(words, message, capsys):
     assert line.startswith("ceil-jax: ")
     assert message in line
     assert not printed.out
+
+
+OLD = """
+from ceil_jax import register_retriever
+
+class Old:
+    def __init__(self, bank, given):
+        self.bank = bank
+
+    def retrieve(self, queries, k):
+        return []
+
+register_retriever("old", Old)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (OLD, "retriever 'old': Old: missing a required argument: 'given'; a retriever is made by"),
+        (
+            OLD.replace("bank, given", "arguments").replace("self.bank = bank", "pass"),
+            "retriever 'old': Old has no `choose` (`retrieve` is no longer called); a retriever is",
+        ),
+        ("from ceil_jax import Gone", "cannot import name 'Gone' from 'ceil_jax'"),
+    ],
+)
+def test_a_plugin_of_an_earlier_version_is_one_line(code, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "older_plugin.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "older_plugin", raising=False)
+    assert main(["compare", "--plugin", "older_plugin"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert "docs/extending.md" in line
 
 
 def helped(command, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 
@@ -270,6 +271,134 @@ def test_files_of_shards_beside_a_damaged_file_are_not_blamed(tmp_path):
     readings.close()
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     assert names(tmp_path) == {FILE, "readings.damaged-1", *before}
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_keys_out_of_order_are_met_before_a_shards_rows_are_added(tmp_path, caplog, share):
+    fill(tmp_path, 0, 300)
+    for number in (1, 2):
+        fill(tmp_path, 300 * number, 300 + 300 * number, Shard(number, 2))
+    # SQLite reads such a page without a word, and searches it as if it were in order
+    key = sorted(readings_of(0, 300))[int(share * 300)]
+    content = (tmp_path / FILE).read_bytes()
+    assert content.count(key) == 1
+    (tmp_path / FILE).write_bytes(content.replace(key, bytes(16)))
+    expected = readings_of(0, 900)
+    readings = Readings(tmp_path)
+    assert readings.find(list(expected)) == {k: v for k, v in expected.items() if k != key}
+    assert "299 of its readings could be saved" in caplog.text
+    readings.keep(expected)
+    readings.close()
+    assert Readings(tmp_path).find(list(expected)) == expected
+
+
+def header(place, byte):
+    """Damage to one byte of the first page."""
+
+    def harm(content):
+        content[place] = byte
+
+    return harm
+
+
+def table(old, new):
+    """Damage to the text of the schema."""
+
+    def harm(content):
+        place = content.index(old)
+        content[place : place + len(old)] = new
+
+    return harm
+
+
+def no_header(content):
+    content[:100] = bytes(100)
+
+
+def no_first_page(content):
+    content[:4096] = bytes(4096)
+
+
+def half(content):
+    del content[len(content) // 2 + 1000 :]
+
+
+@pytest.mark.parametrize(
+    ("harm", "saved"),
+    [
+        (no_header, 600),
+        (no_first_page, 600),
+        (header(16, 0), 600),  # the size of a page
+        (header(19, 3), 600),  # the format of reading
+        (header(28, 255), 600),  # the number of pages
+        (header(47, 9), 600),  # the format of the schema
+        (header(59, 2), 600),  # UTF-16
+        (table(b"TABLE readings", b"TABLE seadings"), 600),
+        (table(b"value TEXT", b"walue TEXT"), 600),
+        (table(b"WITHOUT ROWID", b"WITHOUT ROWIE"), 600),
+        (half, 200),
+    ],
+)
+@pytest.mark.parametrize("name", [FILE, "readings-1-of-2.sqlite"])
+def test_a_damaged_first_page_costs_no_reading(tmp_path, caplog, name, harm, saved):
+    fill(tmp_path, 0, 600)
+    fill(tmp_path, 600, 1200, Shard(1, 2))
+    content = bytearray((tmp_path / name).read_bytes())
+    harm(content)
+    (tmp_path / name).write_bytes(content)
+    expected = readings_of(0, 1200)
+    readings = Readings(tmp_path)
+    found = readings.find(list(expected))
+    assert found == {key: expected[key] for key in found}
+    assert len(found) >= 600 + saved
+    whole = readings_of(600, 1200) if name == FILE else readings_of(0, 600)
+    assert whole.keys() <= found.keys()
+    assert f"{tmp_path / name} is damaged" in caplog.text
+    readings.keep(expected)
+    readings.close()
+    assert Readings(tmp_path).find(list(expected)) == expected
+    assert names(tmp_path) == {
+        FILE,
+        "readings-1-of-2.sqlite",
+        (tmp_path / name).with_suffix(".damaged-1").name,
+    }
+
+
+def test_a_file_that_its_header_makes_read_only_is_written_anew(tmp_path, caplog):
+    fill(tmp_path, 0, 600)
+    content = bytearray((tmp_path / FILE).read_bytes())
+    content[18] = 3
+    (tmp_path / FILE).write_bytes(content)
+    fill(tmp_path, 600, 700)
+    assert "600 of its readings could be saved" in caplog.text
+    assert Readings(tmp_path).find(list(readings_of(0, 700))) == readings_of(0, 700)
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"noise" * 1000, "cut"])
+def test_damaged_logs_cost_what_they_held_alone(tmp_path, ending, content):
+    """As a killed process leaves them: the last rows stand in the log."""
+    shard = Shard(1, 1)
+    source = tmp_path / "source"
+    fill(source, 0, 300)
+    fill(source, 600, 900, shard)
+    writer = Readings(source)
+    writer.keep(readings_of(300, 600))
+    folder = tmp_path / "folder"
+    shutil.copytree(source, folder)
+    writer.close()
+    log = folder / f"{FILE}{ending}"
+    log.write_bytes(log.read_bytes()[:9000] if content == "cut" and log.exists() else b"x")
+    if content != "cut":
+        log.write_bytes(content)
+    expected = readings_of(0, 900)
+    readings = Readings(folder)
+    found = readings.find(list(expected))
+    assert found.items() >= readings_of(600, 900).items()
+    assert found == {key: expected[key] for key in found}
+    readings.keep(expected)
+    readings.close()
+    assert Readings(folder).find(list(expected)) == expected
 
 
 def test_a_shards_job_beside_a_damaged_file_goes_on(tmp_path):

@@ -7,7 +7,9 @@ import pytest
 from refusing import refused
 
 from ceil_jax import Choice, Example, UserError, build_retriever, choice_of, register_retriever
+from ceil_jax.methods.registry import ROWS
 from ceil_jax.metrics import METRICS, register_metric
+from ceil_jax.retrieval.retriever import RETRIEVERS
 
 BANK = [Example(str(i), f"text {i}", "") for i in range(5)]
 QUERIES = [Example("q", "another text", ""), Example("2", "text 2", "")]
@@ -46,6 +48,54 @@ def test_fewer_than_k_and_none_are_a_choice(registrations_undone):
     first, second = build_retriever("mine", BANK).retrieve(QUERIES, 3)
     assert [pick.id for pick in first] == ["3", "1"]
     assert second == []
+
+
+class Old:
+    """A retriever as earlier versions had it."""
+
+    def __init__(self, bank, given):
+        pass
+
+    def retrieve(self, queries, k):
+        return []
+
+
+class Ranks:
+    """A retriever that is built rightly and chooses in another way."""
+
+    choose = None
+
+    def __init__(self, arguments):
+        pass
+
+    def retrieve(self, queries, k):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (Old, "Old: missing a required argument: 'given'"),
+        (Ranks, r"Ranks has no `choose` \(`retrieve` is no longer called\)"),
+        (lambda bank, given: Ranks(bank), "missing a required argument: 'given'"),
+        (lambda: Ranks(None), "too many positional arguments"),
+        (Ranks(None), "is not a callable object"),
+    ],
+)
+def test_what_makes_no_retriever_is_refused_where_it_is_registered(
+    registrations_undone, build, message
+):
+    with refused(f"retriever 'mine': .*{message}; .* has choose.queries, k.*extending.md"):
+        register_retriever("mine", build)
+    assert "mine" not in RETRIEVERS
+    assert "mine" not in ROWS
+
+
+@pytest.mark.parametrize("made", [Ranks(None), None, SimpleNamespace(chose=len)])
+def test_what_a_function_makes_is_checked_where_it_is_built(registrations_undone, made):
+    register_retriever("mine", lambda arguments: made)
+    with refused(f"retriever 'mine': the {type(made).__name__} that it builds has no `choose`"):
+        build_retriever("mine", BANK)
 
 
 def test_a_misspelt_option_is_refused():
