@@ -21,6 +21,7 @@ from typing import Any
 from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
+from learning_curve import with_agreement
 
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
@@ -87,7 +88,7 @@ def _ceil_rows(base: RunConfig) -> Iterator[Entry]:
         yield row(f"CEIL, both encoders, {epochs} epochs", "ceil", epochs=epochs, **PAPER)
 
 
-EXPERIMENT = Experiment("cause", "What teaches", entries, points)
+EXPERIMENT = Experiment("cause", "What teaches", entries, points, with_agreement)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())
