@@ -8,8 +8,8 @@
 CEIL's candidates are near examples and not those of BM25, its loss compares all of a query's
 candidates and not one pair, its examples stay frozen while training, and it learns from sets. A
 single example is a set of one, so that CEIL's training with `--ceil.size 1` differs from CEIL in
-the sets alone: from EPR's encoder it is a second round of singles. All rows have the same shortlist,
-training queries and start, those of a method the same LM scores.
+the sets alone: from EPR's encoder it is a *second round* of singles, the method `second_round`. All
+rows have the same shortlist, training queries and start, those of a method the same LM scores.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _epr_rows(base: RunConfig) -> Iterator[Entry]:
     yield row("EPR's candidates, pairwise loss", **frozen)
     yield row("EPR's candidates, pairwise loss, examples learnt", **pairwise)
     after = base.with_method(EPR, **frozen).with_method(CEIL, size=1)
-    yield Entry("singles from EPR with the pairwise loss", base.task, Cell(after, "ceil_topk"))
+    yield Entry("second round after the pairwise loss", base.task, Cell(after, "ceil_topk"))
 
 
 def _ceil_rows(base: RunConfig) -> Iterator[Entry]:
@@ -75,8 +75,8 @@ def _ceil_rows(base: RunConfig) -> Iterator[Entry]:
     yield row("near singles, pairwise loss", size=1, **near)
     yield row("three times as many near singles", size=1, subsets=more, **near)
     yield row("sets of near examples", **near)
-    yield row("singles from EPR", size=1)
-    yield row("three times as many singles from EPR", size=1, subsets=more)
+    yield row("second round", size=1)
+    yield row("second round, three times as many", size=1, subsets=more)
     yield row("sets from EPR, InfoNCE", loss="info_nce")
     yield row("sets from EPR, sum alone", trade_off=TRADE_OFF / 1000)
     yield row("CEIL top-k")

@@ -36,7 +36,7 @@ METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
     f"{' '.join(COMPARED)}. All: majority classifier zero random bm25 topk mmr dpp; without "
     "LM tokens to prepare: free free_map head head_map by_label structures tst tst_map; from the "
-    "LM's scores: epr epr_map ceil_topk ceil; skill_base skill_consistency skill_distinct "
+    "LM's scores: epr epr_map second_round ceil_topk ceil; skill_base skill_consistency skill_distinct "
     "target_knn target_sketch, or a retriever that --plugin registers."
 )
 

@@ -10,6 +10,7 @@ examples with a method's vectors, are in `retrieval/` and `skills/`.
 - `tst`: target similarity tuning
 - `epr`: EPR, single examples
 - `ceil`: CEIL, sets
+- `second_round`: CEIL on single examples, a second round of EPR
 - `row`: `Row`, a method with a retriever and a label
 - `registry`: all rows by name; `register_row`, `register_retriever`
 - `build`: `build_retriever`, every retriever by name over any encoder

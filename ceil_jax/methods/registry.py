@@ -15,6 +15,7 @@ from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free, Labels, Structures
 from ceil_jax.methods.row import Row
+from ceil_jax.methods.second_round import SecondRound
 from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.registry import Registry
@@ -224,6 +225,7 @@ for _name, _row in {
     "tst_map": Row("TST + MAP", TST(), MAP, against=("tst",)),
     "epr": Row("EPR", EPR(), NEAREST, against=("free", "topk")),
     "epr_map": Row("EPR + MAP", EPR(), MAP, against=()),
+    "second_round": Row("second round", SecondRound(), NEAREST, against=("epr", "free", "topk")),
     "ceil_topk": Row("CEIL top-k", CEIL(), NEAREST, against=("epr",)),
     "ceil": Row("CEIL", CEIL(), MAP, against=("epr", "epr_map", "free", "topk")),
     "skill_base": Row("Skill-KNN", retriever=SKILL_BASE),

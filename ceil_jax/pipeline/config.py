@@ -15,6 +15,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free
 from ceil_jax.methods.registry import ROWS, registered_methods
 from ceil_jax.methods.row import Row
+from ceil_jax.methods.second_round import SecondRound
 from ceil_jax.methods.tst import TST
 from ceil_jax.retrieval.retrievers import ZERO
 
@@ -204,6 +205,7 @@ SCALES: dict[str, RunConfig] = {
         methods=(
             TST(instances=24, candidates=10, positives=2, epochs=2),
             EPR(instances=24, candidates=8, positives=3, epochs=2),
+            SecondRound(instances=24, subsets=6, shortlist=20, epochs=2),
             CEIL(instances=24, subsets=6, shortlist=20, epochs=2),
         ),
     ),
@@ -215,6 +217,7 @@ SCALES: dict[str, RunConfig] = {
         shots=2,
         methods=(
             EPR(instances=160, candidates=8, epochs=2),
+            SecondRound(instances=200, subsets=5, epochs=2),
             CEIL(instances=200, subsets=5, size=2, epochs=2),
         ),
     ),
@@ -227,6 +230,7 @@ SCALES: dict[str, RunConfig] = {
         trade_off="tuned",
         methods=(
             EPR(candidates=16, epochs=4),
+            SecondRound(instances=400),
             CEIL(instances=400, trade_off="tuned"),
         ),
     ),
@@ -300,6 +304,6 @@ TUNE = from_free(
 
 COMPARED = (
     *("majority", "classifier", "zero", "random", "bm25", "topk", "dpp", "free", "free_map"),
-    *("epr", "epr_map", "ceil"),
+    *("epr", "second_round", "ceil"),
 )
 """The methods that `ceil-jax compare` has rows for by default."""
