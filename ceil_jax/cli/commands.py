@@ -95,24 +95,27 @@ def compare_command(
     """
     from ceil_jax.cli.first import begin
     from ceil_jax.methods.registry import applicable
+    from ceil_jax.pipeline.models import CountingModels
     from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.compare import compare_rows
+    from ceil_jax.report.dry_run import planned
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
     if method is not None and not method:
         raise UserError("--method: name at least one")
-    names = COMPARED if method is None else method
-    if dry_run:
-        print(_planned(config, own, names, all_rows=method is not None))
-        return
-    begun = begin(config, own, names, "matplotlib")
-    session = open_run(begun.config, begun.task, begun.models)
+    needed = () if dry_run else ("matplotlib",)
+    begun = begin(config, own, COMPARED if method is None else method, *needed)
+    models = CountingModels() if dry_run else begun.models
+    session = open_run(begun.config, begun.task, models)
     rows = begun.rows
     remarks = [begun.left_out]
     if method is None:
         rows, left_out = applicable(session.setup.task, rows)
         remarks.append(left_out)
+    if dry_run:
+        print("\n".join(filter(None, (planned(*session, rows), *remarks))))
+        return
     if minutes is not None:
         from ceil_jax.pipeline.minutes import cut_to_fit
 
@@ -286,26 +289,6 @@ def report_command(
     from ceil_jax.report.write import write_page
 
     print(f"report: {write_page(runs, out or runs[0] / 'report.html')}")
-
-
-def _planned(config: RunConfig, own: OwnData, names: Sequence[str], *, all_rows: bool) -> str:
-    """Return in words what `compare` would compute; without `all_rows`, of rows that apply."""
-    from ceil_jax.cli.first import begin
-    from ceil_jax.methods.registry import applicable
-    from ceil_jax.pipeline.evaluate import check
-    from ceil_jax.pipeline.models import CountingModels
-    from ceil_jax.pipeline.setup import open_run
-    from ceil_jax.report.dry_run import DryRun
-
-    begun = begin(config, own, names)
-    run, setup = open_run(begun.config, begun.task, CountingModels())
-    rows = begun.rows
-    left_out = ""
-    if not all_rows:
-        rows, left_out = applicable(setup.task, rows)
-    dry_run = DryRun()
-    dry_run.add(run, check(setup, rows), setup.task.name)
-    return "\n".join(filter(None, (dry_run.text(), left_out)))
 
 
 def _print_json(value: Any) -> None:

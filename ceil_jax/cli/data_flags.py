@@ -76,10 +76,9 @@ def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output
     folder.
 
-    A share of a file's inputs is `held_out` as queries, unless --validation has them. Flags that
-    exclude one another (`check_flags`) and data that cannot be read are UserErrors.
+    A share of a file's inputs is `held_out` as queries, unless --validation has them. Data that
+    cannot be read are a UserError.
     """
-    check_flags(config, own)
     task = _named_task(config, own) if own.data is None else _own_task(config, own, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
     cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.encoders.text_encoder import sides
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
@@ -106,6 +107,16 @@ class Pretrained:
         return self.models.once(
             ("encoder", self.name, asked), lambda: load_encoder(self.name, endpoint=asked)
         )
+
+    def check_trainable(self) -> None:
+        """Raise a UserError for an encoder that cannot be trained; see `require_network`."""
+        require_network(self.get())
+
+    @property
+    def encodes_alike(self) -> bool:
+        """Whether it encodes queries as it encodes examples of the bank."""
+        query, bank = sides(self.get())
+        return query is bank
 
     @cached_property
     def key(self) -> str:

@@ -12,8 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ceil_jax.encoders.encoder import require_network
-from ceil_jax.encoders.text_encoder import EncoderPair, sides
+from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.errors import UserError
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
 from ceil_jax.methods.row import Row
@@ -46,7 +45,6 @@ from ceil_jax.pipeline.views import (
     WithOutputs,
 )
 from ceil_jax.retrieval.retrievers import NEAREST
-from ceil_jax.skills.rewriter import load_demonstrations
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.samplers import Sampler
 from ceil_jax.training.tuning import TRADE_OFFS
@@ -174,9 +172,9 @@ def trade_off(
     """Return λ as it is given; "tuned" is chosen for a method's encoders, for all seeds."""
     if value != "tuned":
         return value
-    queries = setup.tuning_queries()
+    queries = setup.tuning_queries
     shots = setup.config.shots
-    shared = setup.for_all_seeds()
+    shared = setup.for_all_seeds
     sets = MapSets(
         nearest(shared, method, queries, setup.config.shortlist),
         query_vectors(shared, method, queries),
@@ -254,7 +252,7 @@ def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
         UserError: settings that cannot be, or an encoder that cannot be trained; both before the LM
             scores anything.
     """
-    require_network(setup.pretrained.get())
+    setup.pretrained.check_trainable()
     method.check()
     start = encoders(setup, method.start)
     queries = setup.training_queries(method.instances)
@@ -280,7 +278,7 @@ def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
 def scored_sets(setup: Setup, method: LearnsFromScores) -> ScoredCandidates:
     """Return the candidate sets with their scores that a method learns from; the same for all
     seeds."""
-    setup = setup.for_all_seeds()
+    setup = setup.for_all_seeds
     queries = setup.training_queries(method.instances)
     sampler = method.candidate_sampler(len(setup.bank))
     sets = candidate_sets(setup, method, sampler, queries)
@@ -363,10 +361,7 @@ def bank_vectors(
 def is_one(encoders: Stage[EncoderPair]) -> bool:
     """Return whether queries and examples have one loaded encoder: one stage of vectors is then for
     both."""
-    if not isinstance(encoders, LoadedEncoder):
-        return False
-    query, bank = sides(encoders.encoder.get())
-    return query is bank
+    return isinstance(encoders, LoadedEncoder) and encoders.encoder.encodes_alike
 
 
 def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.ndarray]:
@@ -462,13 +457,15 @@ def skills(setup: Setup, rows: Examples, orders: Iterable[int]) -> tuple[Skills,
     Raises:
         UserError: the task has no demonstrations of its own and none are given.
     """
-    config = setup.config.skills
-    source = config.demonstrations or setup.task.language
-    if not source:
-        raise UserError(
-            f"{setup.task.name} has no demonstrations of skills: give --skills.demonstrations FILE"
+    config = setup.config
+    return tuple(
+        Skills(
+            rows,
+            setup.skill_lm,
+            setup.demonstrations,
+            config.skills.orders,
+            order,
+            config.data_seed,
         )
-    lm = setup.lm_named(config.lm or setup.config.lm)
-    demonstrations = tuple(load_demonstrations(source))
-    seed = setup.config.data_seed
-    return tuple(Skills(rows, lm, demonstrations, config.orders, order, seed) for order in orders)
+        for order in orders
+    )

@@ -19,6 +19,7 @@ from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Bank, BankQueries, Examples
 from ceil_jax.registry import load_plugins
+from ceil_jax.skills.rewriter import Demonstration, load_demonstrations
 from ceil_jax.store.folder import write_json
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.own_file import separated
@@ -69,15 +70,16 @@ class Setup:
         """Return the row of a name with this configuration's settings; see `RunConfig.row`."""
         return self.config.row(name)
 
+    @cached_property
     def for_all_seeds(self) -> Setup:
-        """Return the setup with `data_seed` as its seed, which draws candidate sets and sets λ for
-        all seeds, so that these share the LM's work."""
+        """The setup with `data_seed` as its seed, which draws candidate sets and sets λ for all
+        seeds, so that these share the LM's work."""
         if self.config.seed == self.config.data_seed:
             return self
         return replace(
             self,
             config=replace(self.config, seed=self.config.data_seed),
-            trained_by=self.trained_by and self.trained_by.for_all_seeds(),
+            trained_by=self.trained_by and self.trained_by.for_all_seeds,
         )
 
     # the queries of the bank that training and tuning use
@@ -91,22 +93,43 @@ class Setup:
         """Return `count` queries of the bank, in its order; fewer queries are among more."""
         return self.bank.queries(self._order[:count])
 
+    @cached_property
     def tuning_queries(self) -> BankQueries:
-        """Return the queries of the bank that λ is tuned on: training takes its queries from the
-        beginning of the order, tuning from its end."""
+        """The queries of the bank that λ is tuned on: training takes its queries from the beginning
+        of the order, tuning from its end."""
         return self.bank.queries(self._order[-TUNING_QUERIES:])
 
     # the models and the prompts
 
-    def lm_named(self, spec: str) -> LM:
-        """Return an LM, which is loaded when it is first used."""
+    def _lm(self, spec: str) -> LM:
+        """An LM, which is loaded when it is first used."""
         config = self.config
         return LM(self.models, spec, config.dtype, config.device_map, config.endpoint)
 
     @cached_property
     def lm(self) -> LM:
         """The LM that scores and answers."""
-        return self.lm_named(self.config.lm)
+        return self._lm(self.config.lm)
+
+    @cached_property
+    def skill_lm(self) -> LM:
+        """The LM that rewrites inputs as skills."""
+        return self._lm(self.config.skills.lm or self.config.lm)
+
+    @cached_property
+    def demonstrations(self) -> tuple[Demonstration, ...]:
+        """The inputs with their skills that the LM is shown before it rewrites one.
+
+        Raises:
+            UserError: the task has none of its own and none are given.
+        """
+        source = self.config.skills.demonstrations or self.task.language
+        if not source:
+            raise UserError(
+                f"{self.task.name} has no demonstrations of skills: give --skills.demonstrations "
+                "FILE"
+            )
+        return tuple(load_demonstrations(source))
 
     @cached_property
     def pretrained(self) -> Pretrained:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ceil_jax.methods.row import Row
+from ceil_jax.pipeline.evaluate import check
 from ceil_jax.pipeline.plan import Machine, Plan, duration, plan, this_machine
+from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run, Stage, closure
 from ceil_jax.report.table import Table
 
@@ -77,3 +80,19 @@ class DryRun:
     def _empty(self) -> list[None]:
         """The cells of a row without work."""
         return [None] * (3 + len(self.machines))
+
+
+def planned(run: Run, setup: Setup, rows: Sequence[Row]) -> str:
+    """Return in words what evaluating some rows would compute.
+
+    Args:
+        run: a run whose LMs may be ones that only count.
+        setup: the task and its settings.
+        rows: rows with the setup's settings.
+
+    Raises:
+        UserError: settings or models that cannot be.
+    """
+    dry_run = DryRun()
+    dry_run.add(run, check(setup, rows), setup.task.name)
+    return dry_run.text()
