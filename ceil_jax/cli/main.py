@@ -131,14 +131,7 @@ def command(
                 "%s stands twice: the last one counts; several values stand behind one", flag
             )
         load_plugins()
-        for module in given.plugin:
-            try:
-                imported_module(module)
-            except (ImportError, ValueError) as error:
-                how = "expected the name of a Python module, importable from here"
-                if str(error).startswith("cannot import name"):
-                    how = "docs/extending.md shows what a plugin may import"
-                raise UserError(f"--plugin {module}: {error}; {how}") from None
+        import_plugins(given.plugin)
         code = run(scales[scale], rest)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
@@ -152,6 +145,22 @@ def command(
         print(f"{name}: stopped; {kept}, and the same command goes on from there", file=sys.stderr)
         return 130
     return code or 0
+
+
+def import_plugins(modules: Sequence[str]) -> None:
+    """Import the modules that `--plugin` names, which register what they bring.
+
+    Raises:
+        UserError: a module that is not there, or that imports what the package does not have.
+    """
+    for module in modules:
+        try:
+            imported_module(module)
+        except (ImportError, ValueError) as error:
+            how = "expected the name of a Python module, importable from here"
+            if str(error).startswith("cannot import name"):
+                how = "docs/extending.md shows what a plugin may import"
+            raise UserError(f"--plugin {module}: {error}; {how}") from None
 
 
 if __name__ == "__main__":
