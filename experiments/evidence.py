@@ -1,5 +1,4 @@
-"""Draw the points over top-k against LM tokens, of every task and in the mean, and print them as a
-table.
+"""Draw the points over top-k of every task and in the mean, with LM tokens, and print them as a table.
 
 `python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: EPR and
 CEIL of `table2`, of `free_rows` the free rows and what starts from them, and of `learning_curve`
@@ -26,11 +25,12 @@ from ceil_jax.report.table import Number, Table, signed
 FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"
 SHOTS, LM, ENCODER = 4, "SmolLM2-135M-Instruct@bfloat16", "all-MiniLM-L6-v2"
 BASE = "dense top-k"
+MORE = "by more queries"
 SERIES = {
     "learnt from the LM": (("table2", "free_rows"), ("EPR", "CEIL")),
     "learnt from the outputs": (("free_rows",), ("free",)),
     "from there, learnt from the LM": (("free_rows",), ("EPR from free", "CEIL from free")),
-    "by more queries": (("learning_curve",), ("EPR from free", "CEIL from free")),
+    MORE: (("learning_curve",), ("EPR from free", "CEIL from free")),
 }
 """Lines of the figure: the experiments, of which the first that has a task counts, and the rows by
 LM tokens. The mean is over the tasks of the first experiment."""
@@ -141,108 +141,134 @@ def table(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
     return Table(["", "row", "million LM tokens", f"points over {BASE}"], body).markdown()
 
 
+COLOURS = {
+    "EPR": ("#bf5700", "#ffa657"),
+    "CEIL": ("#2f6f9f", "#58a6d8"),
+    "free": ("#1a7f37", "#56d364"),
+}
+"""Methods → their colour on light and on dark pages. A row that starts from another has that of its
+own method, and a hollow mark."""
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
-line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 }
-.c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a }
-.t0 { fill: #2f6f9f } .t1 { fill: #bf5700 } .t2 { fill: #6a3d9a }
-.c3 { stroke: #1a7f37 } .t3 { fill: #1a7f37 }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
-  .c0 { stroke: #58a6d8 } .c1 { stroke: #ffa657 } .c2 { stroke: #c9a2f2 }
-  .t0 { fill: #58a6d8 } .t1 { fill: #ffa657 } .t2 { fill: #c9a2f2 }
-  .c3 { stroke: #56d364 } .t3 { fill: #56d364 }
-}
+line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 } .hollow { fill: #ffffff }
 """
-LEFT, WIDTH, HEIGHT, LARGE, GAP, TOP = 30, 130, 130, 250, 48, 64
-"""Pixels: the place of the mean's panel, a task's panel, the width of the mean's, the gap, and the
-first row."""
-ROWS = 3
-"""Of the tasks' panels."""
+DARK = """
+  text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
+  .hollow { fill: #0d1117 }
+"""
+LEFT, WIDTH, STEP, GAP, TOP, COLUMNS = 142, 180, 17, 34, 64, 3
+"""Pixels: the names of rows, a panel's width, a row of a panel, between panels, above the first;
+and panels side by side."""
+TOKENS = 52
+"""Pixels for the LM tokens beside a panel."""
+TICK = 10
+"""Points between two numbers of an axis."""
 
 
 def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
-    """Return the figure as SVG: the mean to the left, a panel for each task, all on one scale."""
-    points = [one for lines in found.values() for gains in lines.values() for one in gains]
+    """Return the figure as SVG: a panel for the mean and for each task, with a line for each row
+    and the same scale in all. A row that was not run on a task says so."""
+    rows = [
+        (line, row)
+        for line, (_, members) in SERIES.items()
+        for row in members
+        if any(one.row == row for lines in found.values() for one in lines.get(line, ()))
+    ]
+    points = [one.points for lines in found.values() for gains in lines.values() for one in gains]
     scale = Scale(
-        min(0.0, *(one.points.low for one in points)),
-        max(*PAPER.values(), *(one.points.high for one in points)),
-        1.1 * max(one.tokens for one in points),
+        min(0.0, *(one.low for one in points)),
+        max(*PAPER.values(), *(one.high for one in points)),
     )
-    tasks = [task for task in TASKS if task in found]
-    columns, tall = -(-len(tasks) // ROWS), ROWS * (HEIGHT + GAP) - GAP
-    width, height = LEFT + LARGE + 80 + columns * (WIDTH + 20), TOP + tall + 40
+    panels = ["mean", *(task for task in TASKS if task in found)]
+    each = LEFT + WIDTH + TOKENS
+    tall = STEP * len(rows) + GAP + 16
+    width = COLUMNS * each + 8
+    height = TOP + -(-len(panels) // COLUMNS) * tall + 12
+    light = _colours(0)
+    dark = _colours(1)
+    style = f"{STYLE}{light}@media (prefers-color-scheme: dark) {{{DARK}{dark}}}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}">',
-        "<title>Points over top-k against LM tokens, with 95 % "
-        f"intervals</title><style>{STYLE}</style>",
+        f"<title>Points over top-k, with 95 % intervals</title><style>{style}</style>",
+        '<text class="head" x="4" y="16">Points over the nearest examples (top-k) on the same queries, '
+        "with 95 % intervals</text>",
+        '<text class="soft" x="4" y="34">Hollow: training began with what the answers teach (free). '
+        "More: 1,600 or 6,400 training queries, not 400. To the right: million LM tokens before the first "
+        "query. ◂ the paper’s mean.</text>",
     ]
-    for place, (line, (_, rows)) in enumerate(SERIES.items()):
-        counts = sorted({one.tasks for one in found["mean"].get(line, ())})
-        text = f"{line}: {', '.join(rows)}" + (f" (mean of {counts[-1]} tasks)" if counts else "")
-        if any(line in lines for lines in found.values()):
-            x, y = LEFT + 500 * (place % 2), 14 + 18 * (place // 2)
-            parts.append(f'<text class="t{place}" x="{x}" y="{y}">{escape(text)}</text>')
-    parts += _panel("mean", found["mean"], LEFT, TOP, LARGE, tall, scale)
-    for name, gain in PAPER.items():
-        at = round(TOP + tall * scale.down(gain), 1)
-        parts.append(f'<text class="soft" x="{LEFT + LARGE + 4}" y="{at + 4}">◂ {name} in</text>')
-        parts.append(f'<text class="soft" x="{LEFT + LARGE + 14}" y="{at + 17}">the paper</text>')
-    for place, task in enumerate(tasks):
-        x, y = (
-            LEFT + LARGE + 100 + place % columns * (WIDTH + 20),
-            TOP + place // columns * (HEIGHT + GAP),
-        )
-        parts += _panel(TASKS[task], found[task], x, y, WIDTH, HEIGHT, scale)
-    note = "million LM tokens before the first query; the zero line is top-k on the same queries"
-    parts.append(f'<text class="soft" x="{LEFT}" y="{height - 8}">{note}</text>')
+    for place, name in enumerate(panels):
+        left = place % COLUMNS * each + LEFT
+        top = TOP + place // COLUMNS * tall
+        parts += _panel(name, found[name], rows, left, top, scale)
     return "\n".join([*parts, "</svg>", ""])
 
 
+def _colours(page: int) -> str:
+    return "".join(
+        f".{name} {{ stroke: {shades[page]} }} .full-{name} {{ fill: {shades[page]} }} "
+        for name, shades in COLOURS.items()
+    )
+
+
 class Scale(NamedTuple):
-    """The ends of the axes of all panels."""
+    """The ends of the axis of all panels, in points."""
 
     low: float
     high: float
-    tokens: float
 
-    def down(self, points: float) -> float:
-        """Return the place of some points as a share of the height, from the top."""
-        return (self.high - points) / (self.high - self.low)
+    def across(self, points: float) -> float:
+        """Return the place of some points as a share of the width, from the left."""
+        return (points - self.low) / (self.high - self.low)
 
 
 def _panel(
-    title: str,
+    name: str,
     lines: Mapping[str, Sequence[Gain]],
+    rows: Sequence[tuple[str, str]],
     left: float,
     top: float,
-    width: float,
-    height: float,
     scale: Scale,
 ) -> Iterator[str]:
-    def x(tokens: float) -> float:
-        return round(left + 8 + (width - 20) * math.sqrt(max(tokens, 0) / scale.tokens), 1)
+    def x(points: float) -> float:
+        return round(left + WIDTH * scale.across(points), 1)
 
-    def y(points: float) -> float:
-        return round(top + height * scale.down(points), 1)
-
+    bottom = top + STEP * len(rows)
+    title = "mean" if name == "mean" else TASKS[name]
     yield f'<text class="head" x="{left}" y="{top - 6}">{escape(title)}</text>'
-    for points in range(5 * math.ceil(scale.low / 5), int(scale.high) + 1, 5):
+    for points in range(TICK * math.ceil(scale.low / TICK), int(scale.high) + 1, TICK):
         kind = "" if points else ' class="zero"'
-        yield f'<line{kind} x1="{left}" x2="{left + width}" y1="{y(points)}" y2="{y(points)}"/>'
-        if title == "mean":
-            name = f"{points:+}" if points else "top-k"
-            yield f'<text class="soft" x="{left - 28}" y="{y(points) + 4}">{name}</text>'
-    for tokens in (0, 1, 5, 20):
-        yield f'<text class="soft" x="{x(tokens) - 4}" y="{top + height + 14}">{tokens:g}</text>'
-    for place, line in enumerate(SERIES):
-        for one in lines.get(line, ()):
-            at, (middle, least, most) = x(one.tokens), map(y, one.points)
-            yield f'<line class="c{place} mark" x1="{at}" x2="{at}" y1="{least}" y2="{most}"/>'
-            yield f'<circle class="t{place}" cx="{at}" cy="{middle}" r="4"/>'
-            name = one.row.split()[0] if title == "mean" else one.row[0]
-            yield f'<text class="t{place}" x="{at + 5}" y="{middle + 4}">{name}</text>'
+        yield f'<line{kind} x1="{x(points)}" x2="{x(points)}" y1="{top}" y2="{bottom}"/>'
+        number = f"{points:+}" if points else "0"
+        yield f'<text class="soft" text-anchor="middle" x="{x(points)}" y="{bottom + 14}">{number}</text>'
+    for place, (line, row) in enumerate(rows):
+        y = round(top + STEP * (place + 0.5), 1)
+        gain = next((one for one in lines.get(line, ()) if one.row == row), None)
+        if gain is None and line == MORE:
+            continue  # run on two tasks
+        label = f"{row}, more" if line == MORE else row
+        if name == "mean" and gain is not None:
+            label = f"{row}, {gain.tasks} tasks"
+        kind = ' class="soft"' if gain is None else ""
+        yield f'<text{kind} text-anchor="end" x="{left - 6}" y="{y + 4}">{escape(label)}</text>'
+        if gain is None:
+            yield f'<text class="soft" x="{left + WIDTH + 4}" y="{y + 4}">not run</text>'
+            continue
+        colour = row.split()[0]
+        ends = f'x1="{x(gain.points.low)}" x2="{x(gain.points.high)}" y1="{y}" y2="{y}"'
+        yield f'<line class="{colour} mark" {ends}/>'
+        fill = "hollow" if " from " in row else f"full-{colour}"
+        centre = f'cx="{x(gain.points.mean)}" cy="{y}"'
+        yield f'<circle class="{colour} {fill} mark" {centre} r="4"/>'
+        yield f'<text class="soft" x="{left + WIDTH + 4}" y="{y + 4}">{_million(gain.tokens)}</text>'
+        if name == "mean" and row in PAPER:
+            yield f'<text class="soft" x="{x(PAPER[row])}" y="{y + 4}">◂</text>'
+
+
+def _million(tokens: float) -> str:
+    """LM tokens beyond those of top-k, in millions. Answers differ in length, so that a row that
+    prepares nothing has a little more or less than 0."""
+    return "0" if abs(tokens) < 0.05 else f"{tokens:.1f}"
 
 
 def main() -> None:
