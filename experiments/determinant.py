@@ -32,7 +32,7 @@ from ceil_jax.distributed.machine import device
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
-from ceil_jax.lm.readings import Readings, ReadLM
+from ceil_jax.lm.readings import CachedLM, Readings
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean, paired
 from ceil_jax.report.runs import Runs
@@ -142,7 +142,7 @@ def coverage_gains(bank: Bank) -> Iterator[Gain]:
 
 
 def answered(
-    bank: Bank, count: int, lm: ReadLM, encoder: str, shots_column: str
+    bank: Bank, count: int, lm: CachedLM, encoder: str, shots_column: str
 ) -> Iterator[Published]:
     """Yield a record for each choice: what the LM answers with it, by exact match."""
     task = bank.task
@@ -315,7 +315,7 @@ def main(arguments: list[str] | None = None) -> None:
             examples = unit_rows(encoder.encode([one.input for one in task.train]))
             banks.append(Bank(task, name, queries, examples))
     if options.answer is not None:
-        lm = ReadLM(load_lm(options.lm), Readings(options.out))
+        lm = CachedLM(load_lm(options.lm), Readings(options.out))
         for bank in banks:
             for count in options.shots:
                 column = f"K = {count}{bank.name}"

@@ -22,7 +22,7 @@ from ceil_jax.methods.registry import Usable, scorable
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import LM, Models, Pretrained
+from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM
 from ceil_jax.registry import is_function
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.assets import ASSETS
@@ -78,14 +78,14 @@ def begin(
     """
     rows = tuple(config.row(name) for name in dict.fromkeys(methods))
     models = check_first(config, own, *needed) or Models()
-    lm = LM(models, config.lm, config.dtype, config.device_map, config.endpoint)
+    lm = NamedLM(models, config.lm, config.dtype, config.device_map, config.endpoint)
     usable = Usable(rows)
     # those of this machine give log-probabilities
     if is_address(config.lm) or is_function(config.lm):
         usable = scorable(lm.get(), rows)
     task = read_data(config, own, held_out=held_out)
     if any(row.encodes for row in usable.rows):
-        Pretrained(models, config.encoder, config.endpoint).get()
+        NamedEncoder(models, config.encoder, config.endpoint).get()
     return Begun(replace(config, task=task.name), task, models, *usable)
 
 
@@ -124,10 +124,10 @@ def ask_servers(config: RunConfig) -> Models | None:
         return None
     models = Models()
     for name in filter(is_address, lms):
-        LM(models, name, config.dtype, config.device_map, config.endpoint).get()
+        NamedLM(models, name, config.dtype, config.device_map, config.endpoint).get()
     if is_address(config.encoder):
         # the length of its vectors is asked for by a first request
-        _ = Pretrained(models, config.encoder, config.endpoint).get().dim
+        _ = NamedEncoder(models, config.encoder, config.endpoint).get().dim
     return models
 
 

@@ -29,7 +29,7 @@ class Actor:
 
 
 def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Reader:
-    """Return a reader for `ReadLM` that reads `actors` chunks at a time with Ray.
+    """Return a reader for `CachedLM` that reads `actors` chunks at a time with Ray.
 
     Only this process keeps readings. An actor or a machine that dies is replaced and its chunk is
     read again. The cluster is the one that `RAY_ADDRESS` names, or one that is started on this

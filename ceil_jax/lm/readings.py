@@ -185,7 +185,7 @@ class ReadingMeter:
             self.now += cost if now else Cost()
 
 
-class ReadLM(LanguageModel):
+class CachedLM(LanguageModel):
     """A language model that reads each prompt once: an LM over its readings.
 
     What is not there yet is read by `lm`, or elsewhere by `reader`. A process with a shard reads

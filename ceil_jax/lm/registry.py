@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
@@ -77,11 +78,31 @@ def load_lm(
 
         return EndpointLM(spec, endpoint or EndpointConfig())
     source, name = source_of(spec)
+    return _torch_loading().load_torch(source, name, dtype, device_map)
+
+
+def key_without_weights(spec: str, dtype: str = "auto") -> str | None:
+    """Return the key of the LM that `load_lm` returns, if it has weights of this machine: it is
+    known without loading them. None for another LM, which has to say its key itself.
+
+    Args:
+        spec: as in `load_lm`.
+        dtype: as in `load_lm`.
+
+    Raises:
+        UserError: the name or dtype is unknown, or torch is not installed.
+    """
+    if spec in LMS or spec == "tiny" or is_function(spec) or is_address(spec):
+        return None
+    return _torch_loading().name_with_dtype(source_of(spec)[1], dtype)
+
+
+def _torch_loading() -> ModuleType:
     try:
         from ceil_jax.lm.torch import loading
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None
-    return loading.load_torch(source, name, dtype, device_map)
+    return loading
 
 
 def source_of(spec: str) -> tuple[str, str]:

@@ -57,9 +57,9 @@ def remark(run: Run, setup: Setup, row: Row) -> str:
     return row.method.remark_if_unused
 
 
-def check(setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
+def check(run: Run, setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
     """Return the stages of some rows, so that a setting that cannot be is met before any work.
-    Loads the LM, and the encoder if a row compares vectors.
+    Loads the encoder if a row compares vectors, and the LM if a row has not been evaluated yet.
 
     Raises:
         UserError: settings or models that cannot be.
@@ -67,5 +67,7 @@ def check(setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
     METRICS[setup.task.metric].check(setup.task.validation)
     targets = [rows.metric(setup, row) for row in chosen]
     for target in targets:
-        _ = target.key
+        if not run.summary(target):
+            for lm in target.predictions.lms:
+                lm.get()
     return targets

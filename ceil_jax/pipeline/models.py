@@ -15,6 +15,7 @@ from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.registry import key_without_weights
 
 
 class Models:
@@ -29,11 +30,11 @@ class Models:
             self._loaded[key] = load()
         return self._loaded[key]
 
-    def load_lm(self, lm: LM) -> LanguageModel:
+    def load_lm(self, lm: NamedLM) -> LanguageModel:
         """Load a language model."""
         return lm.loader()()
 
-    def counting(self, lm: LM) -> CountingLM:
+    def counting(self, lm: NamedLM) -> CountingLM:
         """Return an LM with the same tokenizer that only counts; one that guesses from characters
         for a server."""
 
@@ -52,7 +53,7 @@ class CountingModels(Models):
     """Models whose LMs only count, with their tokenizers and without their weights: what a dry run
     needs."""
 
-    def load_lm(self, lm: LM) -> LanguageModel:
+    def load_lm(self, lm: NamedLM) -> LanguageModel:
         """Return a counting LM.
 
         Raises:
@@ -66,9 +67,10 @@ class CountingModels(Models):
 
 
 @dataclass(frozen=True, eq=False)
-class LM:
-    """A language model by name. Its key is that of the loaded one, which stands for weights, dtype
-    and what shapes its prompts."""
+class NamedLM:
+    """A language model by name, loaded when it is first asked for. Its key is that of the loaded
+    one, which stands for weights, dtype and what shapes its prompts; it is known without the
+    weights."""
 
     models: Models
     spec: str
@@ -89,13 +91,14 @@ class LM:
 
     @cached_property
     def key(self) -> str:
-        return self.get().key
+        key = key_without_weights(self.spec, self.dtype)
+        return self.get().key if key is None else key
 
 
 @dataclass(frozen=True, eq=False)
-class Pretrained:
-    """An untrained encoder by name. Its key stands for its weights, its network and its
-    tokenizer."""
+class NamedEncoder:
+    """An untrained encoder by name, loaded when it is first asked for. Its key stands for its
+    weights, its network and its tokenizer."""
 
     models: Models
     name: str

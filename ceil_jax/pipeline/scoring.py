@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
-from ceil_jax.lm.readings import LMRequest, ReadingMeter, Readings, ReadLM
-from ceil_jax.pipeline.models import LM
+from ceil_jax.lm.readings import CachedLM, LMRequest, ReadingMeter, Readings
+from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -37,7 +37,7 @@ SAMPLED = 24
 class Prompting:
     """The prompts of a task for an LM."""
 
-    lm: LM
+    lm: NamedLM
     template: Template
     few_shot: tuple[Example, ...] = ()
     fit: Fit = "greedy"
@@ -70,7 +70,7 @@ def sample(count: int) -> slice:
 
 
 def reading(
-    run: Run, lm: LM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()
+    run: Run, lm: NamedLM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()
 ) -> Work:
     """Return the work of reading `times` as many prompts as the sample `requests`, less what has
     been read.
@@ -112,7 +112,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
-    def _score(self, run: Run, lm: ReadLM) -> dict[str, np.ndarray]:
+    def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
         prompts = self.prompts(run, queries, run.get(self.sets))
         template, per_token = self.prompting.template, self.prompting.per_token
@@ -126,7 +126,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
         """Read one shard's part of the prompts into its own file, and return how many they are and
         their cost."""
         reader = None if run.engine is None else run.engine(self.prompting.lm)
-        lm = ReadLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
+        lm = CachedLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
         with lm.metered(f"{self.what}, shard {shard}") as meter:
             self._score(run, lm)
         return meter

@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import LM, Models, Pretrained
+from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Bank, BankQueries, Examples
@@ -101,18 +101,18 @@ class Setup:
 
     # the models and the prompts
 
-    def _lm(self, spec: str) -> LM:
+    def _lm(self, spec: str) -> NamedLM:
         """An LM, which is loaded when it is first used."""
         config = self.config
-        return LM(self.models, spec, config.dtype, config.device_map, config.endpoint)
+        return NamedLM(self.models, spec, config.dtype, config.device_map, config.endpoint)
 
     @cached_property
-    def lm(self) -> LM:
+    def lm(self) -> NamedLM:
         """The LM that scores and answers."""
         return self._lm(self.config.lm)
 
     @cached_property
-    def skill_lm(self) -> LM:
+    def skill_lm(self) -> NamedLM:
         """The LM that rewrites inputs as skills."""
         return self._lm(self.config.skills.lm or self.config.lm)
 
@@ -132,9 +132,9 @@ class Setup:
         return tuple(load_demonstrations(source))
 
     @cached_property
-    def pretrained(self) -> Pretrained:
+    def pretrained(self) -> NamedEncoder:
         """The untrained encoder."""
-        return Pretrained(self.models, self.config.encoder, self.config.endpoint)
+        return NamedEncoder(self.models, self.config.encoder, self.config.endpoint)
 
     @cached_property
     def prompting(self) -> Prompting:

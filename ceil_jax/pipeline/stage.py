@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ceil_jax.lm.readings import Reader, Readings, ReadLM
-from ceil_jax.pipeline.models import LM, Models
+from ceil_jax.lm.readings import CachedLM, Reader, Readings
+from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import DONE, finish, finished, set_aside, write_key
@@ -114,7 +114,7 @@ class Stage(Generic[T_co]):
         return ()
 
     @property
-    def lms(self) -> list[LM]:
+    def lms(self) -> list[NamedLM]:
         """The LMs that it reads prompts with: fields that are one or, as `Prompting` does, have
         one."""
         found = (
@@ -122,7 +122,7 @@ class Stage(Generic[T_co]):
             for _, value in _fields(self)
             if not isinstance(value, Stage)
         )
-        return [one for one in found if isinstance(one, LM)]
+        return [one for one in found if isinstance(one, NamedLM)]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         """Write the value's files into a folder and return a summary; `run.get` gives what it
@@ -205,18 +205,18 @@ class Run:
     """
 
     def __init__(
-        self, root: Path, models: Models, *, engine: Callable[[LM], Reader] | None = None
+        self, root: Path, models: Models, *, engine: Callable[[NamedLM], Reader] | None = None
     ) -> None:
         self.root, self.models, self.engine = root, models, engine
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
-        self._lms: dict[str, ReadLM] = {}
+        self._lms: dict[str, CachedLM] = {}
 
-    def lm(self, lm: LM) -> ReadLM:
+    def lm(self, lm: NamedLM) -> CachedLM:
         """Return an LM that reads each prompt once."""
         if lm.key not in self._lms:
             reader = None if self.engine is None else self.engine(lm)
-            self._lms[lm.key] = ReadLM(lm.get(), self.readings, reader)
+            self._lms[lm.key] = CachedLM(lm.get(), self.readings, reader)
         return self._lms[lm.key]
 
     def folder(self, stage: Stage[Any]) -> Path:

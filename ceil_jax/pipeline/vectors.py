@@ -14,7 +14,7 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
-from ceil_jax.pipeline.models import Pretrained
+from ceil_jax.pipeline.models import NamedEncoder
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
 from ceil_jax.pipeline.views import RetrievalTexts
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -29,7 +29,7 @@ class LoadedEncoder(Stage[EncoderPair]):
     """The encoder as it was loaded, for queries and examples."""
 
     in_memory: ClassVar[bool] = True
-    encoder: Pretrained
+    encoder: NamedEncoder
 
     def load(self, run: Run, folder: Path) -> EncoderPair:
         return sides(self.encoder.get())

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ceil_jax.pipeline.models import LM
+from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
 from ceil_jax.skills.rewriter import MAX_NEW_TOKENS, Demonstration, Rewriter
 from ceil_jax.store.folder import read_json, write_json
@@ -100,7 +100,7 @@ class Skills(Stage[list[str]]):
     (Skill-KNN)."""
 
     rows: Examples
-    lm: LM
+    lm: NamedLM
     demonstrations: tuple[Demonstration, ...]
     orders: int
     order: int

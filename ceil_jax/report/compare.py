@@ -109,7 +109,7 @@ def compare_rows(
     run: Run, setup: Setup, rows: Sequence[Row], *, remarks: Sequence[str] = ()
 ) -> Comparison:
     """Evaluate rows that have the setup's settings; see `compare`."""
-    targets = check(setup, rows)
+    targets = check(run, setup, rows)
     machine = this_machine()
     expected = {
         stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()
@@ -128,7 +128,6 @@ def compare_rows(
         failures(run, targets),
         troubles_of(run, targets),
         uncounted(setup, rows, records),
-        getattr(setup.lm.get(), "note", ""),
     )
     note = "\n".join(filter(None, notes))
     return Comparison(

@@ -94,5 +94,5 @@ def planned(run: Run, setup: Setup, rows: Sequence[Row]) -> str:
         UserError: settings or models that cannot be.
     """
     dry_run = DryRun()
-    dry_run.add(run, check(setup, rows), setup.task.name)
+    dry_run.add(run, check(run, setup, rows), setup.task.name)
     return dry_run.text()

@@ -181,8 +181,8 @@ class Grid:
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
         """Return the entry's number over all seeds; over the first one where it depends on none."""
         cells = entry.cell.repeats(seeds)
-        setup = self.open(cells[0]).setup
-        check(setup, [setup.row(entry.cell.method)])
+        run, setup = self.open(cells[0])
+        check(run, setup, [setup.row(entry.cell.method)])
         records = [
             Published(
                 **vars(self.evaluate(cell)),

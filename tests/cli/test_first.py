@@ -16,7 +16,7 @@ from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import LM, Models
+from ceil_jax.pipeline.models import Models, NamedLM
 
 LOCAL = RunConfig(encoder="tiny", lm="tiny")
 
@@ -73,7 +73,7 @@ def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
     models = check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK))
     asked = len(server.requests)
     assert asked > 1
-    lm = LM(models, f"{address}#tiny", endpoint=QUICK)
+    lm = NamedLM(models, f"{address}#tiny", endpoint=QUICK)
     assert lm.get().can_score
     assert len(server.requests) == asked
     assert check_first(LOCAL) is None

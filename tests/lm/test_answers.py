@@ -6,7 +6,7 @@ import pytest
 
 from ceil_jax.lm import answers
 from ceil_jax.lm.answers import Answer, ended_at_stop, note_on, stored_answer
-from ceil_jax.lm.readings import Readings, ReadLM
+from ceil_jax.lm.readings import CachedLM, Readings
 from ceil_jax.lm.tiny import TinyLM
 
 
@@ -84,9 +84,9 @@ def test_a_fence_that_the_limit_cuts_is_cut_and_one_of_the_prompt_stays():
 def test_why_an_answer_ended_is_kept_with_its_reading(tmp_path):
     first = Scripted("a long answer")
     expected = [Answer("a long", "length")]
-    assert ReadLM(first, Readings(tmp_path)).answers(["Q"], 6) == expected
+    assert CachedLM(first, Readings(tmp_path)).answers(["Q"], 6) == expected
     second = Scripted("another")
-    assert ReadLM(second, Readings(tmp_path)).answers(["Q"], 6) == expected
+    assert CachedLM(second, Readings(tmp_path)).answers(["Q"], 6) == expected
     assert (first.prompts, second.prompts) == (["Q"], [])
 
 

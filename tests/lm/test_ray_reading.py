@@ -6,7 +6,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.ray_reading import Actor, actor_pool
-from ceil_jax.lm.readings import Readings, ReadLM
+from ceil_jax.lm.readings import CachedLM, Readings
 
 
 def test_an_actor_with_another_lm_is_refused():
@@ -33,7 +33,7 @@ def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
         [(" bad", " good fun")] * 10,
     )
     lm = TinyLM()
-    read = ReadLM(lm, Readings(tmp_path), actor_pool(TinyLM, "tiny", 1))
+    read = CachedLM(lm, Readings(tmp_path), actor_pool(TinyLM, "tiny", 1))
     with read.metered() as meter:
         found = read.choice_log_likelihood(prompts, choices)
     assert lm.tokens_read == 0

@@ -11,7 +11,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM
-from ceil_jax.lm.readings import FILE, LMRequest, Reading, Readings, ReadLM
+from ceil_jax.lm.readings import FILE, CachedLM, LMRequest, Reading, Readings
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.shards import Shard
 
@@ -52,9 +52,9 @@ def small_chunks(monkeypatch):
 
 
 def opened(folder, lm=None, **how):
-    """A ReadLM and the LM below it."""
+    """A CachedLM and the LM below it."""
     lm = lm or Counted()
-    return ReadLM(lm, Readings(folder, how.get("shard")), **how), lm
+    return CachedLM(lm, Readings(folder, how.get("shard")), **how), lm
 
 
 def scores(read):

@@ -45,7 +45,7 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
         )
     if device_map is None:
         model.to(_device())
-    return TorchLM(model, tokenizer, name=_full_name(name, precision))
+    return TorchLM(model, tokenizer, name=name_with_dtype(name, dtype))
 
 
 class Outline(NamedTuple):
@@ -64,14 +64,13 @@ def outline(source: str, name: str, dtype: str) -> Outline:
     """Return what is known of an LM without loading its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    precision = _precision(dtype)
     tokenizer = pair_tokenizer(source)
     with loading_errors(f"the configuration of {source}"):
         config = AutoConfig.from_pretrained(source)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     return Outline(
-        _full_name(name, precision),
+        name_with_dtype(name, dtype),
         context_length(config),
         model.num_parameters(),
         tokenizer.count,
@@ -79,8 +78,17 @@ def outline(source: str, name: str, dtype: str) -> Outline:
     )
 
 
-def _full_name(name: str, precision: torch.dtype) -> str:
-    return f"{name}@{str(precision).removeprefix('torch.')}"
+def name_with_dtype(name: str, dtype: str) -> str:
+    """Return the name of an LM with the dtype that its weights have here.
+
+    Args:
+        name: the LM's name without it.
+        dtype: as in `load_torch`.
+
+    Raises:
+        UserError: the dtype is unknown.
+    """
+    return f"{name}@{str(_precision(dtype)).removeprefix('torch.')}"
 
 
 def _device() -> torch.device:

@@ -13,7 +13,7 @@ from lm_server import QUICK, Server, listening
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
-from ceil_jax.lm.readings import LMRequest, Readings, ReadLM
+from ceil_jax.lm.readings import CachedLM, LMRequest, Readings
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 
@@ -509,7 +509,7 @@ def test_as_many_requests_are_under_way_as_the_settings_say(server, address, tmp
         return answer
 
     server.change = held
-    read = ReadLM(lm, Readings(tmp_path))
+    read = CachedLM(lm, Readings(tmp_path))
     prompts = [f"a b {i}" for i in range(96)]
     assert read.generate(prompts, 2) == [text.strip() for text in TinyLM().generate(prompts, 2)]
 
@@ -517,7 +517,7 @@ def test_as_many_requests_are_under_way_as_the_settings_say(server, address, tmp
 def test_tokens_are_shared_out_to_the_answers_that_took_them(server, address, tmp_path):
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, batch=1, concurrency=5))
     before = lm.tokens_read
-    read = ReadLM(lm, Readings(tmp_path))
+    read = CachedLM(lm, Readings(tmp_path))
     prompts = [("a b " * i).strip() for i in range(1, 20)]
     with read.metered() as meter:
         read.generate(prompts, 1)
@@ -544,7 +544,7 @@ def test_a_server_that_ends_loses_no_answer(server, address, tmp_path, kind):
 
     server.change = ending
     prompts = [f"a b {i}" for i in range(100)]
-    read = ReadLM(lm, Readings(tmp_path))
+    read = CachedLM(lm, Readings(tmp_path))
 
     def ask():
         if kind == "scores":

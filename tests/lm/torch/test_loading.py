@@ -3,14 +3,21 @@
 from dataclasses import replace
 
 import pytest
+from films import SMALL, films
 from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.counting import counting_lm
 from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.torch import loading
 from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.models import CountingModels
+from ceil_jax.pipeline.setup import open_run
+from ceil_jax.report.compare import compare
+from ceil_jax.report.dry_run import planned
 
 
 def test_loads_a_folder_by_its_weights_and_dtype(tmp_path):
@@ -46,6 +53,35 @@ def test_a_dry_run_counts_the_tokens_that_a_reader_of_trees_or_of_rows_reads(tmp
     # rows repeat the prompt, which is longer than what stands behind it
     once, _ = replace(counting, reads_rows=False).count(requests, ())
     assert (read > 2 * once) == (kind == "gpt_neo")
+
+
+def test_no_key_loads_weights(tmp_path, monkeypatch):
+    """A dry run needs none, and neither does a table whose stages are all on disk."""
+    folder = tmp_path / "small"
+    model("llama").save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    config = replace(SMALL, lm=str(folder), dtype="float32", shots=2, out=tmp_path / "runs")
+    task = films(30, 4)
+    names = ["zero", "bm25", "ceil"]
+
+    def refuse(*arguments):
+        raise AssertionError("the weights are loaded")
+
+    with monkeypatch.context() as without_weights:
+        without_weights.setattr(loading, "load_torch", refuse)
+        run, setup = open_run(config, task, CountingModels())
+        assert "LM tokens to read" in planned(run, setup, [setup.row(name) for name in names])
+        _, setup = open_run(config, task)
+        keys = [rows.metric(setup, setup.row(name)).key for name in names]
+        lm_key = setup.lm.key
+    run, setup = open_run(config, task)
+    assert [rows.metric(setup, setup.row(name)).key for name in names] == keys
+    assert setup.lm.key == setup.lm.get().key == lm_key
+    first = compare(run, setup, names[:2])
+    monkeypatch.setattr(loading, "load_torch", refuse)
+    assert compare(*open_run(config, task), names[:2]).data()["rows"] == first.data()["rows"]
+    with pytest.raises(AssertionError, match="the weights are loaded"):
+        compare(*open_run(config, task), ["random"])
 
 
 def test_loading_says_what_is_wrong(tmp_path):
