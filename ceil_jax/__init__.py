@@ -52,6 +52,7 @@ _NAMES = {
     "ceil_jax.selector.adapters.lm_eval": ("CeilSampler", "choose_few_shot"),
     "ceil_jax.tasks": ("TASKS", "Example", "Task", "Template", "register_task"),
     "ceil_jax.tasks.load": ("load_task",),
+    "ceil_jax.training.free.encoder": ("register_head",),
     "ceil_jax.training.losses": (
         "SetScores",
         "info_nce_loss",

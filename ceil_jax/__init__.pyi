@@ -63,6 +63,7 @@ from ceil_jax.tasks import Task as Task
 from ceil_jax.tasks import Template as Template
 from ceil_jax.tasks import register_task as register_task
 from ceil_jax.tasks.load import load_task as load_task
+from ceil_jax.training.free.encoder import register_head as register_head
 from ceil_jax.training.losses import SetScores as SetScores
 from ceil_jax.training.losses import info_nce_loss as info_nce_loss
 from ceil_jax.training.losses import pairwise_margin_loss as pairwise_margin_loss

@@ -75,10 +75,11 @@ def registrations_undone():
     from ceil_jax.methods.registry import RETRIEVERS, ROWS
     from ceil_jax.metrics import METRICS
     from ceil_jax.tasks import TASKS
+    from ceil_jax.training.free.encoder import HEADS
     from ceil_jax.training.losses import LOSSES
 
     with ExitStack() as stack:
-        for registry in (ENCODERS, LMS, LOSSES, METRICS, ORDERS, RETRIEVERS, ROWS, TASKS):
+        for registry in (ENCODERS, HEADS, LMS, LOSSES, METRICS, ORDERS, RETRIEVERS, ROWS, TASKS):
             stack.enter_context(registry.temporarily())
         yield
 

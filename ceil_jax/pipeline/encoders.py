@@ -57,7 +57,9 @@ class TrainedHead(Stage["Head | None"]):
         agreements: Mapping[str, np.ndarray] = {}
         if others:
             nearest = min(_JUDGED_BY, len(examples) // 2)
-            kind: Literal["label", "structures"] = "label" if "head" in fits else "structures"
+            kind: Literal["label", "structures"] = "label"
+            if self.rows.parser and "head" not in fits:
+                kind = "structures"
             agreements = agreement(fits, rows, kind, nearest)
             name = best_head(agreements)
             means = ", ".join(f"{fit} {values.mean():.3f}" for fit, values in agreements.items())

@@ -15,12 +15,16 @@ from films import SMALL, TASK, choice_of_row, choose, evaluated, metric_of
 from ceil_jax import CeilSelector
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
+from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.export import export_row
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_page, write_report
+from ceil_jax.training.free.encoder import HEADS
 from ceil_jax.tuning.candidates import prepared, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import Extent
@@ -132,6 +136,32 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     [candidate] = prepared(searched_rows, extent, 8)
     assert candidate.row == row
     assert candidate.prepared
+
+
+def test_a_head_of_a_new_kind_is_fitted_cross_fitted_exported_and_opened(plugin, tmp_path):
+    config = plugin("extending.md", "my_head")
+    importlib.import_module("my_head")
+    run, setup = open_run(config.with_method(EPR, start=ROWS["first_words"].method), FEW)
+    head = rows.encoders(setup, ROWS["first_words"].method).head
+    assert run.get(head).words == ("bad", "good")
+    assert run.get(CrossFitting(head)).shape == (60, 3)
+    bank = FEW.train[:6]
+    picks = choose(run, setup, "first_words", bank)
+    for query, chosen in zip(bank, picks, strict=True):
+        assert [FEW.train[pick.position].output for pick in chosen] == [query.output] * 3
+
+    export_row(run, setup, setup.row("first_words"), tmp_path / "selector")
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    assert "first words: the outputs of 60 examples" in selector.card.training_data
+    for query, picks in zip(
+        FEW.validation, choose(run, setup, "first_words", FEW.validation), strict=True
+    ):
+        chosen = {example.id for example in selector.select(query, k=3)}
+        assert chosen == {pick.id for pick in picks}
+    with HEADS.temporarily():
+        HEADS.pop("FirstWords")
+        with pytest.raises(UserError, match=r"'FirstWords'; expected one of LabelHead, "):
+            CeilSelector.from_pretrained(tmp_path / "selector")
 
 
 FILMS = [

@@ -18,6 +18,7 @@ from ceil_jax.encoders.files import read_config
 from ceil_jax.encoders.registry import FREE_FILE, load_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder
 from ceil_jax.errors import UserError
+from ceil_jax.registry import Registry
 from ceil_jax.store.folder import load_arrays, save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.store.places import user_path
@@ -27,11 +28,31 @@ from ceil_jax.training.free.head import LabelHead
 from ceil_jax.training.free.rows import Head, Observations, beside
 from ceil_jax.training.free.structures import StructureHead
 
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (LabelHead, StructureHead)}
+HEADS: Registry[type] = Registry("head")
+"""The classes of heads by their names, which folders of heads say."""
+
 PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
 SETTINGS = FREE_FILE
 ARRAYS = "free.npz"
+
+
+def register_head(kind: type, *, replace: bool = False) -> None:
+    """Make the heads of a class known, so that a folder of one can be read.
+
+    Args:
+        kind: a frozen dataclass with `cosine_weight`, `query_block` and `example_block`
+            (`rows.Head`). Its fields are arrays, or values of JSON; a tuple may hold several.
+        replace: whether it takes the place of a class of this name.
+
+    Raises:
+        UserError: the name is taken.
+    """
+    HEADS.register(kind.__name__, kind, replace=replace)
+
+
+for _kind in (LabelHead, StructureHead):
+    register_head(_kind)
 
 
 def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEncoder:
@@ -234,11 +255,13 @@ class FreeEncoder:
             UserError: the folder holds something else.
         """
         content = read_config(folder / SETTINGS)
-        kind = KINDS.get(content.get("method", ""))
-        if kind is None:
+        name = content.get("method", "")
+        if name not in HEADS:
             raise UserError(
-                f"{folder / SETTINGS}: method {content.get('method')!r}; expected one of {[*KINDS]}"
+                f"{folder / SETTINGS}: method {name!r}; expected one of {', '.join(HEADS)}: import "
+                "the module that registers it first"
             )
+        kind = HEADS[name]
         settings = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in content["settings"].items()
