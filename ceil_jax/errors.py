@@ -65,7 +65,7 @@ class Range:
 
     low: float = -math.inf
     high: float = 2**31 - 1
-    """By default what 32 bits hold."""
+    """The largest value; by default the largest that 32 bits hold."""
     above: float = -math.inf
     """A number that is just too low."""
 

@@ -1,5 +1,5 @@
-"""What comes first in every command: the checks of its settings, its data and its models, before
-anything is encoded."""
+"""The beginning of every command: its settings, data and models are checked before anything is
+encoded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ceil_jax.tasks.example import Task
 log = logging.getLogger(__name__)
 
 HUB_SECONDS = 5.0
-"""How long the hub has to answer before it is taken for unreachable."""
+"""Seconds that the hub has to answer before it is taken for unreachable."""
 
 EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ray"}
 """The extra that brings a library that only some uses need."""
@@ -48,7 +48,7 @@ class Begun(NamedTuple):
     """The rows that were named, with the configuration's settings, without those that the LM
     cannot teach."""
     left_out: str
-    """Which rows are left out and why; "" where none is."""
+    """A line on the rows that are left out and why; "" where none is."""
 
 
 def begin(

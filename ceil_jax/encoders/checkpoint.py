@@ -1,4 +1,5 @@
-"""What a Hugging Face folder holds beside an encoder's parameters, and how it is written back."""
+"""The parts of a Hugging Face folder beside an encoder's parameters, kept so that they can be
+written back."""
 
 from __future__ import annotations
 

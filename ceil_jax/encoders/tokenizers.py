@@ -1,5 +1,4 @@
-"""From text to padded arrays of token ids: the tokenizers, and the few lengths that batches are
-padded to."""
+"""Tokenizers: they turn texts into padded arrays of token ids, of few different lengths."""
 
 from __future__ import annotations
 

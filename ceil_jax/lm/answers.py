@@ -18,11 +18,12 @@ Ended = Literal["stop", "length", "refused", "tool_call"]
 filter of the server; tool_call: it stood in a call of a tool, from which it was taken."""
 
 Removed = Literal["reasoning", "fence", "wrapper"]
-"""What stood around an answer: reasoning, a code fence, or other marks such as a role prefix."""
+"""The kind of text that was removed around an answer: reasoning, a code fence, or other marks such
+as a role prefix."""
 
 
 class Answer(NamedTuple):
-    """What an LM wrote, and why it ended."""
+    """A text that an LM wrote, and why it ended."""
 
     text: str
     ended: Ended = "stop"
@@ -102,7 +103,7 @@ def _begins_json(text: str) -> bool:
 
 
 def _end_of_json(text: str) -> int | None:
-    """Where the JSON object or list ends with which a text begins; None if it begins with none."""
+    """The end of the JSON object or list that a text begins with; None if it begins with none."""
     if not _begins_json(text):
         return None
     start = len(text) - len(text.lstrip())

@@ -1,5 +1,4 @@
-"""Which of some options an answer in words means: what an LM that cannot score wrote, as a
-label."""
+"""Reading an answer in words as one of some options: an LM that cannot score writes its label."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _ANSWER = re.compile(
     r"(?:\b(?:is|are|be)\b|[:=]|->|=>|→)\s*(?P<rest>[^\n]+)",
     re.IGNORECASE,
 )
-"""What follows "the answer is", "Label:" and the like."""
+"""The text behind "the answer is", "Label:" and the like."""
 _HEAD = re.compile(r"(?P<head>[^\n]{1,200}?)(?:\s[-–—]\s|\s*(?:\.(?!\d)|[:(–—])|\Z)")
 _LABEL_FIELD = re.compile(
     r"(?:final_?)?(?:answer|label|category|class|classification|prediction|output|result|choice)",

@@ -15,7 +15,7 @@ from ceil_jax.registry import Registry
 from ceil_jax.tasks.example import Example, Template
 
 Fit = Literal["greedy", "similarity"]
-"""How `PromptBuilder.build` drops examples."""
+"""The rule by which `PromptBuilder.build` drops examples."""
 
 
 def examples_text(template: Template, examples: Sequence[Example]) -> str:

@@ -43,7 +43,7 @@ _ATTEMPTS = 4
 place."""
 
 _PAGES = slice(28, 32)
-"""Where a database's first page has its number of pages."""
+"""The position of the number of pages in a database's first page."""
 
 _LOGS = ("-wal", "-shm", "-journal")
 """Endings of the files that SQLite keeps beside a database."""
@@ -58,7 +58,7 @@ class Row(NamedTuple):
     tokens: int
     seconds: float
     checksum: int
-    """Of the other fields."""
+    """The checksum of the other fields."""
 
     @property
     def is_whole(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the rows of a comparison learn: one file a method, each a frozen dataclass.
+"""The methods that the rows of a comparison learn by: one file a method, each a frozen dataclass.
 
 A method is its settings, its flags and its part of a stage's key, and says how encoders learn from
 arrays. It makes no stages and reads no folders: `pipeline.rows` does. Retrievers, which choose

@@ -1,5 +1,5 @@
-"""What a method is: a frozen dataclass that is its settings, its flags and its part of a stage's
-key, and says how encoders learn.
+"""The base of all methods. A method is a frozen dataclass that is its settings, its flags and its
+part of a stage's key, and says how encoders learn.
 
 There are three kinds, and `pipeline.rows` makes stages of each:
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Method:
-    """How the encoders of a row come to be.
+    """A way in which the encoders of a row come to be.
 
     A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` of a method called
     `ceil` is the flag `--ceil.epochs`, and a part of the key of what it trains.
@@ -41,7 +41,8 @@ class Method:
     """
 
     name: ClassVar[str]
-    """As in `--epr.start free` and `--epr.epochs`; the beginning of its folders' names."""
+    """Its name in flags (`--epr.start free`, `--epr.epochs`); the beginning of its folders'
+    names."""
     title: ClassVar[str]
     """Its name in tables."""
     version: ClassVar[int] = 1
@@ -183,7 +184,7 @@ class LearnsFromOutputs(Method):
 
 
 class Effort(NamedTuple):
-    """What training takes, to plan it."""
+    """The effort of a training, to plan it."""
 
     texts: int
     """Texts that a query of a batch encodes, its own among them."""
@@ -193,7 +194,7 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What a method that learns from scores is trained on."""
+    """The data, the starting networks and the seed of one training from scores."""
 
     folder: Path
     """Holds checkpoints; it is removed when training is done."""
@@ -217,7 +218,7 @@ class LearnsFromScores(Method):
     do."""
 
     scores: ClassVar[Literal["lm", "outputs"]] = "lm"
-    """What scores a candidate set: the LM, or the similarity of its example's output with the
+    """The scores that it learns from: the LM's, or the similarity of an example's output with the
     query's."""
     start: Method = field(kw_only=True, metadata=NO_KEY)
     """The method that training starts from. A key has the stage of that method."""

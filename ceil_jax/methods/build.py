@@ -51,7 +51,7 @@ class RetrieverOptions(TypedDict, total=False):
     sketch: Parts
     """Gives the parts of an output, for target_sketch."""
     known_by: KnownBy
-    """By which a query's own examples are left out: those of the same input ("words", the
+    """The rule that leaves out a query's own examples: those of the same input ("words", the
     default), or of the same "id" where queries and bank are of one task."""
 
 

@@ -136,7 +136,7 @@ class Usable(NamedTuple):
 
     rows: tuple[Row, ...]
     left_out: str = ""
-    """Which rows and why; "" where none is."""
+    """A line on the rows that are left out and why; "" where none is."""
 
 
 def applicable(task: Task, rows: Sequence[Row]) -> Usable:

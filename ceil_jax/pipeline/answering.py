@@ -206,7 +206,7 @@ class Measured(NamedTuple):
     statistics: np.ndarray
     """float64 [N, s]: what the metric is a function of the sums of."""
     overlap: Overlap
-    """Which queries ask the same and which stand in the bank."""
+    """The queries that ask the same, and those that stand in the bank."""
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class TrainedEncoders(Stage[EncoderPair]):
     """The head beside which the networks learn."""
     trade_off: float | Stage[float] | None = None
     bank_vectors: Stage[np.ndarray] | None = None
-    """By the start, for a method that reads them."""
+    """The bank's vectors by the start, for a method that reads them."""
     learnt: np.ndarray | None = field(default=None, repr=False)
     """bool [Q]: training queries that the start has learnt from, which are not held out."""
 

@@ -71,8 +71,8 @@ class Record:
     """float [N, s]: statistics of each query; the metric is a function of their sums. None in lines
     from before they were kept."""
     overlap: Overlap | None = field(default=None, repr=False, compare=False)
-    """Which queries ask the same, and which stand in the bank; None in lines from before it was
-    kept."""
+    """The queries that ask the same, and those that stand in the bank; None in lines from before it
+    was kept."""
 
     root: Path = Path()
     """The folder of stages. This field and those down to `kept` are empty in a record of a results
@@ -85,7 +85,7 @@ class Record:
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     gains: str = ""
-    """What the gains of examples are, where they are worth showing: the log determinant of
+    """A name for the gains of examples, where they are worth showing: the log determinant of
     DPP-MAP."""
     kept: str = ""
     """The outcome of training, such as "training kept EPR's encoder"; else ""."""
@@ -135,7 +135,7 @@ class RecordOfRun(Stage[Record]):
     metric: str
     lm: str
     config: Mapping[str, Any]
-    """As `settings_of` returns it."""
+    """The settings, as `settings_of` returns them."""
     predictions: Answers
     metrics: Measurement
     texts: Texts
@@ -143,7 +143,7 @@ class RecordOfRun(Stage[Record]):
     seeded: bool = unkeyed(True)
     """Whether another seed gives other numbers."""
     gains: str = unkeyed("")
-    """What the gains of examples are, where they are shown."""
+    """A name for the gains of examples, where they are shown."""
     kept: str = unkeyed("")
     trade_off: float | None = unkeyed(None)
     device: str = unkeyed("")

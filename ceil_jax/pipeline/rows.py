@@ -1,4 +1,4 @@
-"""Which stages a row needs, from its metric down to the texts.
+"""The stages that a row needs, from its metric down to the texts.
 
 Every function only puts values together; `stage.Run.get` computes them. They stand in the order of
 the picture in docs/architecture.md. A row is one that `Setup.row` returned, whose method has the

@@ -210,7 +210,7 @@ class TradeOff(Stage[float]):
     probable. Where it is so small that the determinant cannot matter, a note says so."""
 
     scores: Scores
-    """Of the stage `choosing.MapSets`."""
+    """The LM's scores of the sets of `choosing.MapSets`."""
     label: str = unkeyed("")
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:

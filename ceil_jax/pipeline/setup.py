@@ -138,7 +138,7 @@ class Setup:
 
     @cached_property
     def prompting(self) -> Prompting:
-        """How the prompts are built that candidate sets are scored with."""
+        """The prompts that candidate sets are scored with."""
         task = self.task
         return Prompting(
             self.lm,
@@ -152,8 +152,7 @@ class Setup:
 
     @cached_property
     def answering(self) -> Prompting:
-        """How the prompts are built that queries are answered with: as for scoring, under the
-        token budget."""
+        """The prompts that queries are answered with: as for scoring, under the token budget."""
         return replace(self.prompting, token_budget=self.config.token_budget)
 
 

@@ -104,8 +104,8 @@ class Stage(Generic[T_co]):
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """What its fields name that plugins may register, such as a metric: its code is in the
-        key."""
+        """The registered functions that its fields name, such as a metric: a plugin's code is in
+        the key."""
         return ()
 
     @property

@@ -44,7 +44,7 @@ class TextVectors(Stage[np.ndarray]):
     encoders: Stage[EncoderPair]
     view: RetrievalTexts
     side: Side = "query"
-    """Which encoder of the two; "query" where both are one."""
+    """The side whose encoder is taken; "query" where both are one."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoders = run.get(self.encoders)
@@ -84,9 +84,9 @@ class HeadInputs(Stage[Observations]):
     in_memory: ClassVar[bool] = True
     view: RetrievalTexts
     vectors: TextVectors
-    """Of their inputs, by the loaded encoder."""
+    """The vectors of their inputs by the loaded encoder."""
     parts: TextVectors | None
-    """Of the two texts of each input, where inputs are made of two."""
+    """The vectors of the two texts of each input, where inputs are made of two."""
     parser: str
     outputs: bool
     """Whether outputs are seen: those of the bank are, those of queries are not."""
@@ -163,7 +163,7 @@ class HeadVectors(Stage[np.ndarray]):
 
 
 class TextFacts(NamedTuple):
-    """What encoding texts takes."""
+    """The amounts that say what encoding some texts takes."""
 
     texts: int
     tokens: int

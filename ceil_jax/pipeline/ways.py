@@ -76,7 +76,7 @@ class Choosing:
 
 @dataclass(frozen=True)
 class Writing:
-    """What the LM writes, greedily, up to the stop strings."""
+    """The text that the LM writes, greedily, up to the stop strings."""
 
     template: Template
     max_new_tokens: int

@@ -1,4 +1,5 @@
-"""What some rows would compute: the stages, their LM tokens and their time. Nothing is computed."""
+"""Dry runs: the stages that some rows would compute, their LM tokens and their time. Nothing is
+computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From queries to examples of a bank: nearest neighbours, BM25, and every retriever.
+"""Choosing examples of a bank for queries: nearest neighbours, BM25, and every retriever.
 
 Encoding texts lives in `encoders/`, the choice of a set among a query's candidates in `dpp/`, and
 rewriting inputs as skills in `skills/`.

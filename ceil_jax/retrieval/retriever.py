@@ -1,4 +1,5 @@
-"""What a retriever is: its needs, what it is built from, what it is asked, and what it answers."""
+"""The protocol of retrievers: their needs, the arguments that build one, the queries, and the
+choice that it returns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Which examples may be chosen: filters on their fields, and the query's own question, which may
-not.
+"""Filters on the examples that may be chosen: by their fields, and never the query's own question.
 
 Metadata are texts; `tasks.cells.says` compares them with the values of a filter. Names of fields are
 compared as `question_key` does.

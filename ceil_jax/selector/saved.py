@@ -38,7 +38,7 @@ CONTENT = re.compile(r"content-[1-9]\d{0,17}")
 """The name of the folder of a save."""
 
 _UNIT = 1e-3
-"""How much a vector's length may differ from 1."""
+"""The most by which a vector's length may differ from 1."""
 
 _ROWS_AT_ONCE = 65_536
 

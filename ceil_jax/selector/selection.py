@@ -49,7 +49,7 @@ class Selection:
     left."""
     input_key: str = "input"
     output_key: str = "output"
-    """What the selector's rows call the input and the output."""
+    """The names of the output and, above, of the input in the selector's rows."""
     min_relevance: float | None = None
     """The relevance below which no example was chosen; None for no limit."""
     distant: float | None = None

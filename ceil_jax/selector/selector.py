@@ -264,7 +264,8 @@ class CeilSelector(Settings):
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """As `copy.copy`: what a deep copy is for, that the two change apart, holds already."""
+        """Return what `copy.copy` returns: the two copies change apart already, which is all that a
+        deep copy is for."""
         return copy.copy(self)
 
     def __reduce__(self) -> Any:

@@ -151,6 +151,6 @@ def _functions_of(kind: type) -> list[FunctionType]:
 
 
 def _plain(code: CodeType) -> list[Any]:
-    """What a piece of compiled code does, without the places that it stands at."""
+    """A description of what a piece of compiled code does, without its file and lines."""
     constants = [_plain(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]

@@ -24,7 +24,7 @@ import numpy as np
 from ceil_jax.tasks.identity import question_key
 
 EXACT = 2**53
-"""From here on a float does not tell two whole numbers apart."""
+"""The number from which on a float does not tell two whole numbers apart."""
 
 _WRITTEN = (
     bool,

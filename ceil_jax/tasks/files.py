@@ -28,7 +28,7 @@ from ceil_jax.tasks.tables.unpacking import Content, unpacked
 ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 
 USUAL_SEPARATOR = {".csv": ",", ".tsv": "\t", ".txt": ""}
-"""What separates the values in files of an ending, unless their content says otherwise."""
+"""The separator of the values in files of an ending, unless their content says otherwise."""
 
 TableLike = str | os.PathLike[str] | Any
 """A path, or a table in memory: see `tables.frames.frame_rows`."""

@@ -41,7 +41,7 @@ it."""
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a user's table becomes a task."""
+    """The options by which a user's table becomes a task."""
 
     input: str | Sequence[str] = "input"
     """The column that retrievers see; of several, such as premise and hypothesis, the joined
@@ -63,8 +63,8 @@ class FileOptions:
     validation: float | TableLike = 0.1
     """The fraction of the distinct inputs that is held out as queries, or a table of queries."""
     separator: str | None = None
-    """What stands between examples; by default an empty line, or `stop` on a line of its own where
-    an empty line does not hold it. A Template brings its own."""
+    """The text between examples; by default an empty line, or `stop` on a line of its own where an
+    empty line does not hold it. A Template brings its own."""
     max_new_tokens: int | None = None
     """The longest answer that is written, in tokens of the LM; by default by the longest output
     (`tasks.written.default_limit`)."""
@@ -72,13 +72,13 @@ class FileOptions:
     """Strings that end a written answer; by default by the outputs (`tasks.written.default_stop`):
     a line's end, or an empty line where outputs have several lines or are JSON."""
     delimiter: str | None = None
-    """What separates the values of a text table; by default what its content fits."""
+    """The separator of the values of a text table; by default the one that its content fits."""
     skip_bad_rows: bool = False
     """Leave out rows that cannot be used, with a warning that lists them; refused by default."""
     limit: int | None = None
-    """How many queries to keep at most; all by default."""
+    """The most queries to keep; all by default."""
     bank_limit: int | None = None
-    """How many examples of the bank to keep at most; all by default."""
+    """The most examples of the bank to keep; all by default."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def load_file(
 
 @dataclass(frozen=True)
 class _Reader:
-    """What makes examples of the rows of a table."""
+    """A maker of examples of the rows of a table."""
 
     options: FileOptions
     metric: str
@@ -194,7 +194,7 @@ class _Reader:
     choices: tuple[str, ...]
     """The answers to choose from; none where answers are generated, or not known yet."""
     source: str = ""
-    """Where the choices come from, for messages."""
+    """The origin of the choices, for messages."""
 
     def examples(self, table: TableRows, name: str) -> list[Example]:
         """Return the example of each row; its id is that of the column `id`, or `name` and its

@@ -54,7 +54,8 @@ class TaskSpec:
     """data_dir -> a function that adds to a row what other files of `data_dir` hold; for a task
     without a hub."""
     keep: Callable[[Row], bool] | None = None
-    """Which rows of the validation splits are this task's queries; all by default."""
+    """The rule by which a row of the validation splits is a query of this task; all are by
+    default."""
     train: tuple[str, ...] = ("train",)
     """The splits that make up the bank, in order."""
     validation: tuple[str, ...] = ("validation",)

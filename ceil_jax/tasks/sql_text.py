@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 )
 
 _READ_OTHERWISE = re.compile(r"[<>!]\s+=|curdate", re.IGNORECASE)
-"""What `as_spider` may have to rewrite."""
+"""The parts of a statement that `as_spider` may have to rewrite."""
 
 
 class Token(NamedTuple):

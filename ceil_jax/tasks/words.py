@@ -1,5 +1,5 @@
-"""Which queries stand in a bank, and when two questions are the same to the papers, which fold more
-than `identity` does."""
+"""The queries that stand in a bank, and the questions that are the same to the papers, which fold
+more than `identity` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How answers are written, by the outputs of a bank: what ends one, and how long one may be."""
+"""Limits of written answers, by the outputs of a bank: the text that ends one, and the most
+tokens."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ExamplesOfSets(NamedTuple):
 
 @runtime_checkable
 class ExampleVectors(Protocol):
-    """How a training gets the vectors of the examples in its candidate sets."""
+    """The way in which a training gets the vectors of the examples in its candidate sets."""
 
     def of_sets(
         self, queries: Int[np.ndarray, " b"], sets: Int[np.ndarray, "b m"]

@@ -97,7 +97,7 @@ class NearestSingles:
 
     @property
     def shortlist(self) -> int:
-        """As many as there are sets."""
+        """The length of a shortlist: as many as there are sets."""
         return self.sets
 
     def draw(self, inputs: SamplerInputs) -> CandidateSets:

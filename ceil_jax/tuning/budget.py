@@ -32,7 +32,7 @@ PLANNED = 0.9
 
 
 class Budget:
-    """What a search may spend, what it has spent, and what is left.
+    """The LM tokens and minutes that a search may spend, has spent, and has left.
 
     Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for
     example for each choice or for a chat template; the ratio is measured as work is done, and

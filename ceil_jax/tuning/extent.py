@@ -1,5 +1,5 @@
-"""What a search races: rows of a table, numbers of examples, λ and encoders, and how many rows of
-data they answer."""
+"""The extent of a search: the rows of a table, numbers of examples, λ and encoders that race, and
+the rows of data that they answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN_SHOTS = 8
 
 @dataclass(frozen=True)
 class Extent:
-    """What is searched, and on how many rows."""
+    """The candidates of a search, and the rows of data that they answer."""
 
     rows: tuple[Row, ...]
     ks: tuple[int, ...]

@@ -1,5 +1,4 @@
-"""How much is searched: the largest search that a budget pays for, and what it is expected to
-take.
+"""The largest search that a budget pays for, and what it is expected to take.
 
 Nothing here asks an LM: prompts and speeds are measured by `tune`, and arrive as numbers.
 """
@@ -33,7 +32,7 @@ LAST = ("free", "topk", "zero")
 
 
 class Need(NamedTuple):
-    """What a search takes."""
+    """The LM tokens and the time that a search takes."""
 
     tokens: float
     """LM tokens."""
@@ -44,7 +43,7 @@ class Need(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What the parts of a search take, measured before it begins."""
+    """The costs of the parts of a search, measured before it begins."""
 
     zero: float
     """LM tokens of a prompt without examples, its answer included."""
@@ -148,13 +147,13 @@ def without_vectors(whole: Extent) -> Extent:
 
 
 class Forecast(NamedTuple):
-    """What will be searched, and what it is expected to take."""
+    """The search that is planned, and what it is expected to take."""
 
     extent: Extent
     text: str
     """Speed, sizes, tokens and minutes, in one line."""
     cut: str = ""
-    """What was cut to fit, and what all of it would take, in one line; "" where nothing was."""
+    """A line on what was cut to fit, and on what all of it would take; "" where nothing was cut."""
 
 
 def _without(rows: tuple[Row, ...], name: str) -> tuple[Row, ...]:

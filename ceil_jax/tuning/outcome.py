@@ -27,7 +27,7 @@ class Standing(NamedTuple):
     rows: int
     tokens: float
     remark: str
-    """How the race ended for it, or why it is a finalist."""
+    """A remark on how the race ended for it, or on why it is a finalist."""
 
     @property
     def label(self) -> str:

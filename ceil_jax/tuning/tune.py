@@ -161,7 +161,7 @@ class Search:
         return False, extent, need
 
     def _measured(self) -> Costs:
-        """What prompts and texts cost here."""
+        """Measure what prompts and texts cost here."""
         field = self.field
         shots = [k for k in {*self.ks, PLAIN.shots} if k < len(self.task.train)]
         self.zero = field.enter(ZERO, self.tuning)
@@ -178,7 +178,7 @@ class Search:
         )
 
     def _expected(self, extent: Extent, costs: Costs, need: Need) -> str:
-        """What a search is expected to take, in one line."""
+        """A line on what a search is expected to take."""
         budget, number = self.field.budget, len(candidates(extent))
         speed = f"{1 / costs.pace:,.0f}" if costs.pace else "too many to measure"
         # the race goes on until rows or budget are spent
@@ -417,7 +417,7 @@ class Search:
         return {row["id"]: Reply(row["prediction"]) for row in self.field.run.get(stage)}
 
     def _raced(self) -> tuple[Standing, ...]:
-        """What raced: those that stayed to the end first, by rows and score."""
+        """The candidates that raced: those that stayed to the end first, by rows and score."""
         ends = {
             "racing": "stayed to the end",
             "aside": "set aside for the budget",

@@ -22,7 +22,7 @@ class TuneFiles(NamedTuple):
     """A selector: the recommended prompt, or the best on the final rows that can be one; None where
     none can."""
     note: str
-    """Which prompt the selector is, if it is not what is recommended; else ""."""
+    """A line on the prompt that the selector is, if it is not the recommended one; else ""."""
     program: str
     """A program that uses the selector; "" without one."""
 
@@ -45,7 +45,7 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 
 
 def _note(outcome: Outcome, chosen: Standing | None) -> str:
-    """What the selector is, where it is not what is recommended."""
+    """A line on the prompt that the selector is, where it is not the recommended one."""
     if chosen is None:
         return "No selector was written: none of these prompts takes the nearest examples or a set."
     if outcome.classifier_does_as_well:

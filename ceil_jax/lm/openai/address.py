@@ -32,7 +32,7 @@ class Address(NamedTuple):
     model: str | None
     """None for the only model that is served."""
     api_version: str | None = None
-    """What Azure's addresses of deployments have behind `?api-version=`."""
+    """The value of `?api-version=`, which Azure's addresses of deployments have; None elsewhere."""
 
 
 def is_address(spec: str) -> bool:

@@ -133,8 +133,8 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
-    """Where tokens end that stand at a position, each perhaps behind a space, up to the text's end;
-    else None."""
+    """The ends of tokens that begin at a position, each perhaps behind a space, up to the text's
+    end; None if they do not fit."""
     ends: list[int] = []
     for token in named:
         if position == len(text):

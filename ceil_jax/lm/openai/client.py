@@ -38,11 +38,11 @@ _OTHERWISE = {
 BREACH = "; the server does not keep to the interface"
 """The end of a message about an answer that something is missing from."""
 CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
-"""What servers say where a model could not end within the limit of tokens."""
+"""Words of servers about a model that could not end within the limit of tokens."""
 BYTES_A_TOKEN = 4
 """About how many bytes of UTF-8 a token has, where nothing says more."""
 _KEYS = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY", "LITELLM_API_KEY")
-"""Where keys often lie; they are named in a message and never read from there."""
+"""Environment variables in which keys often lie; a message names them, and they are never read."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -251,7 +251,7 @@ class Client:
         raise UserError(f"{url}: {failure}. {_GIVEN_UP}")
 
     def _about_key(self, status: int) -> str:
-        """What to do about a key that a server wants, behind its message."""
+        """The advice behind the message of a server that wants a key."""
         if status not in (401, 403):
             return ""
         if self._key is not None:

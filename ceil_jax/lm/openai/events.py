@@ -8,7 +8,8 @@ import re
 from typing import Any
 
 _EVENT = re.compile(r"\s*(:[^\n]*\n\s*)*(data|event|id|retry):")
-"""How a stream of events begins; lines of a colon are comments, which keep a connection open."""
+"""The beginning of a stream of events; lines of a colon are comments, which keep a connection
+open."""
 _DATA = re.compile(r"^data:(.*)$", re.MULTILINE)
 _EMPTY = ("", "[DONE]")
 _IN_PIECES = (

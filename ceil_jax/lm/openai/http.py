@@ -27,11 +27,11 @@ except ModuleNotFoundError as missing:
 PAID = ("/completions", "/embeddings")
 """The ends of paths behind which a model works; other requests are not counted."""
 CONNECT_SECONDS = 10.0
-"""How long a server may take to accept a connection."""
+"""Seconds that a server may take to accept a connection."""
 LONGEST = 2**29
 """The most bytes of an answer, unpacked."""
 HIDDEN = "***"
-"""What stands in an answer in the key's place."""
+"""The text that takes the key's place in a server's answer."""
 _SENT = {
     "host",
     "accept",

@@ -234,7 +234,8 @@ class EndpointLM(LanguageModel):
         what: str,
         read: Callable[[Any, str, str], Out],
     ) -> list[Out]:
-        """What `read` takes from the server's choice for each prompt and its continuation."""
+        """The value that `read` takes from the server's choice, for each prompt and its
+        continuation."""
 
         def ask(some: Sequence[tuple[str, str]]) -> list[Out]:
             texts = ["".join(pair) for pair in some]

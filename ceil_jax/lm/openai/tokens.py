@@ -1,5 +1,5 @@
-"""How many tokens a text has for a model on a server: counted where that can be had, else
-estimated."""
+"""Counters of the tokens that a text has for a model on a server: exact where that can be had, else
+estimates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ceil_jax.lm.tokens import pair_tokenizer
 log = logging.getLogger(__name__)
 
 _OPENING = "Say yes. "
-"""What both texts begin with, because some servers refuse an empty one."""
+"""The beginning of both texts, because some servers refuse an empty one."""
 _SAMPLE = (
     "A table of 1,250 rows holds a ticket's text, the date (2024-03-17) and the team that answered "
     'it. Users write in haste: "cannot log in since yesterday, error 403"; others explain at length '
@@ -73,8 +73,8 @@ class TokenCounter:
         return [self._counts[text] for text in texts]
 
     def _served(self) -> Callable[[str], int] | None:
-        """What counts by the server's /tokenize, in the words that it understands; None where it
-        has none."""
+        """A counter that asks the server's /tokenize, in the words that it understands; None where
+        it has none."""
         for dialect in (_as_vllm, _as_llama_cpp):
             count = self._by(dialect)
             try:

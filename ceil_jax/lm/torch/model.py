@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CACHED = {"cpu": 16, "cuda": 2}
-"""By device: texts are continued together while their tokens, those to come included, are within
-this many times the token budget. Their prompts are read at once, and their keys and values are kept
-in memory."""
+"""The most tokens of texts that are continued together, those to come included, by device and in
+units of the token budget. Their prompts are read at once, and their keys and values are kept in
+memory."""
 
 _LEAST = 512
 """A budget of fewer tokens is not halved again where a GPU has no room."""

@@ -168,7 +168,7 @@ def _from_share_gpt(message: Mapping[str, Any], before: Sequence[Mapping[str, An
 
 
 def _said(turns: Sequence[Mapping[str, Any]]) -> str:
-    """What the user said in some turns."""
+    """The user's words in some turns."""
     texts = [_content(turn) for turn in turns if turn["role"] == "user"]
     return "\n".join(text for text in texts if text)
 

@@ -154,8 +154,8 @@ class CeilFewShot(Teleprompter):
     def _chooser(
         self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]
     ) -> Chooser:
-        """What selects by the input fields `names`; deep copies of a program share it, and so the
-        live bank."""
+        """The object that selects by the input fields `names`; deep copies of a program share it,
+        and so the live bank."""
         options = self.options
         return lambda inputs: [
             demo(one) for one in selector.select(_text(inputs, names), **options)

@@ -66,7 +66,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Action:
-    """What the assistant is to do: phrases of equal meaning, and the slots that they have."""
+    """An action of the assistant: phrases of equal meaning, and the slots that they have."""
 
     name: str
     phrases: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""From a file or a frame to rows, in this order; `tasks.files.read_table` is the way in.
+"""Reading a file or a frame as rows, in this order; `tasks.files.read_table` is the way in.
 
 - `magic`: what a file is by its first bytes
 - `unpacking`: its content, unpacked up to a bound

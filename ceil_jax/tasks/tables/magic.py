@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, whatever its name says."""
+"""The kind of a file by its first bytes, whatever its name says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class Kind(NamedTuple):
     """A kind of file."""
 
     name: str
-    """As a sentence has it: "a PDF document"."""
+    """The kind in words, such as "a PDF document"."""
     way: str = ""
-    """What to do with a file that is not read; "" for a kind that is."""
+    """Advice for a file that is not read; "" for a kind that is."""
 
 
 GZIP = Kind("a gzip file")

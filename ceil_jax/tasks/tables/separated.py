@@ -17,7 +17,7 @@ from ceil_jax.tasks.tables.table_rows import TableRows, check_names
 log = logging.getLogger(__name__)
 
 SEPARATORS = ",;\t|"
-"""What separates values in the files that people have."""
+"""The separators of values in the files that people have."""
 
 _SAMPLE = 500
 """Lines by which the separator is known."""
@@ -31,9 +31,9 @@ class _Records(NamedTuple):
     records: list[tuple[int, list[str]]]
     """The first line of each, and its cells; empty lines are none."""
     error: str = ""
-    """What is wrong with the quotes; "" where they pair up."""
+    """A description of what is wrong with the quotes; "" where they pair up."""
     line: int = 0
-    """Where that is."""
+    """The line of that mistake."""
 
 
 def separated_rows(
@@ -95,7 +95,7 @@ def _shown(header: Sequence[str]) -> str:
 
 
 class _Fit(NamedTuple):
-    """How well a separator fits; larger is better."""
+    """A measure of how well a separator fits; larger is better."""
 
     header: float
     """The share of the rows that have as many cells as the header, if that is half of them and the

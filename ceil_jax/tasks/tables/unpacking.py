@@ -58,7 +58,7 @@ class Content(NamedTuple):
 
     content: bytes
     kind: Kind
-    """What they are by their first bytes: parquet, Arrow or text."""
+    """Their kind by their first bytes: parquet, Arrow or text."""
     name: str
     """The name of the file, without the ending that says how it is packed; of an archive, that of
     the file inside."""

@@ -1,4 +1,5 @@
-"""Which head suits a task: a rule on rows of the bank, which needs no LM and no validation query."""
+"""The choice of the head that suits a task: by a rule on rows of the bank, which needs no LM and no
+validation query."""
 
 from __future__ import annotations
 
