@@ -14,6 +14,13 @@ class UserError(Exception):
 
     The command line prints the message alone and exits with code 2; a traceback means a bug of
     ours.
+
+    Examples:
+        >>> from ceil_jax import EPR
+        >>> EPR(epochs=0)
+        Traceback (most recent call last):
+            ...
+        ceil_jax.errors.UserError: --epr.epochs 0: expected a number at least 1
     """
 
 

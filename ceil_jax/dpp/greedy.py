@@ -45,7 +45,15 @@ one."""
 
 
 class MapResult(NamedTuple):
-    """The chosen set, in the order chosen."""
+    """The chosen set, in the order chosen.
+
+    Examples:
+        >>> result = greedy_map(jnp.diag(jnp.array([1.0, 4.0, 2.0])), 2)
+        >>> result.items.tolist()
+        [1, 2]
+        >>> bool(jnp.isclose(result.gains.sum(), jnp.log(4 * 2)))
+        True
+    """
 
     items: Int[Array, "*b k"] | Int[np.ndarray, "*b k"]
     """Item indices; −1 in the places where no item was left."""

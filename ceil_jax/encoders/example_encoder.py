@@ -16,7 +16,20 @@ from ceil_jax.tasks.example import Example
 
 
 class ExampleEncoder(Protocol):
-    """Maps queries and examples to vectors of one length, whose cosines are relevance."""
+    """Maps queries and examples to vectors of one length, whose cosines are relevance.
+
+    Examples:
+        >>> class Lengths:
+        ...     def encode_queries(self, queries):
+        ...         return np.array([[len(query.input), 10.0] for query in queries])
+        ...     encode_bank = encode_queries
+        >>> from ceil_jax import build_retriever
+        >>> bank = [Example("a", "a long and dull film", ""), Example("b", "fun", "")]
+        >>> dense = build_retriever("dense", bank, encoder=Lengths())
+        >>> [[pick]] = dense.retrieve([Example("c", "warm", "")], k=1)
+        >>> pick.id
+        'b'
+    """
 
     def encode_queries(self, queries: Sequence[Example]) -> Float[np.ndarray, "q d"]:
         """Return the vectors of queries, float32 [Q, D]. Their outputs are not read."""

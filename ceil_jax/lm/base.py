@@ -36,6 +36,19 @@ class LanguageModel:
 
     A subclass has `name`, `context_length` and `tokens_read`, and gives `count_tokens`, `scores`
     and `write`.
+
+    Examples:
+        >>> class Shouting(LanguageModel):
+        ...     name = "shouting"
+        ...     context_length = 100
+        ...     tokens_read = 0
+        ...     can_score = False
+        ...     def count_tokens(self, texts):
+        ...         return np.array([len(text.split()) for text in texts])
+        ...     def write(self, prompts, limit, stop, temperature, seeds):
+        ...         return [prompt.split()[-1].upper() for prompt in prompts]
+        >>> Shouting().generate(["say hello"], max_new_tokens=5)
+        ['HELLO']
     """
 
     name: str

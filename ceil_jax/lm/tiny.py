@@ -26,10 +26,10 @@ class TinyLM(LanguageModel):
     white-space character. After the tokens h₁ … hₙ, with weights wᵢ = 1 + i/n that favour recent
     tokens a little,
 
-        P(t) = 0.6 · B(t) + 0.3 · U(t) + 0.1 · base(t) B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁
-        = hₙ]     bigrams: what has followed the last token U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ
-        unigrams: what has been read at all base(t) = (1 + u(t)) / 1500,  u(t) = crc32(t) / 2³²
-        about 1/1000 each; breaks ties
+        P(t) = 0.6 · B(t) + 0.3 · U(t) + 0.1 · base(t)
+        B(t) = Σ wᵢ [hᵢ₋₁ = hₙ, hᵢ = t] / Σ wᵢ [hᵢ₋₁ = hₙ]    bigrams: what has followed hₙ
+        U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ                           unigrams: what has been read at all
+        base(t) = (1 + u(t)) / 1500, u(t) = crc32(t) / 2³²    about 1/1000 each; breaks ties
 
     so an answer that appears in the examples becomes more likely, and more so behind the same word.
     Where nothing has followed hₙ yet, or nothing has been read, that part's share goes to the base.

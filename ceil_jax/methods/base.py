@@ -38,6 +38,12 @@ class Method:
 
     Raises:
         UserError: a number out of the range beside its type.
+
+    Examples:
+        >>> from ceil_jax import CEIL, EPR
+        >>> method = CEIL(start=EPR(epochs=9))
+        >>> method.learns_from_lm, method.settings["start"]
+        (True, 'epr')
     """
 
     name: ClassVar[str]
@@ -155,7 +161,19 @@ class Method:
 @dataclass(frozen=True)
 class LearnsFromOutputs(Method):
     """A method that learns from the bank's outputs, without an LM: a head on an encoder's
-    vectors."""
+    vectors.
+
+    Examples:
+        >>> @dataclass(frozen=True)
+        ... class Ratings(LearnsFromOutputs):
+        ...     name = "ratings"
+        ...     title = "ratings"
+        ...     def fits(self, bank):
+        ...         from ceil_jax.training.free.head import fit_label_head
+        ...         return {"head": fit_label_head}
+        >>> from ceil_jax import NEAREST, Row, register_row
+        >>> register_row("ratings", Row("ratings", Ratings(), NEAREST))
+    """
 
     @property
     def is_head(self) -> bool:
@@ -194,7 +212,19 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The data, the starting networks and the seed of one training from scores."""
+    """The data, the starting networks and the seed of one training from scores.
+
+    Examples:
+        >>> import numpy as np
+        >>> from ceil_jax import Example, load_encoder
+        >>> from ceil_jax.training.candidates import CandidateSets, TrainingData
+        >>> bank = [Example(str(i), f"film {i}", "good") for i in range(3)]
+        >>> sets = CandidateSets(np.array([[1, 2]]), np.array([[[0], [1]]]))
+        >>> data = TrainingData(bank[:1], bank, sets, np.array([[-1.0, -2.0]]))
+        >>> encoder = load_encoder("tiny")
+        >>> TrainingJob(Path("scratch"), encoder, encoder, data, seed=0).data.scores.shape
+        (1, 2)
+    """
 
     folder: Path
     """Holds checkpoints; it is removed when training is done."""
@@ -215,7 +245,17 @@ class TrainingJob:
 @dataclass(frozen=True)
 class LearnsFromScores(Method):
     """A method whose networks learn to rank candidate sets of training queries as their scores
-    do."""
+    do.
+
+    Examples:
+        >>> from ceil_jax import EPR, NEAREST, Row, register_row
+        >>> @dataclass(frozen=True)
+        ... class Patient(EPR):
+        ...     name = "patient"
+        ...     title = "patient EPR"
+        ...     epochs: int = 30
+        >>> register_row("patient", Row("patient EPR", Patient(), NEAREST))
+    """
 
     scores: ClassVar[Literal["lm", "outputs"]] = "lm"
     """The scores that it learns from: the LM's, or the similarity of an example's output with the

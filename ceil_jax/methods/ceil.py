@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CEIL(CEILTraining, LearnsFromScores):
-    """Training on candidate sets that the LM has scored."""
+    """Training on candidate sets that the LM has scored.
+
+    Examples:
+        >>> from ceil_jax import EPR, Free
+        >>> [method.title for method in CEIL(start=EPR(start=Free()), subsets=8).chain]
+        ['CEIL', 'EPR', 'free']
+    """
 
     name: ClassVar[str] = "ceil"
     title: ClassVar[str] = "CEIL"

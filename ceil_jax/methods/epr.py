@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EPR(EPRTraining, LearnsFromScores):
-    """Contrastive training on candidates that the LM has scored one at a time."""
+    """Contrastive training on candidates that the LM has scored one at a time.
+
+    Examples:
+        >>> from ceil_jax import RunConfig
+        >>> RunConfig(methods=(EPR(epochs=3),)).row("epr").method.epochs
+        3
+    """
 
     name: ClassVar[str] = "epr"
     title: ClassVar[str] = "EPR"

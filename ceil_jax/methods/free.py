@@ -26,7 +26,13 @@ def no_labels(task: Task) -> str:
 
 @dataclass(frozen=True)
 class Labels(LearnsFromOutputs):
-    """P(the example's label | query) by logistic regression on the bank, + ½ cosine."""
+    """P(the example's label | query) by logistic regression on the bank, + ½ cosine.
+
+    Examples:
+        >>> from ceil_jax import load_task
+        >>> Labels().refusal(load_task("assistant", limit=2, bank_limit=40))
+        'the outputs of assistant are no labels that many examples share'
+    """
 
     name: ClassVar[str] = "head"
     title: ClassVar[str] = "label head"
@@ -46,7 +52,13 @@ class Labels(LearnsFromOutputs):
 @dataclass(frozen=True)
 class Structures(LearnsFromOutputs):
     """Expected overlap of the query's predicted local structures with an example's (after Levy et
-    al., ACL 2023)."""
+    al., ACL 2023).
+
+    Examples:
+        >>> from ceil_jax import load_task
+        >>> Structures().refusal(load_task("movie_reviews", limit=4, bank_limit=40))
+        'the outputs of movie_reviews are no programs that can be parsed'
+    """
 
     name: ClassVar[str] = "structures"
     title: ClassVar[str] = "structures"
@@ -68,7 +80,13 @@ class Structures(LearnsFromOutputs):
 @dataclass(frozen=True)
 class Free(LearnsFromOutputs):
     """The one of `Labels` and `Structures` that applies; or the untrained encoder, where neither
-    does or where held-out rows of the bank do not favour it beyond noise."""
+    does or where held-out rows of the bank do not favour it beyond noise.
+
+    Examples:
+        >>> bank = [Example(str(i), f"film {i}", ("bad", "good")[i % 2]) for i in range(20)]
+        >>> list(Free().fits(bank))
+        ['cosine', 'head']
+    """
 
     name: ClassVar[str] = "free"
     title: ClassVar[str] = "free"

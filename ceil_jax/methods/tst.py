@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TST(EPR):
-    """Contrastive training on candidates whose outputs are compared with the query's."""
+    """Contrastive training on candidates whose outputs are compared with the query's.
+
+    Examples:
+        >>> TST().learns_from_lm
+        False
+    """
 
     name: ClassVar[str] = "tst"
     title: ClassVar[str] = "TST"

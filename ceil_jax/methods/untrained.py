@@ -10,7 +10,13 @@ from ceil_jax.methods.base import Method
 
 @dataclass(frozen=True)
 class Untrained(Method):
-    """The untrained encoder, for queries and examples."""
+    """The untrained encoder, for queries and examples.
+
+    Examples:
+        >>> from ceil_jax import CEIL
+        >>> CEIL(start=Untrained()).start.title
+        'the untrained encoder'
+    """
 
     name: ClassVar[str] = "base"
     title: ClassVar[str] = "the untrained encoder"

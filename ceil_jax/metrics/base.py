@@ -13,7 +13,17 @@ from ceil_jax.tasks.example import Example
 
 
 class Metric(ABC):
-    """A function of predictions and gold examples, with values in [0, 1]."""
+    """A function of predictions and gold examples, with values in [0, 1].
+
+    Examples:
+        >>> class SameLength(Metric):
+        ...     def per_example(self, predictions, examples):
+        ...         pairs = zip(predictions, examples, strict=True)
+        ...         return np.array([float(len(text) == len(gold.output)) for text, gold in pairs])
+        >>> golds = [Example("1", "q", "rome"), Example("2", "q", "oslo")]
+        >>> SameLength().corpus(["Rome", "Bergen"], golds)
+        0.5
+    """
 
     def check(self, examples: Sequence[Example]) -> None:
         """Raise a UserError if a query lacks what the metric needs; called before the LM

@@ -38,7 +38,13 @@ class SkillConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One task, one LM, one encoder: everything that a number depends on."""
+    """One task, one LM, one encoder: everything that a number depends on.
+
+    Examples:
+        >>> config = RunConfig(task="sst5", shots=4, methods=(EPR(epochs=3),))
+        >>> config.method(CEIL).start.epochs
+        3
+    """
 
     task: str = "movie_reviews"
     """A name in TASKS."""

@@ -26,7 +26,13 @@ Parts = Callable[[str], dict[str, int]]
 
 
 class Choice(NamedTuple):
-    """The examples chosen for Q queries, in the order in which they were chosen."""
+    """The examples chosen for Q queries, in the order in which they were chosen.
+
+    Examples:
+        >>> choice_of([[(4, 0.9, 0.9), (2, 0.7, 0.5)], []]).positions
+        array([[ 4,  2],
+               [-1, -1]], dtype=int32)
+    """
 
     positions: Int32[np.ndarray, "q k"]
     """Positions in the bank; −1 marks an empty place at the end."""
@@ -39,7 +45,15 @@ class Choice(NamedTuple):
 
 
 class Retrieved(NamedTuple):
-    """One chosen example."""
+    """One chosen example.
+
+    Examples:
+        >>> from ceil_jax import build_retriever
+        >>> bank = [Example("a", "a dull film", "bad"), Example("b", "great fun", "good")]
+        >>> [[pick]] = build_retriever("bm25", bank).retrieve([Example("c", "what fun", "")], k=1)
+        >>> pick.id, pick.position
+        ('b', 1)
+    """
 
     id: str
     position: int
@@ -50,7 +64,15 @@ class Retrieved(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """The queries that a retriever chooses for."""
+    """The queries that a retriever chooses for.
+
+    Examples:
+        >>> from ceil_jax.retrieval.retrievers import BM25Ranking
+        >>> bank = [Example("a", "a dull film", "bad"), Example("b", "great fun", "good")]
+        >>> queries = Queries([Example("c", "what fun", ""), bank[1]], own=[[], [1]])
+        >>> BM25Ranking(RetrieverArguments(bank)).choose(queries, 1).positions.tolist()
+        [[1], [0]]
+    """
 
     examples: Sequence[Example]
     own: Sequence[Sequence[int]]
@@ -60,7 +82,21 @@ class Queries(NamedTuple):
 
 
 class Retriever(Protocol):
-    """A bank that is ready for queries."""
+    """A bank that is ready for queries.
+
+    Examples:
+        >>> class First:
+        ...     def __init__(self, arguments):
+        ...         self.bank = arguments.bank
+        ...     def choose(self, queries, k):
+        ...         return choice_of([(i, 1.0, 1.0) for i in range(k)] for _ in queries.examples)
+        >>> from ceil_jax import build_retriever, register_retriever
+        >>> register_retriever("first", First)
+        >>> bank = [Example("a", "a dull film", "bad"), Example("b", "great fun", "good")]
+        >>> [[pick]] = build_retriever("first", bank).retrieve([Example("c", "what fun", "")], k=1)
+        >>> pick.id
+        'a'
+    """
 
     def choose(self, queries: Queries, k: int) -> Choice:
         """Choose at most k examples for each query, best first, none twice and none of its own."""
@@ -68,7 +104,13 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True)
 class RetrieverArguments:
-    """The arguments that a retriever is built from; it reads those that it needs."""
+    """The arguments that a retriever is built from; it reads those that it needs.
+
+    Examples:
+        >>> arguments = RetrieverArguments([Example("a", "a dull film", "bad")], seed=3)
+        >>> arguments.seed, arguments.shortlist
+        (3, 100)
+    """
 
     bank: Sequence[Example]
     vectors: np.ndarray | None = None
@@ -92,7 +134,13 @@ class RetrieverArguments:
 
 @dataclass(frozen=True)
 class Needs:
-    """The inputs that a retriever has to be given, and what may be done with it."""
+    """The inputs that a retriever has to be given, and what may be done with it.
+
+    Examples:
+        >>> needs = Needs(vectors="inputs", trade_off="tunable", shortlist=True)
+        >>> needs.encodes
+        True
+    """
 
     vectors: Literal["none", "inputs", "outputs", "skills"] = "none"
     """The vectors of bank and queries that it compares."""

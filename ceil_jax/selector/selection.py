@@ -31,7 +31,19 @@ class Selected(NamedTuple):
 @dataclass(frozen=True, repr=False)
 class Selection:
     """The examples chosen for one query; its length is their number, and iterating gives the
-    examples."""
+    examples.
+
+    Examples:
+        >>> from ceil_jax import CeilSelector
+        >>> rows = [{"input": "a dull film", "output": "bad"}, {"input": "great fun", "output": "good"}]
+        >>> template = Template("{input} It is {output}")
+        >>> selector = CeilSelector.from_examples(rows, encoder="tiny", template=template)
+        >>> selection = selector.select("what fun", k=1)
+        >>> selection.stopped, [example.output for example in selection]
+        ('k', ['good'])
+        >>> selection.prompt
+        'great fun It is good\\nwhat fun It is'
+    """
 
     query: Example
     picks: tuple[Selected, ...]

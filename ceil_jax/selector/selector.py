@@ -56,6 +56,20 @@ class CeilSelector(Settings):
         encoder: embeds the bank.
         query_encoder: embeds the queries; the same as `encoder` unless another one was given.
         trade_off and the other settings: see `settings.Settings`.
+
+    Examples:
+        >>> rows = [
+        ...     {"input": "a dull film", "output": "bad"},
+        ...     {"input": "great fun", "output": "good"},
+        ...     {"input": "a slow film", "output": "bad"},
+        ... ]
+        >>> selector = CeilSelector.from_examples(rows, encoder="tiny")
+        >>> [example.output for example in selector.select("a dull evening", k=2)]
+        ['bad', 'bad']
+        >>> selector.add([{"input": "a warm film", "output": "good"}])
+        ['bank-3']
+        >>> len(selector)
+        4
     """
 
     def __init__(

@@ -14,7 +14,12 @@ from ceil_jax.tasks.identity import same_text
 
 @dataclass(frozen=True)
 class Example:
-    """One (input, output) pair of a bank, or a query whose output is the gold answer."""
+    """One (input, output) pair of a bank, or a query whose output is the gold answer.
+
+    Examples:
+        >>> Example("1", "a dull film", "bad", choices=("bad", "good")).texts
+        ('a dull film',)
+    """
 
     id: str
     """Unique in its task, stable between runs; it says nothing about the examples of another
@@ -227,7 +232,15 @@ def _renamed(pattern: str, rename: Callable[[str], str]) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """A data set ready for use: the bank, the queries, the template and the metric."""
+    """A data set ready for use: the bank, the queries, the template and the metric.
+
+    Examples:
+        >>> bank = [Example("1", "a dull film", "bad"), Example("2", "great fun", "good")]
+        >>> queries = [Example("3", "what fun", "good"), Example("4", "so dull", "bad")]
+        >>> task = Task("films", bank, queries, Template("{input} It is {output}"), "accuracy")
+        >>> task.asked
+        '2 held-out queries'
+    """
 
     name: str
     train: Sequence[Example]

@@ -24,7 +24,14 @@ absolute values therefore sum to 2 / SMALLEST_RANGE at most."""
 
 
 class SetScores(NamedTuple):
-    """The candidate sets of one query, as a loss for CEIL sees them."""
+    """The candidate sets of one query, as a loss for CEIL sees them.
+
+    Examples:
+        >>> log_probs = jnp.log(jnp.array([0.5, 0.25, 0.25]))
+        >>> sets = SetScores(log_probs, jnp.array([-1.0, -2.0, -3.0]), jnp.array([True, True, True]))
+        >>> bool(jnp.isclose(info_nce_loss(sets), jnp.log(2)))
+        True
+    """
 
     log_probs: Float[Array, " m"]
     """The model's log-probability of each set, up to the query's normaliser."""

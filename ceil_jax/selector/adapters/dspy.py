@@ -31,6 +31,16 @@ class CeilFewShot(Teleprompter):
 
     No LM is called to compile. What a predictor is given is its query, so a program of several
     steps gets demos for each step. `program.save` keeps no bank: load, then compile again.
+
+    Examples:
+        >>> import dspy
+        >>> from dspy.utils import DummyLM
+        >>> rows = [{"input": "a dull film", "output": "bad"}, {"input": "great fun", "output": "good"}]
+        >>> selector = CeilSelector.from_examples(rows, encoder="tiny")
+        >>> program = CeilFewShot(selector, k=1).compile(dspy.Predict("text -> label"))
+        >>> with dspy.context(lm=DummyLM([{"label": "good"}])):
+        ...     program(text="what fun").label
+        'good'
     """
 
     def __init__(

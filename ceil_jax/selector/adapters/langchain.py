@@ -32,6 +32,12 @@ class CeilExampleSelector(BaseExampleSelector):
     text with the query's variables, where what stands in braces in an example is evaluated.
     `braces` names its `template_format`, so that examples come out as they are. The chat template
     formats once and needs `braces="keep"`.
+
+    Examples:
+        >>> rows = [{"input": "a dull film", "output": "bad"}, {"input": "great fun", "output": "good"}]
+        >>> selector = CeilSelector.from_examples(rows, encoder="tiny")
+        >>> CeilExampleSelector(selector, k=1).select_examples({"input": "what fun"})
+        [{'input': 'great fun', 'output': 'good'}]
     """
 
     def __init__(

@@ -82,6 +82,25 @@ class CeilSampler(ContextSampler):
         selector: gives encoders and settings (`CeilSelector.over`), or an encoder.
         text: a document → the text that is embedded.
         balance: as `choose_few_shot` has it.
+
+    Examples:
+        >>> from datasets import Dataset
+        >>> rows = [{"text": "a dull film", "label": "bad"}, {"text": "great fun", "label": "good"}]
+        >>> task = ConfigurableTask(
+        ...     config={
+        ...         "task": "films",
+        ...         "custom_dataset": lambda **_: {"train": Dataset.from_list(rows)},
+        ...         "training_split": "train",
+        ...         "test_split": "train",
+        ...         "fewshot_split": "train",
+        ...         "output_type": "generate_until",
+        ...         "doc_to_text": "{{text}} is",
+        ...         "doc_to_target": "label",
+        ...     }
+        ... )
+        >>> sampler = CeilSampler(task, "tiny", text=lambda doc: doc["text"], balance=None)
+        >>> sampler.sample(1, {"text": "what fun"})
+        [{'text': 'great fun', 'label': 'good'}]
     """
 
     def __init__(
