@@ -172,7 +172,7 @@ FILMS = [
 
 def test_its_settings_are_flags(plugin, tmp_path, capsys, monkeypatch, moved_for_trained):
     plugin("extending.md", "my_method")
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "100")  # too few for two columns of help
     with pytest.raises(SystemExit):
         main(["compare", "--plugin", "my_method", "--help-all"])
     help_text = " ".join(capsys.readouterr().out.replace("│", " ").split())
