@@ -43,19 +43,19 @@ LONGEST = {"geoquery": 32, "mtop": 80, "nl2bash": 48, "webqs": 16}
 class Sizes:
     """The rows and the budget of a comparison."""
 
-    rows: int = 200
+    rows: int = 100
     """Rows that judge."""
     shots: int = 4
     """Examples in a prompt, for methods that do not choose their number."""
-    bank: int = 2000
+    bank: int = 1000
     """Training rows of the task at most."""
     tuning: int = 40
     """Rows of the bank that `tune` races on; the others may use them too."""
     final: int = 24
     """Further rows of the bank that `tune` ends with, likewise."""
-    validating: int = 20
+    validating: int = 16
     """Rows of both on which the others compare what they try."""
-    prompts: int = 250
+    prompts: int = 200
     """The budget of preparing: the LM tokens of so many prompts with `shots` random examples."""
 
 

@@ -26,7 +26,8 @@ class CountedLM(LanguageModel):
     Where the metric asks whether an answer is one of the accepted ones, the LM is not let write:
     one pass over prompt and answer shows whether every token of the answer, and the line's end
     behind it, is the one that greedy decoding would write. That is the same verdict for a tenth of
-    the time. What else it would have written stays unknown, and is `WRONG`.
+    the time; where tokens are cut otherwise, the LM does write. What else it would have written
+    stays unknown, and is `WRONG`.
 
     Args:
         lm: reads.
@@ -41,6 +42,7 @@ class CountedLM(LanguageModel):
         self.at_once = {"score": 64, "write": 64}
         self._read = 0
         self._template = task.template
+        self._end = lm._tokenizer.eos_token_id
         self._checks = task.metric in ("exact_match", "squad_em")
         self._queries: Mapping[str, Example] = {task.template.query(q): q for q in queries}
 
@@ -70,9 +72,10 @@ class CountedLM(LanguageModel):
         return answers
 
     def _written(self, prompts: Sequence[str], *settings: Any) -> list[Answer]:
-        return self._checked(prompts) if self._checks else self.lm.write(prompts, *settings)
+        write = self._checked if self._checks else self.lm.write
+        return list(write(prompts, *settings))
 
-    def _checked(self, prompts: Sequence[str]) -> list[Answer]:
+    def _checked(self, prompts: Sequence[str], *settings: Any) -> list[Answer]:
         """Return for each prompt the accepted answer that greedy decoding would write, or WRONG."""
         rows: list[PairTokens] = []
         of_row: list[tuple[int, str]] = []
@@ -84,13 +87,40 @@ class CountedLM(LanguageModel):
             of_row += [(place, gold) for gold in golds]
         written, _ = GreedyReader(self.lm._model, self.lm._reader.budget).each(rows)
         answers = [Answer(WRONG)] * len(prompts)
+        unsure: list[int] = []
         for (place, gold), row, tokens in zip(of_row, rows, written, strict=True):
-            wanted = row.ids[row.start :]
-            last = self.lm._tokenizer.decode([int(tokens[-1])])
-            ends = last.startswith("\n") or int(tokens[-1]) == self.lm._tokenizer.eos_token_id
-            if ends and [int(token) for token in tokens[:-1]] == wanted[:-1]:
+            verdict = self._verdict(row.ids[row.start :], tokens.tolist())
+            if verdict:
                 answers[place] = Answer(gold)
+            elif verdict is None:
+                unsure.append(place)
+        open_ = [place for place in dict.fromkeys(unsure) if answers[place].text == WRONG]
+        for place, answer in zip(
+            open_, self.lm.write([prompts[place] for place in open_], *settings), strict=True
+        ):
+            answers[place] = answer
         return answers
+
+    def _verdict(self, wanted: list[int], written: list[int]) -> bool | None:
+        """Return whether greedy decoding writes an answer and ends its line.
+
+        None where that cannot be said: it writes another token that begins like the rest of the
+        answer, such as two brackets for three, and may come to the same text.
+
+        Args:
+            wanted: the tokens of the answer and the line's end.
+            written: the token that greedy decoding writes in place of each.
+        """
+        decode = self.lm._tokenizer.decode
+        for place, (right, token) in enumerate(zip(wanted, written, strict=True)):
+            if token == right:
+                continue
+            rest, begins = decode(wanted[place:]), decode([token])
+            if rest == "\n" and (begins.startswith("\n") or token == self._end):
+                return True
+            alike = bool(begins) and (rest.startswith(begins) or begins.startswith(rest))
+            return None if alike else False
+        return True
 
     def _query_of(self, prompt: str) -> Example:
         """The query that a prompt ends with, behind the separator of its examples."""
