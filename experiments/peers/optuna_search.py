@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import optuna
 
 from ceil_jax.errors import UserError
+from ceil_jax.methods.row import Row
 from ceil_jax.tuning.candidates import ZERO, Candidate, searched
 from ceil_jax.tuning.config import TuneConfig
 from peers.arena import Arena, Chosen
@@ -21,30 +24,30 @@ HALF = 2
 def optuna_search(arena: Arena) -> Chosen:
     """TPE with its median pruner. Each trial answers the validating rows; the best mean wins."""
     search = TuneConfig()
-    names = [
-        name
-        for name in searched(search, arena.config, arena.task)
-        if not Candidate(name, 1).prepared and _applies(arena, name)
-    ]
+    rows = {
+        row.name: row
+        for row in searched(search, arena.config, arena.task)
+        if not Candidate(row, 1).prepared and _applies(arena, row)
+    }
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         direction="maximize",
         sampler=optuna.samplers.TPESampler(seed=arena.split),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=3),
     )
-    rows = arena.validating
-    parts = np.array_split(np.arange(len(rows)), HALF)
+    asked = arena.validating
+    parts = np.array_split(np.arange(len(asked)), HALF)
     with arena.lm.metered("preparing") as meter:
 
         def objective(trial: optuna.Trial) -> float:
-            candidate = _candidate(trial, names, search, arena.k)
-            prompts = arena.field.enter(candidate, rows).prompts
+            candidate = _candidate(trial, rows, search, arena.k)
+            prompts = arena.field.enter(candidate, asked).prompts
             scores: list[float] = []
             for step, part in enumerate(parts):
                 if meter.cost.tokens >= arena.budget:
                     trial.study.stop()
                     raise optuna.TrialPruned
-                queries = [rows[i] for i in part]
+                queries = [asked[i] for i in part]
                 answers = arena.answers([prompts[i] for i in part], queries)
                 scores += arena.scores(answers, queries).tolist()
                 trial.report(float(np.mean(scores)), step)
@@ -57,21 +60,22 @@ def optuna_search(arena: Arena) -> Chosen:
     return of_candidate(arena, study.best_trial.user_attrs["candidate"])
 
 
-def _candidate(trial: optuna.Trial, names: list[str], search: TuneConfig, most: int) -> Candidate:
-    name = trial.suggest_categorical("method", names)
-    if name == ZERO.method:
+def _candidate(
+    trial: optuna.Trial, rows: Mapping[str, Row], search: TuneConfig, most: int
+) -> Candidate:
+    row = rows[trial.suggest_categorical("method", list(rows))]
+    if row == ZERO.row:
         return ZERO
     shots = trial.suggest_categorical("shots", sorted({max(1, most // 2), most}))
-    row = Candidate(name, shots).row
     free = row.needs.trade_off == "tunable" and not row.method.learns_sets
     trade_off = trial.suggest_categorical("trade_off", search.trade_offs) if free else None
-    return Candidate(name, shots, trade_off)
+    return Candidate(row, shots, trade_off)
 
 
-def _applies(arena: Arena, name: str) -> bool:
-    """Whether a method can choose for this task's queries."""
+def _applies(arena: Arena, row: Row) -> bool:
+    """Whether a row can choose for this task's queries."""
     try:
-        arena.field.enter(Candidate(name, 2 if name != ZERO.method else 0), arena.validating[:1])
+        arena.field.enter(Candidate(row, 0 if row == ZERO.row else 2), arena.validating[:1])
     except UserError:
         return False
     return True
