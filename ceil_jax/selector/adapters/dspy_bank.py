@@ -120,11 +120,9 @@ def bank_of_state(
         rows = [example_of(row, f"{where}, row {i}") for i, row in enumerate(state["rows"], 1)]
         vectors = np.frombuffer(base64.b64decode(state["vectors"], validate=True), np.float32)
         demos = None if state["demos"] is None else [Demo(dict(one)) for one in state["demos"]]
-        parts = {
-            "query": tuple(map(str, state["query"])),
-            "fields": tuple(map(str, state["fields"])),
-            "answer": str(state["answer"]),
-        }
+        query = tuple(map(str, state["query"]))
+        names = tuple(map(str, state["fields"]))
+        answer = str(state["answer"])
         settings = dict(state["settings"])
         saved = dict(state["options"])
         found = vectors.reshape(len(rows), -1) if rows else None
@@ -136,7 +134,7 @@ def bank_of_state(
     if isinstance(given, CeilSelector):
         encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
     selector = CeilSelector.from_examples(rows, vectors=found, **encoders, **settings)
-    return DemoBank(selector, **parts, demos=demos, options={**saved, **options})
+    return DemoBank(selector, query, names, answer, demos, {**saved, **options})
 
 
 def bank_of_demos(
