@@ -21,7 +21,7 @@ from ceil_jax.lm.readings import ReadingMeter
 from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import TUNE
-from ceil_jax.pipeline.models import LM, Models
+from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.pipeline.ways import ask
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.draws import draw
@@ -95,7 +95,7 @@ class CountingModels(Models):
         super().__init__()
         self._counted = CountedLM(lm, task, queries)
 
-    def load_lm(self, lm: LM) -> LanguageModel:
+    def load_lm(self, lm: NamedLM) -> LanguageModel:
         return self._counted
 
 
