@@ -36,7 +36,7 @@ HOMES = {
     "datasets": ("tasks",),
     "bm25s": ("retrieval",),
     "langchain_core": ("selector.adapters.langchain",),
-    "dspy": ("selector.adapters.dspy", "selector.adapters.dspy_bank"),
+    "dspy": ("selector.adapters.dspy",),
     "lm_eval": ("selector.adapters.lm_eval",),
     "matplotlib": ("report",),
     "tyro": ("cli",),

@@ -30,7 +30,7 @@ def main(
     Printed: a table of what was found. The exit code is 1 where a server could not be checked.
 
     Args:
-        servers: llama.cpp, vllm, infinity, chroma, pgvector; all by default.
+        servers: llama.cpp, vllm, infinity, chroma, pgvector, lancedb; all by default.
         out: Folder of logs and runs.
     """
     for name in servers:

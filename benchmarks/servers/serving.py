@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,9 +26,20 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str | Path], log: Path, ready: str) -> Iterator[Path]:
+def running(
+    command: Sequence[str | Path],
+    log: Path,
+    ready: str,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Path]:
     """Run a server within the block, once it answers at the address `ready`, or has printed that
     text where it is no http://; yields the file with what it prints.
+
+    Args:
+        command: starts it.
+        log: the file for what it prints.
+        ready: the address or the text.
+        variables: what is set in its environment besides that of this process.
 
     Raises:
         UserError: it ends, or does not answer within ten minutes; the message names that file.
@@ -41,6 +52,7 @@ def running(command: Sequence[str | Path], log: Path, ready: str) -> Iterator[Pa
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env={**os.environ, **(variables or {})},
         )
     try:
         end = time.monotonic() + STARTING_SECONDS

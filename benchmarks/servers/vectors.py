@@ -1,8 +1,9 @@
-"""An embeddings server, and vector stores as servers."""
+"""An embeddings server, and vector stores; Chroma and PostgreSQL as servers."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 CLIENTS = {
     "chroma": ("chromadb", "langchain-chroma"),
     "pgvector": ("pgserver", "langchain-postgres", "psycopg[binary]"),
+    "lancedb": ("lancedb", "langchain-community"),
 }
 
 
@@ -38,7 +40,7 @@ def infinity(out: Path) -> dict[str, str]:
         "--port",
         str(port),
     ]
-    with running(command, out / "infinity.log", f"http://127.0.0.1:{port}/models"):
+    with running(command, out / "infinity" / "server.log", f"http://127.0.0.1:{port}/models"):
         served = load_encoder(f"http://127.0.0.1:{port}/models#{ENCODER}")
         texts = [row.input for row in load_task("movie_reviews", limit=1, bank_limit=200).train]
         ours = load_encoder(ENCODER).encode(texts)
@@ -49,32 +51,31 @@ def infinity(out: Path) -> dict[str, str]:
 
 
 def store(name: str, out: Path) -> dict[str, str]:
-    """Choose from a store that is a server and from rows held here; return a row of the table."""
+    """Choose from a vector store and from rows held here; return a row of the table."""
     python = environment(name, CLIENTS[name], ours=True)
-    folder = (out / f"{name}-data").resolve()
+    out = (out / name).resolve()
+    data = out / "data"
+    # what an earlier check has left would be chosen too
+    shutil.rmtree(data, ignore_errors=True)
+    log = out / "server.log"
     port = free_port()
     if name == "chroma":
-        command: list[str | Path] = [
-            python.with_name("chroma"),
-            "run",
-            "--path",
-            folder,
-            "--port",
-            str(port),
-        ]
-        ready = f"http://127.0.0.1:{port}/api/v2/heartbeat"
+        chroma = python.with_name("chroma")
+        command: list[str | Path] = [chroma, "run", "--path", data, "--port", str(port)]
+        with running(command, log, f"http://127.0.0.1:{port}/api/v2/heartbeat"):
+            said = _asked(python, name, str(port))
+    elif name == "pgvector":
+        with running([python, PROGRAMS / "postgres.py", data], log, "postgresql://"):
+            [address] = re.findall(r"^postgresql://.*$", log.read_text(), re.MULTILINE)
+            said = _asked(python, name, address)
     else:
-        command = [python, PROGRAMS / "postgres.py", folder]
-        ready = "postgresql://"
-    with running(command, out / f"{name}.log", ready) as log:
-        where = str(port)
-        if name == "pgvector":
-            [where] = re.findall(r"^postgresql://.*$", log.read_text(), re.MULTILINE)
-        done = subprocess.run(
-            [python, PROGRAMS / "stores.py", name, where],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or [""]
-    return {"server": name, "choices": lines[-1]}
+        said = _asked(python, name, str(data))
+    return {"server": name, "choices": said}
+
+
+def _asked(python: Path, name: str, where: str) -> str:
+    """What the program that asks a store prints; its error where it fails."""
+    program: list[str | Path] = [python, PROGRAMS / "stores.py", name, where]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    said = done.stdout if done.returncode == 0 else done.stderr
+    return (said.strip().splitlines() or [""])[-1]

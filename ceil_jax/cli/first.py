@@ -7,10 +7,14 @@ import importlib.util
 import logging
 import os
 import re
+import socket
 import ssl
+import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -24,14 +28,18 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM
 from ceil_jax.registry import is_function
+from ceil_jax.store.hub_cache import in_hub_cache
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.assets import ASSETS
 from ceil_jax.tasks.example import Task
 
 log = logging.getLogger(__name__)
 
-HUB_SECONDS = 5.0
-"""Seconds that the hub has to answer before it is taken for unreachable."""
+CONNECT_SECONDS = 1.0
+"""Seconds that the hub, or the proxy before it, has to take a connection."""
+
+ANSWER_SECONDS = 5.0
+"""Seconds that it then has to answer."""
 
 EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ray"}
 """The extra that brings a library that only some uses need."""
@@ -105,14 +113,19 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> Mode
     for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
-    wanted = [
-        name for name in (config.lm, config.encoder, config.skills.lm) if name and _on_hub(name)
-    ]
+    named = {"--lm": config.lm, "--encoder": config.encoder, "--skills.lm": config.skills.lm}
+    on_hub = {flag: name for flag, name in named.items() if name and _on_hub(name)}
+    wanted = [*on_hub.values()]
     if own.data is None and config.data_dir is None:
         hub = TASKS[config.task].hub
         wanted += [] if hub is None else [hub.repo]
-    if wanted:
-        go_offline_without_hub(wanted)
+    if wanted and go_offline_without_hub(wanted):
+        for flag, name in on_hub.items():
+            if not in_hub_cache(name):
+                raise UserError(
+                    f"{flag} {name}: the hub cannot be reached, and its cache here has no such "
+                    "model; name a folder, or a model that a package brings (docs/new_lm.md)"
+                )
     return ask_servers(config)
 
 
@@ -137,25 +150,36 @@ def _on_hub(name: str) -> bool:
     return named and name not in ASSETS and not Path(name).is_dir()
 
 
-def go_offline_without_hub(wanted: Iterable[str]) -> None:
+def go_offline_without_hub(wanted: Iterable[str]) -> bool:
     """Tell the hub's libraries to use their caches only if the hub cannot be reached; they would
-    retry for a minute.
+    retry for a minute. Return whether only caches are used.
 
     Has to be called before `huggingface_hub` is imported. A message names the repositories that are
     `wanted`.
     """
-    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    if os.environ.get("HF_HUB_OFFLINE") or _reachable(hub):
-        return
+    offline = os.environ.get("HF_HUB_OFFLINE", "")
+    if offline:
+        return offline.upper() in ("1", "ON", "YES", "TRUE")
+    if _reachable(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
+        return False
     os.environ["HF_HUB_OFFLINE"] = "1"
     log.warning("the hub cannot be reached; looking for %s in its cache only", ", ".join(wanted))
+    return True
 
 
 def _reachable(address: str) -> bool:
-    """Whether a server answers, with whatever; proxies of the environment are used."""
+    """Whether a server takes a connection soon, and then answers, with whatever; proxies of the
+    environment are used."""
+    parts = urllib.parse.urlsplit(address)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
+        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if not _connects(parts.hostname or "", port):
+            return False
         urllib.request.urlopen(
-            urllib.request.Request(address, method="HEAD"), timeout=HUB_SECONDS
+            urllib.request.Request(address, method="HEAD"), timeout=ANSWER_SECONDS
         ).close()
     except urllib.error.HTTPError:
         return True
@@ -163,3 +187,19 @@ def _reachable(address: str) -> bool:
         # a certificate that Python does not know may be one that the hub's libraries know
         return isinstance(getattr(error, "reason", None), ssl.SSLError)
     return True
+
+
+def _connects(host: str, port: int) -> bool:
+    """Whether something takes connections there within CONNECT_SECONDS."""
+    taken = threading.Event()
+
+    def connect() -> None:
+        with suppress(OSError, ValueError):
+            socket.create_connection((host, port), CONNECT_SECONDS).close()
+            taken.set()
+
+    # looking up a name has no limit of its own, and what waits for it must not keep the command
+    attempt = threading.Thread(target=connect, daemon=True)
+    attempt.start()
+    attempt.join(CONNECT_SECONDS)
+    return taken.is_set()

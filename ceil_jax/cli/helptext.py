@@ -41,6 +41,9 @@ COMMON = frozenset(_COMMON.split())
 """The settings that the pages for users name: those of a run, of a file of one's own, of a search
 and of a server."""
 
+SEARCHED = frozenset({"shots", "trade_off"})
+"""The settings of a run that `tune` searches: it refuses them, and its help leaves them out."""
+
 SHORTENED = ("RunConfig", "OwnData", "TuneConfig", "EndpointConfig")
 """The dataclasses of which `--help` shows the settings in COMMON only."""
 
@@ -48,23 +51,30 @@ SHORTENED = ("RunConfig", "OwnData", "TuneConfig", "EndpointConfig")
 def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
     """Return the arguments as tyro knows them, and the registry that prints as much help as they
     ask for."""
-    short = "--help-all" not in arguments and not {"-h", "--help"}.isdisjoint(arguments)
-    registry = ConstructorRegistry()
+    everything = "--help-all" in arguments
+    short = not everything and not {"-h", "--help"}.isdisjoint(arguments)
     # settings are left out for printing help only: tyro takes no argument that it does not show
-    registry.struct_rule(partial(_of_dataclass, short))
+    left_out = SEARCHED if arguments[:1] == ["tune"] and (short or everything) else frozenset()
+    registry = ConstructorRegistry()
+    registry.struct_rule(partial(_of_dataclass, short, left_out))
     return ["--help" if argument == "--help-all" else argument for argument in arguments], registry
 
 
-def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | None:
+def _of_dataclass(
+    short: bool, left_out: frozenset[str], info: StructTypeInfo
+) -> StructConstructorSpec | None:
     """Build a dataclass from flags; generic types, and those without a default instance, are left
-    to tyro."""
+    to tyro. The help has no settings that are `left_out` of a run's."""
     generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or generic or not isinstance(info.default, info.type):
         return None
     cut = short and info.type.__name__ in SHORTENED
     settings = {field.name: getattr(info.default, field.name) for field in fields(info.type)}
     instantiate: Callable[..., Any] = info.type
-    flags = [_flag(info.type, name, default, cut) for name, default in settings.items()]
+    hidden = {name for name in settings if cut and name not in COMMON}
+    if isinstance(info.default, RunConfig):
+        hidden |= left_out
+    flags = [_flag(info.type, name, default, name in hidden) for name, default in settings.items()]
     if isinstance(info.default, RunConfig):
         flags = [flag for flag in flags if flag.name != "methods"]
         methods = method_flags(info.default)
@@ -73,11 +83,11 @@ def _of_dataclass(short: bool, info: StructTypeInfo) -> StructConstructorSpec | 
     return StructConstructorSpec(instantiate=instantiate, fields=tuple(flags))
 
 
-def _flag(kind: type, name: str, default: Any, cut: bool) -> StructFieldSpec:
+def _flag(kind: type, name: str, default: Any, hidden: bool) -> StructFieldSpec:
     hint = get_type_hints(kind, include_extras=True)[name]
     if hint is Method:
         hint = _METHOD
-    elif cut and name not in COMMON:
+    elif hidden:
         hint = _hidden(hint)
     # read from the source only when help is asked for
     return StructFieldSpec(name, hint, default, helptext=partial(_help, kind, name, hint))

@@ -17,7 +17,7 @@ from ceil_jax.pipeline.scoring import Prompting, reading, sample
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.vectors import HeadInputs
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.pipeline.ways import Reply, ask, trouble_in_words, way_of_answering
+from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
 from ceil_jax.tasks.example import Example
@@ -123,7 +123,9 @@ class Predictions(Answers):
                     for i in prompt.order
                 ]
             )
-        return self.save(folder, self.rows_of(replies, examples))
+        summary = self.save(folder, self.rows_of(replies, examples))
+        limit = self.prompting.max_new_tokens
+        return {**summary, "limit": limit} if "troubles" in summary else summary
 
     def estimate(self, run: Run) -> Work:
         some = sample(len(self.queries))
@@ -174,24 +176,6 @@ class Classified(Answers):
         assert head is not None, "a row that classifies has a head without an alternative"
         labels = classified(head, run.get(self.rows))
         return self.save(folder, self.rows_of([Reply(label) for label in labels]))
-
-
-def troubles_of(run: Run, measurements: Sequence[Measurement]) -> str:
-    """Return a line for each kind of trouble with an LM's answers: how many answers of each row had
-    it; "" where there was none."""
-    counts: dict[str, list[str]] = {}
-    for measurement in measurements:
-        predictions = measurement.predictions
-        if not isinstance(predictions, Predictions):
-            continue
-        for trouble, count in (run.summary(predictions) or {}).get("troubles", {}).items():
-            words = trouble_in_words(trouble, predictions.prompting.max_new_tokens)
-            row = f"{count:,} of {len(predictions.queries):,} ({predictions.label})"
-            counts.setdefault(words, []).append(row)
-    return "\n".join(
-        f"Answers of the LM that are {words}: {', '.join(dict.fromkeys(rows))}."
-        for words, rows in counts.items()
-    )
 
 
 class Measured(NamedTuple):

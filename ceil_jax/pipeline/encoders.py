@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,17 +20,40 @@ from ceil_jax.pipeline.vectors import HeadInputs, text_facts
 from ceil_jax.pipeline.views import RetrievalTexts
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays, write_json
 from ceil_jax.store.locking import disk_errors
+from ceil_jax.store.progress import bar
+from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import ScoredSets, TrainingData
 from ceil_jax.training.fixed import Fixed
-from ceil_jax.training.free.choice import agreement, best_head, cross_fitted_blocks
+from ceil_jax.training.free.choice import (
+    FOLDS,
+    Fit,
+    agreement,
+    best_head,
+    cross_fitted_blocks,
+)
 from ceil_jax.training.free.encoder import SETTINGS, FreeEncoder, marks
-from ceil_jax.training.free.rows import Cosine, Head
+from ceil_jax.training.free.rows import Cosine, Head, Observations
 from ceil_jax.training.loop import held_out_count, step_count
 
 log = logging.getLogger(__name__)
 
 _JUDGED_BY = 4
 """Nearest examples of a held-out row by which a head is judged."""
+
+
+_SHOWN_AFTER = 2.0
+"""Seconds before learning from outputs shows a bar: on a small bank it is done by then."""
+
+
+def _counted(fit: Fit, progress: Any) -> Fit:
+    """A way of fitting a head that moves a bar by a step each time it is done."""
+
+    def fitted(*rows: Any, **settings: Any) -> Head:
+        head = fit(*rows, **settings)
+        progress.update()
+        return head
+
+    return fitted
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,20 @@ class TrainedHead(Stage["Head | None"]):
         examples = run.get(self.rows.view)
         rows = run.get(self.rows)
         fits = self.method.fits(examples)
+        # each is fitted to be judged, and the one that is taken on the whole bank
+        with bar(len(fits) + 1 if len(fits) > 1 else 1, self.what, delay=_SHOWN_AFTER) as progress:
+            fits = {name: _counted(fit, progress) for name, fit in fits.items()}
+            return self._fitted(run, folder, examples, rows, fits)
+
+    def _fitted(
+        self,
+        run: Run,
+        folder: Path,
+        examples: Sequence[Example],
+        rows: Observations,
+        fits: Mapping[str, Fit],
+    ) -> Mapping[str, Any]:
+        """Fit the head that suits the bank, and write it."""
         name, *others = fits
         agreements: Mapping[str, np.ndarray] = {}
         if others:
@@ -114,7 +151,9 @@ class CrossFitting(Stage["np.ndarray | None"]):
         if head is not None:
             fits = self.head.method.fits(run.get(self.head.rows.view))
             fit = fits[run.summary(self.head)["taken"]]
-            blocks = cross_fitted_blocks(fit, head, run.get(self.head.rows))
+            rows = run.get(self.head.rows)
+            with bar(FOLDS, self.what, delay=_SHOWN_AFTER) as progress:
+                blocks = cross_fitted_blocks(_counted(fit, progress), head, rows)
             save_arrays(folder / "blocks.npz", blocks=blocks)
         return {"fitted": head is not None}
 

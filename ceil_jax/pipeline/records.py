@@ -89,6 +89,10 @@ class Record:
     DPP-MAP."""
     kept: str = ""
     """The outcome of training, such as "training kept EPR's encoder"; else ""."""
+    troubles: Mapping[str, int] = field(default_factory=dict)
+    """The number of the LM's answers that can hardly be right, by trouble (`pipeline.ways`)."""
+    answer_limit: int | None = None
+    """The most tokens of an answer; None where it is not recorded."""
 
     @property
     def preparing(self) -> Cost:
@@ -251,7 +255,8 @@ def _read(root: Path, folder: Path) -> Record | None:
     if key is None or cost is None:
         return None
     measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
-    if measured is None or texts is None or finished(root / key["predictions"]) is None:
+    answers = finished(root / key["predictions"])
+    if measured is None or texts is None or answers is None:
         return None
     measurement = read_measured(root / key["metrics"], measured)
     remarks = ("kept", "trade_off", "device", "label", "gains")
@@ -270,6 +275,8 @@ def _read(root: Path, folder: Path) -> Record | None:
         seed=cost["seed"] if "seed" in cost else _older_seed(key),
         statistics=measurement.statistics,
         overlap=measurement.overlap,
+        troubles=answers.get("troubles", {}),
+        answer_limit=answers.get("limit"),
     )
     examples = [len(row["examples"]) for row in record.rows()]
     return replace(record, examples=sum(examples) / max(1, len(examples)))

@@ -21,6 +21,15 @@ NO_OPTION = "no option"
 """The trouble of an answer in words that means none of the options, or several."""
 
 
+TROUBLE_COLUMNS = {
+    NO_OPTION: "unmatched",
+    "length": "cut off",
+    "refused": "refused",
+    "empty": "empty",
+}
+"""The columns of tables that count troubled answers, by trouble."""
+
+
 class Reply(NamedTuple):
     """An LM's answer to a query."""
 
@@ -149,11 +158,12 @@ def _without_edges(text: str) -> str:
     return re.sub(r"\A (?! )", "", trimmed(text))
 
 
-def trouble_in_words(trouble: str, limit: int) -> str:
+def trouble_in_words(trouble: str, limit: int | None = None) -> str:
     """Return what is the matter with answers of at most `limit` tokens, as in "answers that are
-    …"."""
+    …"; None where the limit is not known."""
     if trouble == "length":
-        return f"cut by the limit of {limit} tokens (--max-new-tokens)"
+        tokens = "tokens" if limit is None else f"{limit} tokens"
+        return f"cut by the limit of {tokens} (--max-new-tokens)"
     if trouble == NO_OPTION:
         return "none of the options, or several at once, and so counted as wrong"
     return TROUBLES[trouble]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.answering import troubles_of
 from ceil_jax.pipeline.evaluate import check, evaluate
 from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.records import Record
@@ -45,9 +44,14 @@ class Comparison(RunTable):
                 *(["", self.certainty] if self.differences else []),
                 *(["", parts.text()] if (parts := self.parts()) else []),
                 *("", cost_table(self.costs).text()),
-                *(["", self.note] if self.note else []),
+                *(["", "\n".join(notes)] if (notes := self._notes) else []),
             ]
         )
+
+    @property
+    def _notes(self) -> list[str]:
+        """What stands below the tables."""
+        return [text for text in (self.note, self.remarks) if text]
 
     def markdown(self) -> str:
         """Return the table of methods, and the one of parts if there is one, as Markdown."""
@@ -58,7 +62,7 @@ class Comparison(RunTable):
         parts = self.parts()
         return {
             **{name: getattr(self.record, name) for name in ("task", "metric", "lm", "queries")},
-            "note": self.note,
+            "note": "\n".join(self._notes),
             "certainty": self.certainty,
             "rows": [
                 {
@@ -71,6 +75,7 @@ class Comparison(RunTable):
                     "answering_tokens": row.record.answering.tokens,
                     "seconds": row.record.cost.seconds,
                     "examples": row.examples,
+                    "troubles": dict(row.record.troubles),
                     "device_hours": row.hours,
                 }
                 for row in self.rows
@@ -126,7 +131,6 @@ def compare_rows(
         *remarks,
         one_seed if trained else "",
         failures(run, targets),
-        troubles_of(run, targets),
         uncounted(setup, rows, records),
     )
     note = "\n".join(filter(None, notes))

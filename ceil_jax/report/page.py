@@ -92,6 +92,7 @@ def _section(table: RunTable) -> str:
         # what is certain stands first, where a telephone shows it too
         f"<p>{html.escape(typeset(table.certainty))}</p>" if table.certainty else "",
         table.table().html(),
+        *(f'<p class="note">{html.escape(line)}</p>' for line in table.remarks.splitlines()),
         _figure(
             f"{table.record.task}: the score of each method with its 95 % interval.", *chart(table)
         ),

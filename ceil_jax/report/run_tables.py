@@ -10,6 +10,7 @@ from typing import Any
 
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, trouble_in_words
 from ceil_jax.report.certainty import Difference, certainty
 from ceil_jax.report.runs import COST_COLUMNS, Runs
 from ceil_jax.report.table import Table, Value, signed
@@ -73,9 +74,32 @@ class RunTable:
         ]
         table = Table(["method", "score", "95 % interval", "#ICE"], scores)
         table = table.with_column("paper", [row.paper for row in rows])
+        for trouble, column in TROUBLE_COLUMNS.items():
+            table = table.with_column(column, [row.record.troubles.get(trouble) for row in rows])
         further = [[*(row.record.more[name] for name in more), *row.costs()] for row in rows]
         body = [[*cells, *others] for cells, others in zip(table.rows, further, strict=True)]
         return Table([*table.header, *more, *COST_COLUMNS], body)
+
+    @property
+    def remarks(self) -> str:
+        """What is to be said of single rows, in lines: which encoder a training kept; and for each
+        kind of trouble with the LM's answers what it is, and how many answers had it."""
+        kept = [f"{row.label}: {row.record.kept}" for row in self.rows if row.record.kept]
+        lines = [f"{'; '.join(kept)}."] if kept else []
+        for trouble, column in TROUBLE_COLUMNS.items():
+            counts = [(row, row.record.troubles.get(trouble, 0)) for row in self.rows]
+            cells = [
+                f"{count:,} of {row.record.queries:,} ({row.label})"
+                for row, count in counts
+                if count
+            ]
+            if cells:
+                limits = {row.record.answer_limit for row, count in counts if count}
+                limit = limits.pop() if len(limits) == 1 else None
+                words = trouble_in_words(trouble, limit)
+                what = f"{column.capitalize()}: answers of the LM that are {words}"
+                lines.append(f"{what}: {', '.join(cells)}.")
+        return "\n".join(lines)
 
     def parts(self) -> Table | None:
         """Return the scores and differences on queries that stand in the bank and on the others,
@@ -176,9 +200,8 @@ def _labels(records: Sequence[Record]) -> list[str]:
             other for r, other in zip(records, settings, strict=True) if r.method == record.method
         ]
         varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        label = recorded_label(record)
-        label += f" ({record.kept})" if record.kept else ""
-        labels.append(", ".join([label, *(f"{name} {own[name]}" for name in varied)]))
+        settings_shown = (f"{name} {own[name]}" for name in varied)
+        labels.append(", ".join([recorded_label(record), *settings_shown]))
     return labels
 
 

@@ -3,6 +3,7 @@ from it."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,29 @@ KEPT = 50_000
 """The number of documents whose vectors are kept in memory; with 768 numbers each, 150 MB."""
 
 
+_PLAIN = (str, int, float)
+"""The types of metadata that are compared as they stand; truth values are whole numbers."""
+
+
+def _with_ids(store: Any) -> Any:
+    """Return LangChain's LanceDB store as one whose documents have their ids, which are in the rows
+    that it reads and which it leaves there; any other store as it is."""
+    id_key = getattr(store, "_id_key", None)
+    if type(store).__name__ != "LanceDB" or id_key is None:
+        return store
+
+    def results_to_docs(results: Any, score: bool = False) -> list[Any]:
+        documents: list[Any] = store.results_to_docs(results, score)
+        if id_key in results.schema.names:
+            for document, id in zip(documents, results[id_key].to_pylist(), strict=True):
+                (document[0] if score else document).id = id
+        return documents
+
+    with_ids = copy.copy(store)
+    with_ids.results_to_docs = results_to_docs
+    return with_ids
+
+
 class StoreBank:
     """The documents of a LangChain store; what is added to it or removed from it is seen by the
     next query.
@@ -48,7 +72,7 @@ class StoreBank:
         input_is_text: bool,
         embed_query: Callable[[str], Sequence[float]] | None = None,
     ) -> None:
-        self.store = store
+        self.store = _with_ids(store)
         self.encoder = encoder
         self.search = dict(search)
         self.input_is_text = input_is_text
@@ -75,6 +99,7 @@ class StoreBank:
             documents = self._nearest(query.input, most, call.filter, call.size)
             if not documents:
                 self._check_filter(query.input, call.filter)
+            self._check_passed(documents, call.filter)
             documents, examples = self._examples(documents, call.columns)
             embedded = self._embedded(
                 [document.page_content for document in documents], len(vector)
@@ -125,6 +150,23 @@ class StoreBank:
         for name, value in filter.items():
             if not self._nearest(text, 1, {name: value}):
                 raise UserError(f"filter: no document of the store has {name!r} = {value!r:.60}")
+
+    def _check_passed(self, documents: Sequence[Any], filter: Any) -> None:
+        """Raise a UserError for a document that does not pass a filter: there are stores that take
+        any argument and make nothing of it."""
+        if not isinstance(filter, Mapping):
+            return
+        # what is no plain value is in a language of the store's own
+        plain = {name: value for name, value in filter.items() if isinstance(value, _PLAIN)}
+        for document in documents:
+            for name, value in plain.items():
+                own = document.metadata.get(name, value)
+                if isinstance(own, _PLAIN) and as_text(own) != as_text(value):
+                    raise UserError(
+                        f"filter: the vector store {type(self.store).__name__} gave a document with "
+                        f"{name!r} = {own!r:.60}, so that it ignores filter=; use another class for "
+                        "the store, or a bank in memory (CeilSelector.from_examples)"
+                    )
 
     def _examples(
         self, documents: Sequence[Any], columns: Columns

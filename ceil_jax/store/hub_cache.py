@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.places import user_path
 
 SNAPSHOTS = "snapshots"
+
+
+def in_hub_cache(name: str) -> bool:
+    """Return whether the hub's cache on this machine has a model `owner/name`, of any commit."""
+    home = os.environ.get("HF_HOME") or Path(
+        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
+    )
+    caches = [os.environ.get(name) for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")]
+    cache = user_path(next(filter(None, caches), Path(home, "hub")))
+    return (cache / f"models--{name.replace('/', '--')}" / SNAPSHOTS).is_dir()
 
 
 def hub_snapshot(folder: Path) -> Path:

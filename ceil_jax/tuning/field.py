@@ -218,6 +218,13 @@ class Field:
         encoder.encode(texts[:size])
         return len(texts) / size * (time.perf_counter() - began)
 
+    def took(self, candidate: Candidate, queries: Sequence[Example]) -> float:
+        """Return the seconds that choosing a candidate's examples for some rows took, with all that
+        it needs, such as encoding; in this process or an earlier one."""
+        setup = self.setup(candidate)
+        choice = rows.choice(setup, setup.config.configured(candidate.row), Examples(queries))
+        return self.run.cost([choice]).seconds
+
     def preparation(self, candidate: Candidate) -> tuple[float, float]:
         """Return the LM tokens that preparing a candidate may take, and the seconds of encoding and
         training; a UserError if they cannot be counted."""

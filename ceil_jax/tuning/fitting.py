@@ -37,9 +37,9 @@ class Need(NamedTuple):
     tokens: float
     """LM tokens."""
     seconds: float
-    """Reading and encoding."""
+    """Reading, encoding and learning from outputs."""
     encoding: float
-    """The part of the seconds that is encoding."""
+    """The part of the seconds that is not reading."""
 
 
 class Costs(NamedTuple):
@@ -53,6 +53,10 @@ class Costs(NamedTuple):
     """Seconds that the LM takes for a token."""
     encoding: float
     """Seconds that one encoder takes for all texts."""
+    classifies: bool = False
+    """Whether a classifier learns from the bank's outputs besides what is searched."""
+    done: float = 0.0
+    """Seconds of encoding that are over."""
 
     def need(self, extent: Extent) -> Need:
         """Return the least cost of a search: the race's first rounds, and four prompts on the final
@@ -65,9 +69,12 @@ class Costs(NamedTuple):
             final += 2 * largest
         tokens = ROUNDS * extent.first * race + 1.1 * extent.final * final
         encoders = {one.encoder for one in racing if one.row.encodes}
-        encoding = self.encoding * max(1, len(encoders)) if extent.vectors else 0.0
-        # learning from the bank's outputs takes about as long as encoding it
-        encoding *= 1 + any(row.method.is_head for row in extent.rows)
+        encoding = 0.0
+        if extent.vectors:
+            # learning from the bank's outputs takes about as long as encoding it
+            learns = self.classifies or any(row.method.is_head for row in extent.rows)
+            encoding = self.encoding * (max(1, len(encoders)) + learns)
+            encoding = max(0.0, encoding - self.done)
         return Need(tokens, tokens * self.pace + encoding, encoding)
 
 
@@ -154,6 +161,8 @@ class Forecast(NamedTuple):
     """Speed, sizes, tokens and minutes, in one line."""
     cut: str = ""
     """A line on what was cut to fit, and on what all of it would take; "" where nothing was cut."""
+    fits: bool = True
+    """Whether it fits; else it is the smallest search that there is."""
 
 
 def _without(rows: tuple[Row, ...], name: str) -> tuple[Row, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.pipeline.ways import TROUBLE_COLUMNS
 from ceil_jax.report.table import Number, Table, Value, json_value, signed
 from ceil_jax.tuning.candidates import ZERO, Candidate
 from ceil_jax.tuning.verdict import Verdict
@@ -28,6 +29,8 @@ class Standing(NamedTuple):
     tokens: float
     remark: str
     """A remark on how the race ended for it, or on why it is a finalist."""
+    troubles: Mapping[str, int] = {}
+    """The number of the LM's answers that can hardly be right, by trouble (`pipeline.ways`)."""
 
     @property
     def label(self) -> str:
@@ -101,15 +104,25 @@ class Outcome:
         return CLASSIFIER if self.classifier_does_as_well else self.recommended.label
 
     def finals_table(self) -> Table:
-        """Return what answered the final rows, the recommended first."""
+        """Return what answered the final rows, the recommended first; a column counts each kind of
+        trouble with the LM's answers that there was."""
         standings = sorted(self.finals, key=lambda one: one is not self.recommended)
         rows = [list(row) for row in _table("prompt", standings).rows]
+        header = list(_HEADER)
+        for trouble, column in TROUBLE_COLUMNS.items():
+            counts = [one.troubles.get(trouble) for one in standings]
+            if any(counts):
+                header.insert(-1, column)
+                for row, count in zip(rows, counts, strict=True):
+                    row.insert(-1, count)
         if self.alone is not None:
             score = self.alone.score.percent()
-            row: list[Value] = [CLASSIFIER, score.mean, score, self.final, 0, "asks no LM"]
-            rows.insert(0 if self.classifier_does_as_well else len(rows), row)
+            nothing = [None] * (len(header) - len(_HEADER))
+            alone: list[Value] = [CLASSIFIER, score.mean, score, self.final, 0]
+            alone += [*nothing, "asks no LM"]
+            rows.insert(0 if self.classifier_does_as_well else len(rows), alone)
         rows[0] = [*rows[0][:-1], ", ".join(filter(None, ("recommended", str(rows[0][-1]))))]
-        return Table(_HEADER, rows)
+        return Table(header, rows)
 
     def race_table(self) -> Table:
         return _table("candidate", self.race)
@@ -245,5 +258,6 @@ def _data(one: Standing) -> dict[str, Any]:
         "rows": one.rows,
         "tokens": one.tokens,
         "remark": one.remark,
+        **({"troubles": dict(one.troubles)} if one.troubles else {}),
         **json_value(one.score.percent()),
     }

@@ -91,8 +91,12 @@ def _finals(outcome: Outcome) -> str:
     that three columns fit on a telephone."""
     table = outcome.finals_table()
     rows = []
-    for label, score, interval, _, tokens, remark in table.lines()[1:]:
+    header, *lines = table.lines()
+    for label, score, interval, _, tokens, *counts, remark in lines:
         mark = ' class="best"' if remark.startswith("recommended") else ""
+        troubles = zip(counts, header[5:-1], strict=True)
+        said = [f"{count} answers {trouble}" for count, trouble in troubles if count]
+        remark = "; ".join(filter(None, [remark, *said]))
         rows.append(_row(mark, label, remark, score, interval, tokens))
     return _table(rows, f"on {outcome.final:,} rows")
 

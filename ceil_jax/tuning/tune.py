@@ -27,7 +27,7 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.pipeline.ways import Reply, trouble_in_words
+from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, Reply, trouble_in_words
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget, token_limit
@@ -110,7 +110,8 @@ class Search:
         lm_tokens = token_limit(search.lm_tokens, search.minutes, config.lm)
         budget = Budget(lm_tokens, search.minutes, began)
         self.field = Field(config, self.task, budget, models)
-        self.final = list(self.task.validation)
+        self.held_out = list(self.task.validation)
+        self.final = self.held_out
         self.notes: list[str] = []
         if repeated:
             why = "were left out, for they repeat others or stand in the bank."
@@ -123,32 +124,58 @@ class Search:
             self.notes.append(small)
             self.rows = tuple(row for row in self.rows if row not in learning)
 
+    costs: Costs
+    """What prompts and texts cost here; measured for the forecast."""
+
     @cached_property
     def forecast(self) -> Forecast:
         """Measure how fast the LM is, and take the largest search that the budget pays for."""
-        budget = self.field.budget
         log.info("measuring how fast %s answers", self.field.base.lm.key)
-        costs = self._measured()
+        self.costs = self._measured()
+        return self._planned()
+
+    def _planned(self) -> Forecast:
+        """The largest search that what is left of the budget pays for."""
+        budget, costs = self.field.budget, self.costs
         whole = Extent(
             tuple(row for row in self.rows if not Candidate(row, 1).prepared),
             self.ks,
             self.search.trade_offs,
             self.search.encoders,
             min(FIRST_ROWS, len(self.tuning)),
-            len(self.final),
+            len(self.held_out),
         )
         fits, extent, need = self._fitted(whole, costs)
-        if not fits and need.encoding > max(0.0, budget.seconds_left) / 2:
+        if not fits and not costs.done and need.encoding > max(0.0, budget.seconds_left) / 2:
             fits, extent, need = self._fitted(without_vectors(whole), costs)
-        if not fits:
-            self.notes.append("Even the smallest search takes more than the budget.")
         cut = extent.cut_from(whole)
         if cut:
             everything = costs.need(whole)
             all_of_it = budget.needed(everything.tokens, everything.seconds)
             cut = f"cut to fit {budget.flags()}: {cut} (for all of it: {all_of_it})"
-            self.notes.append(f"{cut[0].upper()}{cut[1:]}.")
-        return Forecast(extent, self._expected(extent, costs, need), cut)
+        return Forecast(extent, self._expected(extent, costs, need), cut, fits)
+
+    def _planned_again(self) -> None:
+        """Encode, and take the largest search that is paid for now: what encoding took is known,
+        and not only what a few texts took."""
+        first = self.forecast
+        if not first.extent.vectors:
+            return
+        nearest = plain(first.extent)
+        self.field.enter(nearest, self.tuning)
+        if self.field.budget.minutes is None:
+            return
+        done = self.field.took(nearest, self.tuning)
+        texts = len(self.task.train) + len(self.tuning)
+        everything = done * (texts + len(self.held_out)) / texts
+        self.costs = self.costs._replace(encoding=everything, done=done)
+        self.forecast = self._planned()
+        if self.forecast.extent != first.extent:
+            log.info(
+                "encoding took %s; %s",
+                duration(done),
+                self.forecast.cut or "nothing has to be cut",
+            )
 
     def _fitted(self, whole: Extent, costs: Costs) -> tuple[bool, Extent, Need]:
         """Whether any search fits into the budget; the largest one that does, else the smallest;
@@ -174,7 +201,8 @@ class Search:
             float(self.zero.tokens.mean()),
             {k: float(one.tokens.mean()) for k, one in random.items()},
             field.budget.pace,
-            field.encoding([*self.tuning, *self.final]),
+            field.encoding([*self.tuning, *self.held_out]),
+            classifies=not no_labels(self.task),
         )
 
     def _expected(self, extent: Extent, costs: Costs, need: Need) -> str:
@@ -199,8 +227,13 @@ class Search:
     def run(self) -> Outcome:
         """Race, look at the final rows, and return what was found: within the budget, or as soon as
         a few rows allow where it is too small for anything."""
-        extent = self.forecast.extent
-        self.final = self.final[: extent.final]
+        self._planned_again()
+        extent, _, cut, fits = self.forecast
+        if not fits:
+            self.notes.append("Even the smallest search takes more than the budget.")
+        if cut:
+            self.notes.append(f"{cut[0].upper()}{cut[1:]}.")
+        self.final = self.held_out[: extent.final]
         wanted = self.final
         self.plain = self.field.enter(plain(extent), self.tuning)
         self.entrants = [self.plain]
@@ -383,9 +416,9 @@ class Search:
             final=len(rows),
             race=self._raced(),
             finals=tuple(
-                Standing(candidate, score, len(rows), tokens, role)
-                for (candidate, role), score, tokens in zip(
-                    roles.items(), verdict.scores, lengths, strict=True
+                Standing(candidate, score, len(rows), tokens, role, _troubles(answers.replies))
+                for (candidate, role), score, tokens, answers in zip(
+                    roles.items(), verdict.scores, lengths, answered, strict=True
                 )
             ),
             verdict=verdict,
@@ -400,17 +433,21 @@ class Search:
 
     def _note_troubles(self, replies: Sequence[Reply]) -> None:
         """Note how many answers to the final rows can hardly be right, and why."""
-        counts = Counter(reply.trouble for reply in replies if reply.trouble)
-        for trouble, count in counts.items():
+        for trouble, count in _troubles(replies).items():
             words = trouble_in_words(trouble, self.task.max_new_tokens)
+            column = TROUBLE_COLUMNS[trouble].capitalize()
             self.notes.append(
-                f"Answers to the final rows that are {words}: {count:,} of {len(replies):,}."
+                f"{column}: answers to the final rows that are {words}: {count:,} of "
+                f"{len(replies):,}."
             )
 
     def _classified(self) -> dict[str, Reply] | None:
         """The answers of a classifier of the bank's labels to the final rows, by id; None where
-        there are no labels, or encoding takes too long."""
-        if no_labels(self.task) or not self.forecast.extent.vectors:
+        there are no labels, or no time to encode texts or to learn from them."""
+        if not self.costs.classifies or not self.forecast.extent.vectors:
+            return None
+        if self.field.budget.seconds_left < self.costs.encoding:
+            self.notes.append("There was no time to train a classifier of the labels.")
             return None
         base = self.field.base
         stage = row_stages.predictions(base, CLASSIFIER_ROW, Examples(self.final))
@@ -438,3 +475,8 @@ class Search:
             key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens)
         )
         return tuple(found)
+
+
+def _troubles(replies: Sequence[Reply]) -> dict[str, int]:
+    """How many answers had each kind of trouble."""
+    return dict(Counter(reply.trouble for reply in replies if reply.trouble))

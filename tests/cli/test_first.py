@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from lm_server import QUICK
 
 from ceil_jax.cli.data_flags import NO_FILE
-from ceil_jax.cli.first import check_first
+from ceil_jax.cli.first import CONNECT_SECONDS, check_first, go_offline_without_hub
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
@@ -49,7 +50,7 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
     tmp_path, reviews, apart
 ):
     """Nothing listens at the hub's address; the libraries would try five times, for half a
-    minute."""
+    minute. None of them is imported."""
     arguments = ["compare", "--data", reviews(), "--method", "topk", "--out", tmp_path / "runs"]
     arguments += ["--encoder", "tiny", "--lm", "nobody/no-such-model"]
     environment = os.environ | {
@@ -63,10 +64,50 @@ def test_without_the_hub_a_hub_model_ends_in_one_line_before_anything_is_encoded
     assert done.returncode == 2
     said = "the hub cannot be reached; looking for nobody/no-such-model in its cache only"
     assert re.match(rf"\d\d:\d\d:\d\d {said}", lines[0])
-    assert lines[-1].startswith("ceil-jax: cannot load the language model nobody/no-such-model:")
-    assert len(lines) <= 4, "no lines of retries"
+    assert lines[-1].startswith("ceil-jax: --lm nobody/no-such-model: the hub cannot be reached")
+    assert len(lines) == 2
     assert not list((tmp_path).glob("runs/vectors-*"))
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 20
+
+
+def test_a_model_in_the_hubs_cache_needs_no_hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    for encoder, cached in (("somebody/there", True), ("somebody/nowhere", False)):
+        monkeypatch.setenv("HF_HUB_OFFLINE", "")
+        (tmp_path / "models--somebody--there" / "snapshots").mkdir(parents=True, exist_ok=True)
+        with nullcontext() if cached else pytest.raises(UserError, match=f"--encoder {encoder}: "):
+            check_first(replace(LOCAL, encoder=encoder))
+        assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_a_hub_that_takes_no_connection_is_given_a_second(monkeypatch, proxied):
+    """A name server, or a firewall, that never answers; with a proxy, that one's."""
+
+    def never(where, timeout):
+        assert where == (("proxy.invalid", 8080) if proxied else ("hub.invalid", 443))
+        time.sleep(3 * CONNECT_SECONDS)
+        raise TimeoutError
+
+    monkeypatch.setattr("socket.create_connection", never)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    if proxied:
+        monkeypatch.setenv("https_proxy", "proxy.invalid:8080")
+    began = time.monotonic()
+    assert go_offline_without_hub(["owner/name"])
+    assert CONNECT_SECONDS <= time.monotonic() - began < CONNECT_SECONDS + 1
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    assert not go_offline_without_hub(["owner/name"]), "who says that there is a hub has one"
+
+
+def test_a_hub_that_answers_is_asked(monkeypatch, server, address):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    assert not go_offline_without_hub(["owner/name"])
 
 
 def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):

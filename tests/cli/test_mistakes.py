@@ -81,6 +81,21 @@ def helped(command, capsys, monkeypatch):
     return capsys.readouterr().out
 
 
+@pytest.mark.parametrize("asked", ["--help", "--help-all"])
+def test_the_help_of_tune_has_no_flag_that_it_refuses(asked, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    flags = {}
+    for command in ("tune", "compare"):
+        with pytest.raises(SystemExit):
+            main([command, asked])
+        # flags stand at the edge, their help further in
+        printed = capsys.readouterr().out
+        flags[command] = set(re.findall(r"^[│\s]{1,3}(--[a-z][\w.-]*)", printed, re.MULTILINE))
+    assert {"--ks", "--trade-offs"} <= flags["tune"]
+    assert {"--shots", "--trade-off"} <= flags["compare"]
+    assert not {"--shots", "--trade-off"} & flags["tune"]
+
+
 @pytest.mark.parametrize("command", ["compare", "tune", "export", "score"])
 def test_the_metrics_are_named_in_the_help(command, capsys, monkeypatch):
     text = helped(command, capsys, monkeypatch)

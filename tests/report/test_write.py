@@ -195,14 +195,13 @@ def test_templates_tell_runs_apart(tmp_path):
     }
 
 
-def test_a_row_whose_weights_are_the_starting_ones_is_named_so(runs, tmp_path):
+def test_below_the_table_stands_which_weights_are_the_starting_ones(runs, tmp_path):
     keep(runs, "ceil", ["good", "bad", "bad", "bad"], kept="training kept EPR's encoder")
     [table] = tables(read_records(runs)[0])
-    assert [line.label for line in table.rows][-1] == "CEIL (training kept EPR's encoder)"
-    assert (
-        "CEIL (training kept EPR&#x27;s encoder)"
-        in write_page([runs], tmp_path / "page.html").read_text()
-    )
+    assert [line.label for line in table.rows][-1] == "CEIL"
+    assert table.remarks == "CEIL: training kept EPR's encoder."
+    page = write_page([runs], tmp_path / "page.html").read_text()
+    assert '<p class="note">CEIL: training kept EPR&#x27;s encoder.</p>' in page
 
 
 def test_only_the_gain_of_dpp_map_is_shown(runs, tmp_path):

@@ -7,6 +7,7 @@ from selector_words import QUERY, ROWS, Words, ids, words
 from ceil_jax import CeilSelector
 
 pytest.importorskip("langchain_core")
+import pyarrow
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -200,6 +201,51 @@ def test_lancedb_is_told_to_filter_before_it_fetches(store):
         LanceDB(store), output_key="label", search={"prefilter": False}, shortlist=9
     )
     assert len(late.select(QUERY, k=9, filter={"town": "town2"})) < 9
+
+
+class LanceDBOfRows(Filtering):
+    """As LangChain's: documents are made of a table's rows by a method, without the rows' ids."""
+
+    _id_key = "key"
+
+    def similarity_search_by_vector(self, embedding, k=4, filter=None, prefilter=False):
+        documents = super().similarity_search_by_vector(embedding, k, filter, prefilter)
+        columns = {
+            "key": [document.id for document in documents],
+            "text": [document.page_content for document in documents],
+            "metadata": [document.metadata for document in documents],
+        }
+        return self.results_to_docs(pyarrow.table(columns))
+
+    def results_to_docs(self, results, score=False):
+        rows = results.to_pylist()
+        return [Document(row["text"], metadata=row["metadata"]) for row in rows]
+
+
+LanceDBOfRows.__name__ = "LanceDB"
+
+
+def test_the_documents_of_lancedb_have_their_ids(store):
+    rows = LanceDBOfRows(store)
+    chosen = ids(CeilSelector.from_vector_store(rows, output_key="label").select(QUERY, k=5))
+    assert chosen == ids(
+        CeilSelector.from_vector_store(store, output_key="label").select(QUERY, k=5)
+    )
+    assert all(id.startswith("row-") for id in chosen)
+    [found] = rows.similarity_search(QUERY, k=1)
+    assert found.id is None, "the store itself is as it was"
+
+
+def test_a_store_that_ignores_a_filter_is_told(store):
+    class Deaf(Filtering):
+        def similarity_search_by_vector(self, embedding, k=4, filter=None):
+            return self.store.similarity_search_by_vector(embedding, k=k)
+
+    live = CeilSelector.from_vector_store(Deaf(store), output_key="label")
+    with refused("the vector store Deaf gave a document with 'town' = .*ignores filter="):
+        live.select(QUERY, k=9, filter={"town": "town2"})
+    # what is in the store's own language is the store's
+    assert len(live.select(QUERY, k=9, filter={"town": {"$eq": "town2"}})) == 9
 
 
 def test_a_filter_that_nothing_passes_behaves_as_in_a_bank_of_ones_own(store):

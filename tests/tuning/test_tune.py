@@ -167,6 +167,22 @@ def test_the_first_final_row_is_shown_with_its_prompt(finished):
     assert len(outcome.wrong) <= 5
 
 
+def test_troubled_answers_are_columns_of_the_final_table_and_said_on_the_page(finished, tmp_path):
+    made, outcome, _ = finished
+    assert "unmatched" not in outcome.finals_table().header
+    troubled = outcome.finals[-1]._replace(troubles={"no option": 12, "length": 3})
+    outcome = replace(outcome, finals=(*outcome.finals[:-1], troubled))
+    header, *lines = outcome.finals_table().lines()
+    assert header[-3:] == ["unmatched", "cut off", "is"]
+    cells = {line[0]: line[-3:-1] for line in lines}
+    assert cells.pop(troubled.label) == ["12", "3"]
+    assert set(map(tuple, cells.values())) == {("", "")}
+    text = write_outcome(made, outcome, tmp_path / "page").page.read_text()
+    assert "12 answers unmatched; 3 answers cut off</small>" in text
+    [data] = [one for one in outcome.data()["finals"] if "troubles" in one]
+    assert data["troubles"] == {"no option": 12, "length": 3}
+
+
 def test_zero_examples_are_recommended_in_the_first_line(finished):
     _, outcome, _ = finished
     zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
@@ -254,6 +270,36 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     assert outcome.final == 40
 
 
+@pytest.mark.parametrize(("expected", "took"), [(120.0, 20.0), (20.0, 90.0)])
+def test_once_texts_are_encoded_the_search_is_as_large_as_the_time_left(
+    tmp_path, monkeypatch, expected, took
+):
+    """A few texts say little of what encoding takes on a busy machine."""
+    lm = Slow(0.2)
+    monkeypatch.setattr(time, "perf_counter", lambda: lm.now)
+    monkeypatch.setattr(Field, "encoding", lambda self, queries: expected)
+    enter = Field.enter
+
+    def encodes(self, candidate, queries):
+        if candidate.method == "topk" and len(queries) and not seconds:
+            lm.now += took
+            seconds.append(took)
+        return enter(self, candidate, queries)
+
+    seconds = []
+    monkeypatch.setattr(Field, "enter", encodes)
+    monkeypatch.setattr(Field, "took", lambda self, candidate, queries: sum(seconds))
+    made = search(tmp_path, lm_tokens=None, minutes=6, models=One(lm))
+    before = len(candidates(made.forecast.extent)), made.forecast.extent.final
+    outcome = made.run()
+    after = len(candidates(made.forecast.extent)), made.forecast.extent.final
+    assert after > before if took < expected else after < before
+    assert lm.now < 60 * 6
+    assert outcome.race
+    cuts = [note.casefold() for note in outcome.notes if note.startswith("Cut to fit ")]
+    assert cuts == [f"{made.forecast.cut}.".casefold()] * (took > expected)
+
+
 class Slow(TinyLM):
     """An LM that takes so many seconds for each prompt, by a clock of its own."""
 
@@ -284,7 +330,8 @@ def test_a_machine_four_times_slower_ends_in_time_with_a_smaller_search(tmp_path
 def test_reading_stops_when_the_minutes_are_over(tmp_path, monkeypatch):
     made = search(tmp_path, lm_tokens=None, minutes=10)
     assert made.forecast.extent.first == 16
-    # from now on the clock stands behind the end
+    # from now on, when all is planned, the clock stands behind the end
+    monkeypatch.setattr(made, "_planned_again", lambda: None)
     monkeypatch.setattr(type(made.field.budget), "elapsed", 11.0)
     before = made.field.budget.tokens
     outcome = made.run()

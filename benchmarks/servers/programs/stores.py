@@ -1,5 +1,6 @@
-"""Whether a vector store that is a server chooses as a selector does that holds the rows itself:
-`python stores.py chroma PORT` or `python stores.py pgvector ADDRESS` prints `same of queries`."""
+"""Whether a vector store chooses as a selector does that holds the rows itself: `python stores.py
+chroma PORT`, `pgvector ADDRESS` or `lancedb FOLDER` prints how many choices are the same, and what a
+filter gives."""
 
 import sys
 from typing import Any
@@ -37,6 +38,10 @@ def opened(kind: str, where: str, embeddings: Embeddings) -> Any:
         client = chromadb.HttpClient(host="127.0.0.1", port=int(where))
         metadata = {"hnsw:space": "cosine"}
         return Chroma("films", embeddings, client=client, collection_metadata=metadata)
+    if kind == "lancedb":
+        from langchain_community.vectorstores import LanceDB
+
+        return LanceDB(uri=where, embedding=embeddings, table_name="films", mode="overwrite")
     from langchain_postgres import PGVector
 
     address = where.replace("postgresql://", "postgresql+psycopg://", 1)
@@ -63,13 +68,24 @@ def main(kind: str, where: str) -> None:
             for selector in (live, own)
         ]
         same += chosen[0] == chosen[1]
-    filtered = live.select(task.validation[0].input, k=8, filter={"output": task.train[0].output})
+    # LanceDB's dictionaries name a column of the table, its texts are SQL
+    text = task.validation[0].input
+    label = task.train[0].output
+    filters: tuple[Any, Any] = ({"output": label}, {"output": "nowhere"})
+    if kind == "lancedb":
+        filters = (f"metadata.output = '{label}'", "metadata.output = 'nowhere'")
+    filtered = live.select(text, k=8, filter=filters[0])
+    passed = sum(example.output == label for example in filtered)
+    known = {row.id for row in task.train}
+    with_id = sum(example.id in known for example in filtered)
     try:
-        live.select(task.validation[0].input, k=8, filter={"output": "nowhere"})
-        refusal = "a filter that nothing passes: nothing"
+        refusal = f"nothing passes: {len(live.select(text, k=8, filter=filters[1]))} examples"
     except UserError as error:
-        refusal = f"a filter that nothing passes: {error}"
-    print(f"{same} of {QUERIES} choices the same; {len(filtered)} of 8 by a filter; {refusal}")
+        refusal = f"nothing passes: {error}"
+    print(
+        f"{same} of {QUERIES} choices the same; by a filter {passed} of 8, {with_id} with their "
+        f"ids; {refusal}"
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from ceil_jax.training.free.head import fold_numbers
 from ceil_jax.training.free.rows import Head, Observations, example_vectors, query_vectors
 from ceil_jax.training.loop import better_beyond_noise
 
-_FOLDS = 5
+FOLDS = 5
+"""The parts of the bank whose queries are mapped without what their outputs have taught."""
 
 Fit = Callable[..., Head]
 """(Rows of a bank, like=None) → a head trained on them. With `like`, a head of that kind, the blocks
@@ -83,9 +84,9 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
     has learnt a query's output knows it better than it will that of a new query. The blocks go with
     those of examples by `head`, which `fit` has trained on all rows. `fit` is called once a fold.
     """
-    fold = fold_numbers(len(rows.texts), _FOLDS)
+    fold = fold_numbers(len(rows.texts), FOLDS)
     blocks = np.empty_like(head.query_block(rows))
-    for part in range(_FOLDS):
+    for part in range(FOLDS):
         inside = np.flatnonzero(fold == part)
         other = fit(rows.take(np.flatnonzero(fold != part)), like=head)
         blocks[inside] = other.query_block(rows.take(inside))
