@@ -29,6 +29,24 @@ def test_texts_are_a_list_of_strings(remote):
         remote.encode(["a", None])
 
 
+def test_a_server_with_its_paths_at_its_root(address, server):
+    """As Infinity has them, where no prefix is given."""
+
+    def at_root(path, body):
+        if path.startswith("/v1"):
+            return 404, {"detail": "Not Found"}
+        return answer(f"/v1{path}", body)
+
+    answer = server.answer
+    server.answer = at_root
+    try:
+        for pasted in (address, address.removesuffix("/v1"), f"{address}/embeddings"):
+            encoder = load_encoder(f"{pasted}#tiny-encoder", endpoint=QUICK)
+            assert encoder.encode(["a film"]).shape == (1, 32)
+    finally:
+        del server.answer
+
+
 def test_vectors_over_http(remote, address):
     encoder = load_encoder("tiny")
     texts = [f"a film about number{i}" for i in range(150)]

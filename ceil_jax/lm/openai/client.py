@@ -145,18 +145,29 @@ class Client:
         """Return the model of that name, or without one the only model of the server.
 
         A server without a list of models, or with an odd one, is asked for the model that is named.
+        One that has its list at its root, as Infinity has, is asked there for everything.
         """
-        read = partial(listed_model, model=model, base=self.base)
         try:
-            return self._read("/models", self._asked("/models"), read)
+            return self._listed(model)
         except Refused as refusal:
             if refusal.status == 401:
                 raise
+            if refusal.status == 404 and self.base.endswith("/v1"):
+                base = self.base
+                self.base = base.removesuffix("/v1")
+                try:
+                    return self._listed(model)
+                except Refused:
+                    self.base = base
             if model is None:
                 raise UserError(
                     f"{self.base} lists no models; name one, as in {self.base}#model-name"
                 ) from None
         return Listed(model)
+
+    def _listed(self, model: str | None) -> Listed:
+        read = partial(listed_model, model=model, base=self.base)
+        return self._read("/models", self._asked("/models"), read)
 
     @property
     def tokens_read(self) -> int:
