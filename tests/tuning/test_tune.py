@@ -281,7 +281,7 @@ def test_once_texts_are_encoded_the_search_is_as_large_as_the_time_left(
     enter = Field.enter
 
     def encodes(self, candidate, queries):
-        if candidate.method == "topk" and len(queries) and not seconds:
+        if candidate.row.name == "topk" and len(queries) and not seconds:
             lm.now += took
             seconds.append(took)
         return enter(self, candidate, queries)
