@@ -42,6 +42,9 @@ _ATTEMPTS = 4
 """Times that an access is tried: damage may be met in a file and in what other processes put in its
 place."""
 
+_DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What damage raises; SQLite's messages may quote a damaged schema, which Python cannot decode."""
+
 _PAGES = slice(28, 32)
 """The position of the number of pages in a database's first page."""
 
@@ -161,7 +164,7 @@ class ReadingsFile:
                         f"{self.path}: {error}; make room or see that it can be written, and run "
                         "the same command again"
                     ) from None
-            except sqlite3.DatabaseError as error:
+            except _DAMAGE as error:
                 self._set_aside(error)
         raise UserError(
             f"{self.path}: damage is met again in each new file; see whether its disk fails"
@@ -175,7 +178,7 @@ class ReadingsFile:
             return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
         return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA)
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: Exception) -> None:
         """Move the file that is open out of the way, unless another process did, and save its
         rows."""
         with held(self.path.parent, f".{self.path.stem}.lock"):
@@ -219,7 +222,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     _accept_any_text(connection)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(_TABLE.format(condition="IF NOT EXISTS "))
+    [[pages]] = connection.execute("PRAGMA page_count")
+    if pages <= 1:  # a longer file without a table has lost it
+        connection.execute(_TABLE.format(condition="IF NOT EXISTS "))
     tables = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
     [[encoding]] = connection.execute("PRAGMA encoding")
     if tables != [("readings", _TABLE.format(condition=""))] or encoding != "UTF-8":
@@ -235,14 +240,16 @@ def _accept_any_text(connection: sqlite3.Connection) -> None:
 
 
 def _readable_rows(path: Path) -> list[Row]:
-    """The whole rows of a damaged file: as it is, or else with the first page of a new one."""
+    """The whole rows of a damaged file: as it is, and unless all of it can be read, with the first
+    page of a new one too."""
+    rows: dict[bytes, Row] = {}
     with closing(sqlite3.connect(path)) as damaged:
-        rows = _rows_of(damaged)
-    if not rows and hasattr(damaged, "deserialize"):  # SQLite may be built without it
+        complete = _collect(damaged, rows)
+    if not complete and hasattr(damaged, "deserialize"):  # SQLite may be built without it
         with closing(sqlite3.connect(":memory:")) as damaged:
             damaged.deserialize(_with_new_first_page(path.read_bytes()))
-            rows = _rows_of(damaged)
-    return rows
+            _collect(damaged, rows)
+    return list(rows.values())
 
 
 def _with_new_first_page(content: bytes) -> bytes:
@@ -257,10 +264,12 @@ def _with_new_first_page(content: bytes) -> bytes:
     return (bytes(first) + content[size:]).ljust(pages * size, b"\0")
 
 
-def _rows_of(damaged: sqlite3.Connection) -> list[Row]:
-    """The whole rows that a connection finds: page after page, and after a damaged page by ranges
-    of keys, so that it hides only the rows of the ranges that it is part of."""
-    rows: dict[bytes, Row] = {}
+def _collect(damaged: sqlite3.Connection, rows: dict[bytes, Row]) -> bool:
+    """Add the whole rows that a connection finds, by key; return whether no page was damaged.
+
+    It reads page after page, and after a damaged page by ranges of keys, so that the page hides
+    only the rows of the ranges that it is part of.
+    """
     _accept_any_text(damaged)
 
     def read(condition: str, *arguments: bytes) -> bool:
@@ -270,15 +279,17 @@ def _rows_of(damaged: sqlite3.Connection) -> list[Row]:
                 row = Row(*fields)
                 if row.is_whole:
                     rows[row.key] = row
-        except sqlite3.DatabaseError:
+        except _DAMAGE:
             return False
         return True
 
     def between(low: bytes, high: bytes) -> bool:
         return read("WHERE key >= ? AND key < ?", low, high)
 
-    if read("") or not _has_table(damaged):
-        return list(rows.values())
+    if read(""):
+        return True
+    if not read("WHERE FALSE"):
+        return False  # no database with such a table
     for first in range(256):
         # keys have 16 bytes, so that 17 bytes of 0xff lie above all of them
         after = bytes([first + 1]) if first < 255 else b"\xff" * 17
@@ -286,13 +297,4 @@ def _rows_of(damaged: sqlite3.Connection) -> list[Row]:
             for second in range(256):
                 high = bytes([first, second + 1]) if second < 255 else after
                 between(bytes([first, second]), high)
-    return list(rows.values())
-
-
-def _has_table(damaged: sqlite3.Connection) -> bool:
-    """Whether the file is a database with a table of readings."""
-    try:
-        damaged.execute("SELECT 1 FROM readings WHERE FALSE").fetchall()
-    except sqlite3.DatabaseError:
-        return False
-    return True
+    return False

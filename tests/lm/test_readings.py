@@ -330,12 +330,15 @@ def half(content):
         (no_first_page, 600),
         (header(16, 0), 600),  # the size of a page
         (header(19, 3), 600),  # the format of reading
-        (header(28, 255), 600),  # the number of pages
+        (header(28, 255), 600),  # the number of pages, too high
+        (header(31, 6), 600),  # too low
         (header(47, 9), 600),  # the format of the schema
         (header(59, 2), 600),  # UTF-16
+        (header(104, 0), 600),  # the number of tables
         (table(b"TABLE readings", b"TABLE seadings"), 600),
         (table(b"value TEXT", b"walue TEXT"), 600),
         (table(b"WITHOUT ROWID", b"WITHOUT ROWIE"), 600),
+        (table(b"PRIMARY KEY", b"PRIMARY K\xc5Y"), 600),  # quoted in the error
         (half, 200),
     ],
 )
