@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.weights import check_weights
 
 
 def read_config(file: Path, missing: Any = None) -> Any:
@@ -37,9 +38,8 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
 
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
-        other = next((file.name for file in sorted(folder.glob("*.bin"))), None)
-        remedy = f", only {other}; convert it with transformers: model.save_pretrained(folder)"
-        raise UserError(f"{folder} holds no model.safetensors{remedy if other else ''}")
+        check_weights(folder, "encoder")
+        raise UserError(f"{folder} holds no model.safetensors")
     tensors: dict[str, np.ndarray] = {}
     for file in files:
         try:

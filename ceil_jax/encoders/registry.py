@@ -24,6 +24,7 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
 from ceil_jax.store.hub_cache import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
+from ceil_jax.store.weights import check_weights
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
@@ -75,6 +76,7 @@ def load_encoder(
             f"{name} is not a folder; expected a saved encoder, a hub id, or one of "
             f"{sorted(ENCODERS)}"
         )
+    check_weights(name, "encoder")
     return _from_folder(_download(name), name)
 
 

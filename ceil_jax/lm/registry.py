@@ -20,6 +20,7 @@ from ceil_jax.store.hashing import file_sha256
 from ceil_jax.store.hub_cache import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.store.sidecars import is_sidecar
+from ceil_jax.store.weights import check_weights
 
 LMS: Registry[Callable[[], LanguageModel]] = Registry("language model")
 """The language models of `register_lm` by name."""
@@ -114,8 +115,10 @@ def source_of(spec: str) -> tuple[str, str]:
     folder = hub_snapshot(user_path(spec))
     if folder.is_dir():
         check_adapter(folder)
+        check_weights(folder, "lm")
         return str(folder), f"{hub_name(folder)}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
+        check_weights(spec, "lm")
         return spec, spec
     hint = (
         "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."

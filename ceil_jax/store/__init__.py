@@ -6,6 +6,7 @@ room above it.
 - `places`: paths with `~`, and the home folder
 - `sidecars`: files of file managers and editors, which are never content
 - `hub_cache`: folders that the Hugging Face hub's cache makes
+- `weights`: whether a model has safetensors, before anything of it is fetched
 - `code`: the code of plugins, as part of a key
 - `hashing`: hashes of values, files and folders
 - `cost`: `Cost`, seconds and LM tokens

@@ -1,0 +1,76 @@
+"""Whether a model's weights are safetensors: asked of the list of its files, before any of them is
+fetched.
+
+Pickles (`pytorch_model.bin`) may run code when they are read, and are never opened.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from ceil_jax.errors import UserError
+
+log = logging.getLogger(__name__)
+
+Use = Literal["lm", "encoder"]
+"""What a model is for: the flag that names it, and its class in transformers."""
+
+_CLASSES: dict[Use, str] = {"lm": "AutoModelForCausalLM", "encoder": "AutoModel"}
+
+_PICKLE = re.compile(r"(pytorch_)?model[^/]*\.(bin|pt|pth|ckpt)")
+
+_SECONDS = 10.0
+"""To wait for the list of a repository's files."""
+
+_OTHER = re.compile(r"[^/]*\.(h5|msgpack|gguf|ggml|ot|onnx)")
+
+
+def check_weights(model: str | Path, use: Use) -> None:
+    """Raise a UserError, with the way out, if the weights of a folder or of a repository of the hub
+    are of other formats alone.
+
+    A repository whose files cannot be listed, as without a network, is left to what loads it.
+    """
+    names = _names(model) if isinstance(model, Path) else _listed(model)
+    if any(name.endswith(".safetensors") for name in names):
+        return
+    if pickle := _first(_PICKLE, names):
+        kind = _CLASSES[use]
+        raise UserError(
+            f"{model} has its weights as {pickle} alone, a format that may run code when it is "
+            "read; safetensors are read here. Convert it once, if you trust it: python -c "
+            f'"from transformers import AutoTokenizer as T, {kind} as M; '
+            f"M.from_pretrained('{model}', use_safetensors=False).save_pretrained('converted'); "
+            f"T.from_pretrained('{model}').save_pretrained('converted')\"; then --{use} ./converted"
+        )
+    if other := _first(_OTHER, names):
+        raise UserError(
+            f"{model} has its weights as {other} alone; safetensors are read here: name a "
+            "repository or folder of the same model that holds model.safetensors"
+        )
+
+
+def _first(form: re.Pattern[str], names: Iterable[str]) -> str | None:
+    # what lies in a folder of a repository, such as onnx/, is not what is loaded
+    return next((name for name in sorted(names) if form.fullmatch(name)), None)
+
+
+def _names(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()] if folder.is_dir() else []
+
+
+@cache
+def _listed(repository: str) -> list[str]:
+    """The names of a hub repository's files; none where they cannot be had."""
+    from huggingface_hub import model_info
+
+    try:
+        return [file.rfilename for file in model_info(repository, timeout=_SECONDS).siblings or []]
+    except Exception as error:  # whatever the hub, the network or their absence raises
+        log.debug("the files of %s cannot be listed: %s", repository, error)
+        return []
