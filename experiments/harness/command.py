@@ -42,9 +42,9 @@ class ExperimentOptions:
     --encoder."""
     method: tuple[str, ...] = ()
     """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds of training, of random and of the order that skill_base takes; other methods run
-    once."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of training, of random and of the order that skill_base takes; other methods run once.
+    Several, such as 0 1 2, train as often, and intervals are over them too."""
     dry_run: bool = False
     """Print the stages that would run, their LM tokens and their time, and compute nothing."""
     record: Path | None = None
