@@ -13,7 +13,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -261,20 +261,24 @@ class Run:
                 return
             if (folder / DONE).exists():
                 log.warning("what is left of it lies in %s now", set_aside(folder))
-            if progress := running_bar.get():
-                progress.enter(stage.key, stage.what)
-            write_key(folder, stage.content)
-            lms = [self.lm(lm) for lm in stage.lms]
-            began = time.perf_counter()
-            with ExitStack() as stack:
-                meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
-                summary = stage.compute(self, folder)
-            cost = sum((meter.cost for meter in meters), Cost())
-            # what it would take from nothing: the wall time, in which the time of this run's
-            # reading is replaced by what all of its readings ever took
-            reading = sum(meter.now.seconds for meter in meters)
-            seconds = time.perf_counter() - began - reading + cost.seconds
-            finish(folder, {**summary, "cost": [round(seconds, 3), cost.tokens]})
+            progress = running_bar.get()
+            with progress.running(stage.key, stage.what) if progress else nullcontext():
+                self._fill(stage, folder)
+
+    def _fill(self, stage: Stage[Any], folder: Path) -> None:
+        """Compute a stage into its folder, and finish that with its summary and its cost."""
+        write_key(folder, stage.content)
+        lms = [self.lm(lm) for lm in stage.lms]
+        began = time.perf_counter()
+        with ExitStack() as stack:
+            meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
+            summary = stage.compute(self, folder)
+        cost = sum((meter.cost for meter in meters), Cost())
+        # what it would take from nothing: the wall time, in which the time of this run's reading is
+        # replaced by what all of its readings ever took
+        reading = sum(meter.now.seconds for meter in meters)
+        seconds = time.perf_counter() - began - reading + cost.seconds
+        finish(folder, {**summary, "cost": [round(seconds, 3), cost.tokens]})
 
     def estimate(self, stage: Stage[Any]) -> Work:
         """Return what computing a stage takes, without its needs; estimated once."""

@@ -95,17 +95,31 @@ class CommandBar:
         hidden: dict[str, Any] = {} if _shown() else {"disable": True}
         self.bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
 
-    def enter(self, stage: str, what: str) -> None:
-        """Begin a stage: `what` says what it does."""
+    @contextmanager
+    def running(self, stage: str, what: str) -> Iterator[None]:
+        """Name a stage while the block runs; `what` says what it does. After it the bar names none,
+        or the stage inside which it ran."""
         with self._lock:
-            if self._stage:
-                self._spent += time.monotonic() - self._began
-                self._spent_expected += self._expected.pop(self._stage, 0.0)
+            outer = self._stage, self._what, self._share
+            self._add_time()
             self._stage = stage
             self._what = what
-            self._began = time.monotonic()
             self._number = min(self._number + 1, self._total)
             self.advance(0.0)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._add_time()
+                self._spent_expected += self._expected.pop(stage, 0.0)
+                self._stage, self._what, share = outer
+                self.advance(share)
+
+    def _add_time(self) -> None:
+        """Count the time that has passed as spent, and begin anew."""
+        now = time.monotonic()
+        self._spent += now - self._began
+        self._began = now
 
     def seconds_left(self, share: float) -> float:
         """Return the seconds that the command still takes, when this share of the running stage is
@@ -123,7 +137,7 @@ class CommandBar:
     def show(self) -> None:
         """Show the running stage again, with the time that has passed."""
         with self._lock:
-            if self._stage:
+            if self._number:
                 self.advance(self._share)
 
     def advance(self, share: float) -> None:
@@ -132,7 +146,8 @@ class CommandBar:
             self._share = share
             left = self.seconds_left(share)
             minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
-            text = f"stage {self._number} of {self._total}: {self._what}, {share:.0%}; {minutes}"
+            doing = f"{self._what}, {share:.0%}" if self._stage else "done"
+            text = f"stage {self._number} of {self._total}: {doing}; {minutes}"
             self.bar.set_description_str(text)
             if self.bar.disable:
                 self._say(text)

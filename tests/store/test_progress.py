@@ -20,26 +20,52 @@ def clock(monkeypatch):
 def test_the_seconds_left_by_hand(clock):
     shown = CommandBar({"a": 10.0, "b": 30.0, "c": 60.0})
     assert shown.seconds_left(0) == 100  # nothing measured: the estimates
-    shown.enter("a", "reading")
-    clock[0] = 5
-    # half of a in its 5 s: 5 more, and everything else as estimated (5 s spent on 5 s expected)
-    assert shown.seconds_left(0.5) == pytest.approx(5 + 90)
+    with shown.running("a", "reading"):
+        clock[0] = 5
+        # half of a in its 5 s: 5 more, and everything else as estimated (5 s spent on 5 s expected)
+        assert shown.seconds_left(0.5) == pytest.approx(5 + 90)
+        clock[0] = 18
     clock[0] = 20
-    shown.enter("b", "training")
-    # a took 20 s and not 10, beside the 60 s that a start may take
+    # a took 20 s and not 10, with what came after it, beside the 60 s that a start may take
     assert shown.seconds_left(0) == pytest.approx((60 + 20) / (60 + 10) * (30 + 60))
-    clock[0] = 35
-    # half of b in 15 s: 15 more by its own measure; spent 35 s on 10 + 15 expected
-    assert shown.seconds_left(0.5) == pytest.approx(15 + (60 + 35) / (60 + 25) * 60)
-    clock[0] = 50
-    shown.enter("not planned", "writing")
-    assert shown.seconds_left(0) == pytest.approx((60 + 50) / (60 + 40) * 60)
+    with shown.running("b", "training"):
+        assert shown.seconds_left(0) == pytest.approx((60 + 20) / (60 + 10) * (30 + 60))
+        clock[0] = 35
+        # half of b in 15 s: 15 more by its own measure; spent 35 s on 10 + 15 expected
+        assert shown.seconds_left(0.5) == pytest.approx(15 + (60 + 35) / (60 + 25) * 60)
+        clock[0] = 50
+    with shown.running("not planned", "writing"):
+        assert shown.seconds_left(0) == pytest.approx((60 + 50) / (60 + 40) * 60)
+
+
+def test_the_bar_names_what_runs_and_not_what_has_ended(clock, monkeypatch):
+    shown = CommandBar({"a": 10.0, "b": 30.0})
+    texts = []
+    monkeypatch.setattr(shown.bar, "set_description_str", lambda text: texts.append(text))
+    with shown.running("a", "reading"):
+        shown.advance(0.5)
+        with shown.running("b", "training"):
+            pass
+        shown.show()
+    shown.show()
+    assert [text.partition("; ")[0] for text in texts] == [
+        "stage 1 of 2: reading, 0%",
+        "stage 1 of 2: reading, 50%",
+        "stage 2 of 2: training, 0%",
+        "stage 2 of 2: reading, 50%",
+        "stage 2 of 2: reading, 50%",
+        "stage 2 of 2: done",
+        "stage 2 of 2: done",
+    ]
 
 
 def test_a_log_has_its_first_line_after_seconds(clock, caplog, monkeypatch):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
-    with caplog.at_level(logging.INFO), command_bar({"a": 100.0, "b": 300.0}) as shown:
-        shown.enter("a", "reading")
+    with (
+        caplog.at_level(logging.INFO),
+        command_bar({"a": 100.0, "b": 300.0}) as shown,
+        shown.running("a", "reading"),
+    ):
         clock[0] = 2
         shown.advance(0.02)
         assert caplog.text == ""
