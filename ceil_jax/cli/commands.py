@@ -36,8 +36,9 @@ METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
     f"{' '.join(COMPARED)}. All: majority classifier zero random bm25 topk mmr dpp; without "
     "LM tokens to prepare: free free_map head head_map by_label structures tst tst_map; from the "
-    "LM's scores: epr epr_map second_round ceil_topk ceil; skill_base skill_consistency skill_distinct "
-    "target_knn target_sketch, or a retriever that --plugin registers."
+    "LM's scores: epr epr_map second_round ceil_topk ceil; the same examples for every query, by "
+    "the LM's answers: fixed fixed_near; skill_base skill_consistency skill_distinct target_knn "
+    "target_sketch, or a retriever that --plugin registers."
 )
 
 
@@ -188,7 +189,7 @@ def export_command(
     Args:
         folder: The folder to write; an existing selector is replaced.
         method: A row of compare that ends in a set (ceil epr_map free_map dpp) or takes the
-            nearest (epr free topk by_label).
+            nearest (epr free topk by_label), or has fixed examples (fixed fixed_near).
         license: The license of your examples as an SPDX name, for the card.
     """
     from ceil_jax.cli.first import begin

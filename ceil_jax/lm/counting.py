@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
 import numpy as np
 
@@ -30,16 +31,28 @@ class CountingLM(LanguageModel):
     reads_rows: bool = False
     """Whether the real LM reads a prompt again for each choice of several tokens, as on a GPU, and
     not once for all of them (`lm.torch.padded`)."""
+    reads_trees: bool = False
+    """Whether the real LM reads once what prompts that it is given together have in common at their
+    beginning, as on a CPU (`lm.torch.scoring`)."""
     tokens_read = 0
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.counter(texts))
 
-    def count(self, requests: Iterable[LMRequest], answers: Sequence[str]) -> tuple[float, float]:
-        """Return the tokens that answering some requests reads and writes, by answers of the usual
-        length."""
+    def count(
+        self, requests: Iterable[LMRequest], answers: Sequence[str], *, together: bool = False
+    ) -> tuple[float, float]:
+        """Return the tokens that answering some requests reads and writes.
+
+        Args:
+            requests: what the LM is asked.
+            answers: texts of the usual length of an answer.
+            together: whether requests whose prompts begin alike stand one after another.
+        """
         distinct = list(dict.fromkeys(requests))
         read = self._read_in_rows(distinct) if self.reads_rows else self._read_once(distinct)
+        if together and self.reads_trees:
+            read -= self._shared(distinct)
         length = self.count_tokens(answers).mean() + 1 if answers else 0
         return float(read), float(sum(min(length, one.limit) for one in distinct))
 
@@ -49,6 +62,17 @@ class CountingLM(LanguageModel):
         choices = self.count_tokens([text for one in requests for text in one.choices])
         prompts = self.count_tokens(list({one.prompt: 0 for one in requests}))
         return int(prompts.sum() + (choices - 1).clip(0).sum())
+
+    def _shared(self, requests: Sequence[LMRequest]) -> int:
+        """The tokens that prompts have in common with the one before them, among those that are
+        scored together; prompts that are continued are read each by itself."""
+        prompts = [one.prompt for one in requests if one.choices]
+        beginnings = [
+            common_beginning(before, prompt)
+            for number, (before, prompt) in enumerate(pairwise(prompts), 1)
+            if number % self.at_once["score"]
+        ]
+        return int(self.count_tokens(beginnings).sum()) if beginnings else 0
 
     def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
         """The tokens read where each choice of several tokens has a row of its own, and those of
@@ -61,6 +85,16 @@ class CountingLM(LanguageModel):
             shares_row = len(own_rows) < len(behind)
             read += int(length * (len(own_rows) + shares_row) + own_rows.sum())
         return read
+
+
+def common_beginning(first: str, second: str) -> str:
+    """Return what two texts have in common at their beginning.
+
+    >>> common_beginning("a fine film", "a fine play")
+    'a fine '
+    """
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return first[: sum(1 for _ in alike)]
 
 
 def by_characters(texts: Sequence[str]) -> np.ndarray:
@@ -83,4 +117,5 @@ def counting_lm(spec: str, dtype: str) -> CountingLM:
         known.parameters,
         known.count_tokens,
         reads_rows=known.reads_rows,
+        reads_trees=not known.reads_rows,
     )

@@ -11,6 +11,8 @@ examples with a method's vectors, are in `retrieval/` and `skills/`.
 - `epr`: EPR, single examples
 - `ceil`: CEIL, sets
 - `second_round`: CEIL on single examples, a second round of EPR
+- `fixed`: one set of examples for all queries
+- `fixed_near`: a fixed beginning, and near examples behind it
 - `row`: `Row`, a method with a retriever and a label
 - `registry`: all rows by name; `register_row`, `register_retriever`
 - `build`: `build_retriever`, every retriever by name over any encoder

@@ -79,9 +79,50 @@ class Method:
         return 0
 
     @property
+    def trains_networks(self) -> bool:
+        """Whether its encoders are networks that were trained."""
+        return self.training_queries > 0
+
+    @property
+    def encoders_of(self) -> Method:
+        """The method whose encoders it uses: itself, where it has some of its own."""
+        return self
+
+    @property
+    def behind(self) -> int:
+        """Examples that stand behind K − so many fixed ones, which are found as other methods find K
+        of them."""
+        return 0
+
+    @property
+    def gives_encoders(self) -> bool:
+        """Whether a training may start from its encoders."""
+        return True
+
+    def as_start(self, of: str) -> Method:
+        """Return itself as the start of another method.
+
+        Args:
+            of: the name of that method.
+
+        Raises:
+            UserError: it has no encoders to start from.
+        """
+        if not self.gives_encoders:
+            raise UserError(
+                f"--{of}.start {self.name}: it finds examples, and no encoder to start from"
+            )
+        return self
+
+    @property
     def scored_by_lm(self) -> bool:
         """Whether an LM scores what it learns from itself, whatever it starts from."""
         return False
+
+    @property
+    def needs_log_probs(self) -> bool:
+        """Whether it cannot learn from an LM that only writes."""
+        return self.learns_from_lm
 
     @property
     def learns_from_lm(self) -> bool:
@@ -134,6 +175,11 @@ class Method:
         """Return the method with at most `count` training queries; itself where it trains no
         network."""
         return self
+
+    def smaller(self) -> Method | None:
+        """Return the method with half the work, for a budget that does not pay for it as it is;
+        None where nothing would come of that."""
+        return None
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
         """Return whether its encoders are other than those of its start.
@@ -317,7 +363,8 @@ class LearnsFromScores(Method):
             raise UserError(f"--{above[-1]}.start {self.name}: a training cannot start from itself")
         method = settings.get(self.name, self)
         assert isinstance(method, LearnsFromScores), "one name is one class"
-        return replace(method, start=method.start.configured(settings, (*above, self.name)))
+        start = method.start.configured(settings, (*above, self.name))
+        return replace(method, start=start.as_start(self.name))
 
     @property
     def reads_bank_vectors(self) -> bool:

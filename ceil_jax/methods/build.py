@@ -44,6 +44,8 @@ class RetrieverOptions(TypedDict, total=False):
     min_relevance: float | None
     """The relevance, (1 + cos) / 2, below which no example is chosen, for retrievers that compare
     vectors of inputs; no limit by default."""
+    fixed: Sequence[int]
+    """Positions of the examples that every query gets, for fixed and fixed_near."""
     seed: int
     """Seeds random, and decides between equal sketches or skills; 0 by default."""
     rewrite: Rewrite
@@ -80,6 +82,7 @@ class BankRetriever:
             trade_off=options.get("trade_off", RetrieverArguments.trade_off),
             shortlist=options.get("shortlist", RetrieverArguments.shortlist),
             min_relevance=options.get("min_relevance"),
+            fixed=options.get("fixed", ()),
             seed=options.get("seed", RetrieverArguments.seed),
         )
         vectors = self._vectors(bank, bank=True)
@@ -156,5 +159,6 @@ def build_retriever(
         rewrite=options.get("rewrite") is not None,
         sketch=options.get("sketch") is not None,
         trade_off=options.get("trade_off", RetrieverArguments.trade_off),
+        fixed=bool(options.get("fixed")),
     )
     return BankRetriever(kind, bank, options)

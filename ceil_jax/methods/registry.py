@@ -13,6 +13,8 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.free import Free, Labels, Structures
 from ceil_jax.methods.row import Row
 from ceil_jax.methods.second_round import SecondRound
@@ -27,7 +29,17 @@ from ceil_jax.retrieval.retriever import (
     RetrieverKind,
     check_build,
 )
-from ceil_jax.retrieval.retrievers import BM25, BY_LABEL, MAP, MMR, NEAREST, RANDOM, ZERO
+from ceil_jax.retrieval.retrievers import (
+    BM25,
+    BY_LABEL,
+    FIXED,
+    FIXED_NEAR,
+    MAP,
+    MMR,
+    NEAREST,
+    RANDOM,
+    ZERO,
+)
 from ceil_jax.skills.retrievers import (
     SKILL_BASE,
     SKILL_CONSISTENCY,
@@ -161,7 +173,7 @@ def scorable(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
     Raises:
         UserError: none is left.
     """
-    kept = tuple(row for row in rows if lm.can_score or not row.learns_from_lm)
+    kept = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
     labels = [row.label for row in rows if row not in kept]
     why = (
         f"{lm.name} gives no log-probabilities, which {', '.join(labels)} would learn from; free "
@@ -183,6 +195,8 @@ RETRIEVERS.update(
             BM25,
             NEAREST,
             BY_LABEL,
+            FIXED,
+            FIXED_NEAR,
             MMR,
             MAP,
             SKILL_BASE,
@@ -223,6 +237,8 @@ for _name, _row in {
     "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),
     "tst": Row("TST", TST(), NEAREST),
     "tst_map": Row("TST + MAP", TST(), MAP, against=("tst",)),
+    "fixed": Row("fixed", FixedPrompt(), FIXED, against=("random", "topk")),
+    "fixed_near": Row("fixed + near", FixedNear(), FIXED_NEAR, against=("fixed", "free", "topk")),
     "epr": Row("EPR", EPR(), NEAREST, against=("free", "topk")),
     "epr_map": Row("EPR + MAP", EPR(), MAP, against=()),
     "second_round": Row("second round", SecondRound(), NEAREST, against=("epr", "free", "topk")),

@@ -51,8 +51,10 @@ class Row:
 
     @property
     def encodes(self) -> bool:
-        """Whether it uses the method's encoders."""
-        return self.needs.encodes or self.answers == "classifier"
+        """Whether it uses what the method has learnt: its encoders, or the examples that it has
+        found."""
+        uses_examples = self.needs.fixed != "none"
+        return self.needs.encodes or uses_examples or self.answers == "classifier"
 
     @property
     def trains(self) -> bool:
@@ -66,13 +68,20 @@ class Row:
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it needs an LM's scores before its first query."""
+        """Whether it spends LM tokens on training before its first query."""
         return self.encodes and self.method.learns_from_lm
+
+    @property
+    def needs_log_probs(self) -> bool:
+        """Whether an LM that only writes cannot teach it."""
+        return self.encodes and self.method.needs_log_probs
 
     @property
     def exports(self) -> bool:
         """Whether it can be written as a selector."""
-        return self.answers == "lm" and (self.needs.ends_in_map or self.needs.ends_in_nearest)
+        needs = self.needs
+        known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
+        return self.answers == "lm" and known
 
     @property
     def title(self) -> str:

@@ -12,6 +12,7 @@ Start with `stage`, then `setup` and `rows`; the other modules hold one kind of 
 - `encoders`: heads and trained encoders
 - `choosing`: chosen examples and candidate sets
 - `scoring`: the LM's scores of candidate sets, and λ
+- `shared_sets`: one set of examples for all queries
 - `ways`: how an LM answers: by choosing, by writing, or by writing a choice
 - `answering`: predictions and metrics
 - `evaluate`: one row evaluated, with its cost

@@ -50,6 +50,8 @@ class Choose(Stage[Choice]):
     them."""
     language: str = ""
     min_relevance: float | None = None
+    fixed: Stage[np.ndarray] | None = None
+    """Bank positions of the examples that every query gets, for a retriever that has such."""
 
     @property
     def what(self) -> str:
@@ -66,6 +68,7 @@ class Choose(Stage[Choice]):
             rewrite=True,
             sketch=sketch is not None,
             trade_off=trade_off,
+            fixed=self.fixed is not None,
         )
         skills = {
             _question(example): texts
@@ -81,6 +84,7 @@ class Choose(Stage[Choice]):
             trade_off=0.0 if trade_off is None else trade_off,
             shortlist=self.shortlist or 1,
             min_relevance=self.min_relevance,
+            fixed=() if self.fixed is None else run.get(self.fixed).tolist(),
             seed=self.seed or 0,
             rewrite=lambda several: [skills[_question(example)] for example in several],
             sketch=sketch,

@@ -12,6 +12,7 @@ from ceil_jax.lm.prompts import Fit
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.free import Free
 from ceil_jax.methods.registry import ROWS, registered_methods
 from ceil_jax.methods.row import Row
@@ -213,6 +214,7 @@ SCALES: dict[str, RunConfig] = {
             EPR(instances=24, candidates=8, positives=3, epochs=2),
             SecondRound(instances=24, subsets=6, shortlist=20, epochs=2),
             CEIL(instances=24, subsets=6, shortlist=20, epochs=2),
+            FixedPrompt(pool=16, sets=8, challengers=4, waves=1, finalists=4, rows=4),
         ),
     ),
     # ten minutes on 2 CPU cores that read 1,150 LM tokens a second; more than half of these go into

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.prompts import examples_text
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
@@ -16,7 +17,11 @@ from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
+from ceil_jax.store.folder import write
 from ceil_jax.tasks.example import Task, Template
+
+PROMPT = "prompt.txt"
+"""The file of a fixed prompt, as text."""
 
 NEAREST_TRADE_OFF = 1e-9
 """λ of a selector that takes the nearest examples: relevance that differs in its last digit
@@ -41,7 +46,7 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
     check_target(folder)
     selector = selector_of(run, setup, row)
     selector.card = replace(selector.card, license=license)
-    selector.save_pretrained(folder)
+    save(selector, folder)
     metrics = ", ".join(f"{metric} {value:.1f}" for metric, value in selector.card.metrics.items())
     metrics = metrics or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
@@ -51,8 +56,21 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
     )
 
 
+def save(selector: CeilSelector, folder: Path) -> None:
+    """Write a selector into a folder, and beside it as `prompt.txt` the beginning of every prompt, if
+    that is always the same: the fixed examples, and the query's place."""
+    selector.save_pretrained(folder)
+    if not selector.fixed:
+        (folder / PROMPT).unlink(missing_ok=True)
+        return
+    by_id = {example.id: example for example in selector.examples}
+    beginning = examples_text(selector.template, [by_id[id] for id in selector.fixed])
+    write(folder / PROMPT, f"{beginning}{selector.template.open_query()}\n".encode())
+
+
 def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
-    """Return a row that ends in DPP-MAP, or takes the nearest, trained if need be, as a selector.
+    """Return a row that ends in DPP-MAP, or takes the nearest or fixed examples, trained if need
+    be, as a selector.
 
     Raises:
         UserError: any other row, or --text skill.
@@ -62,8 +80,8 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     if not row.exports:
         known = ", ".join(name for name, other in ROWS.items() if other.exports)
         raise UserError(
-            f"{row.name} neither ends in DPP-MAP nor takes the nearest; a selector is made of one "
-            f"of {known}"
+            f"{row.name} neither ends in DPP-MAP nor takes the nearest or fixed examples; a selector "
+            f"is made of one of {known}"
         )
     if config.text != "input":
         raise UserError(
@@ -88,6 +106,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         min_relevance=config.min_relevance,
         shortlist=shortlist,
         balance="output" if row.needs.balanced else None,
+        fixed=_fixed_ids(run, setup, row),
         template=of_plain_queries(task),
         context=rows.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
@@ -98,6 +117,14 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
             metrics=_metrics(run, setup, row),
         ),
     )
+
+
+def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
+    """The ids of the examples that a row has in every prompt, in prompt order."""
+    if row.needs.fixed == "none":
+        return []
+    positions = run.get(rows.fixed_examples(setup, row.method))
+    return [setup.task.train[position].id for position in positions[::-1]]
 
 
 def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:

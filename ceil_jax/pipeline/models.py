@@ -44,7 +44,15 @@ class Models:
                 return counting_lm(lm.spec, lm.dtype)
             loaded = lm.get()
             count = by_characters if served else loaded.count_tokens
-            return CountingLM(loaded.name, loaded.context_length, 1, count, exact=not served)
+            # a server reads a prompt again for each choice of several tokens
+            return CountingLM(
+                loaded.name,
+                loaded.context_length,
+                1,
+                count,
+                exact=not served,
+                reads_rows=served,
+            )
 
         return self.once(("counting", lm.spec, lm.dtype), made)
 
@@ -88,6 +96,12 @@ class NamedLM:
         return partial(
             load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint
         )
+
+    @property
+    def can_score(self) -> bool:
+        """Whether it gives log-probabilities; one that has weights of this machine does, and need
+        not be loaded to know it."""
+        return key_without_weights(self.spec, self.dtype) is not None or self.get().can_score
 
     @cached_property
     def key(self) -> str:

@@ -221,8 +221,9 @@ def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
     for name, method in registered_methods().items():
         if name in settings:
             of_method = values(type(method), settings[name])
-            if "start" in of_method:
-                of_method["start"] = method_named(of_method["start"])
+            for setting in of_method:
+                if isinstance(getattr(method, setting), Method):
+                    of_method[setting] = method_named(of_method[setting])
             methods.append(type(method)(**of_method))
     of_run = values(RunConfig, settings)
     of_run["skills"] = SkillConfig(**values(SkillConfig, settings.get("skills", {})))

@@ -15,12 +15,25 @@ import numpy as np
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.errors import UserError
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
+from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import Answers, Classified, Majority, Measurement, Predictions
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
 from ceil_jax.pipeline.encoders import CrossFitting, FixedParts, TrainedEncoders, TrainedHead
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.shared_sets import (
+    BestSet,
+    Challengers,
+    Finalists,
+    Pool,
+    RandomSets,
+    SharedAnswers,
+    SharedScores,
+    SharedSets,
+    Trial,
+)
 from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.vectors import (
     HeadBlocks,
@@ -132,6 +145,7 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         skills=rewritten,
         language=setup.task.language if needs.sketch else "",
         min_relevance=config.min_relevance if needs.vectors == "inputs" else None,
+        fixed=None if needs.fixed == "none" else fixed_examples(setup, row.method),
     )
 
 
@@ -216,6 +230,9 @@ class EncoderStages(NamedTuple):
 
 def encoders(setup: Setup, method: Method) -> EncoderStages:
     """Return what a method has learnt."""
+    if method.encoders_of is not method:
+        networks, head, _ = encoders(setup, method.encoders_of)
+        return EncoderStages(networks, head, fixed_examples(setup, method))
     if setup.trained_by is not None and method.learns:
         return encoders(setup.trained_by, method)
     loaded = LoadedEncoder(setup.pretrained)
@@ -231,6 +248,69 @@ def encoders(setup: Setup, method: Method) -> EncoderStages:
             return EncoderStages(networks, encoders(setup, method.start).head, networks)
         case _:
             return EncoderStages(loaded, None, None)
+
+
+def fixed_examples(setup: Setup, method: Method) -> BestSet:
+    """Return the examples that a row with fixed ones has in every prompt, the same for all seeds.
+
+    Raises:
+        UserError: more of them than the bank, or the pool, allows.
+    """
+    assert isinstance(method, FixedPrompt | FixedNear), "declared in Needs"
+    part = method.fixed_part(setup.config.shots)
+    setup = setup.for_all_seeds
+    bank = setup.bank
+    seed = setup.config.data_seed
+    rounds = part.method.rounds(len(bank))
+    pool = Pool(
+        bank,
+        bank_vectors(setup, part.method.encoders_of),
+        setup.training_queries(sum(rounds)).positions,
+        part.method.pool_size(len(bank), part.size),
+        seed,
+    )
+    first = setup.training_queries(rounds[0])
+    sets: SharedSets = RandomSets(pool, first, part.method.sets, part.size, seed)
+    trials: tuple[Trial, ...] = (
+        trial(setup, sets, first, (part.method.sets, part.size), "random sets"),
+    )
+    for _ in range(part.method.waves if part.method.challengers else 0):
+        sets = Challengers(pool, trials, first, part.method.challengers, seed)
+        shape = (part.method.challengers, part.size)
+        trials = (*trials, trial(setup, sets, first, shape, "challengers"))
+    finals: tuple[Trial, ...] = ()
+    count = part.method.finalists
+    answered = rounds[0]
+    for rows in rounds[1:]:
+        queries = setup.training_queries(rows, after=answered)
+        sets = Finalists(pool, trials, finals, queries, count)
+        finals = (*finals, trial(setup, sets, queries, (count, part.size), "finalists"))
+        answered += rows
+        count = max(1, count // 2)
+    return BestSet(pool, trials, finals)
+
+
+def trial(
+    setup: Setup, sets: SharedSets, queries: BankQueries, shape: tuple[int, int], label: str
+) -> Trial:
+    """Return the scores of sets that all queries share: the LM's where it gives log-probabilities,
+    else the metric of its answers.
+
+    Args:
+        setup: the task and its settings.
+        sets: the sets.
+        queries: rows of the bank.
+        shape: how many sets, and the examples in each, to estimate the work.
+        label: names the sets in progress bars.
+    """
+    label = f"{label} of fixed examples"
+    if setup.lm.can_score:
+        return SharedScores(
+            setup.answering, queries, setup.bank, sets, shape, label, all_choices=True
+        )
+    stop = tuple(setup.task.stop)
+    metric = setup.task.metric
+    return SharedAnswers(setup.answering, stop, metric, queries, setup.bank, sets, shape, label)
 
 
 def training_summary(run: Run, setup: Setup, method: Method) -> Mapping[str, Any]:
@@ -448,7 +528,7 @@ def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
 def bank_context(setup: Setup, method: Method) -> Literal["input", "example"]:
     """Return what a method's encoders read of a bank example: as --context says, where they were
     trained to."""
-    return setup.config.context if method.training_queries else "input"
+    return setup.config.context if method.trains_networks else "input"
 
 
 def skills(setup: Setup, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:

@@ -70,18 +70,31 @@ def sample(count: int) -> slice:
 
 
 def reading(
-    run: Run, lm: NamedLM, requests: Sequence[LMRequest], times: float, answers: Sequence[str] = ()
+    run: Run,
+    lm: NamedLM,
+    requests: Sequence[LMRequest],
+    times: float,
+    answers: Sequence[str] = (),
+    *,
+    together: bool = False,
 ) -> Work:
     """Return the work of reading `times` as many prompts as the sample `requests`, less what has
-    been read.
+    been read. The run's LM may be one that only counts.
 
-    What is generated is as long as `answers`. The run's LM may be one that only counts.
+    Args:
+        run: gives the LM.
+        lm: reads the prompts.
+        requests: a sample of them.
+        times: how many times as many there are.
+        answers: what is generated is as long as these.
+        together: whether prompts that begin alike stand one after another, so that a local LM reads
+            what they share once.
     """
     if not requests:
         return Work()
     reader, counting = run.lm(lm), run.models.counting(lm)
     unread = reader.missing(requests) / len({one.key(reader.name) for one in requests})
-    read, written = counting.count(requests, answers)
+    read, written = counting.count(requests, answers, together=together)
     return Work(times * unread * read, times * unread * written, parameters=counting.parameters)
 
 

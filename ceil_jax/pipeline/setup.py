@@ -89,9 +89,14 @@ class Setup:
         """int [N]: bank positions in the order in which training takes its queries."""
         return np.random.default_rng([self.config.data_seed, 3]).permutation(len(self.bank))
 
-    def training_queries(self, count: int) -> BankQueries:
-        """Return `count` queries of the bank, in its order; fewer queries are among more."""
-        return self.bank.queries(self._order[:count])
+    def training_queries(self, count: int, after: int = 0) -> BankQueries:
+        """Return `count` queries of the bank, in its order; fewer queries are among more.
+
+        Args:
+            count: how many queries; fewer where the bank has fewer.
+            after: how many queries of that order are left to others.
+        """
+        return self.bank.queries(self._order[after : after + count])
 
     @cached_property
     def tuning_queries(self) -> BankQueries:

@@ -124,6 +124,9 @@ class RetrieverArguments:
     min_relevance: float | None = None
     """The relevance, (1 + cos) / 2, below which no example is chosen, for a retriever that compares
     vectors of inputs; None for no limit."""
+    fixed: Sequence[int] = ()
+    """Positions of the examples that are chosen for every query, for a retriever with
+    `Needs.fixed`."""
     seed: int = 0
     """Seeds random, and decides between equal sketches or skills."""
     rewrite: Rewrite | None = None
@@ -170,6 +173,9 @@ class Needs:
     """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be
     exported too."""
 
+    fixed: Literal["none", "all", "beginning"] = "none"
+    """The examples that are the same for every query: none; all of them; or the first, with others
+    behind them. Their relevance is a negative number, by which they stand first in prompts."""
     balanced: bool = False
     """Its choice has as many examples of each output as of any other, or one more; it is exported
     as a selector with balance."""
@@ -240,7 +246,13 @@ def _check_chooses(name: str, retriever: Any, title: str) -> None:
 
 
 def check_needs(
-    kind: RetrieverKind, *, encoder: bool, rewrite: bool, sketch: bool, trade_off: float | None
+    kind: RetrieverKind,
+    *,
+    encoder: bool,
+    rewrite: bool,
+    sketch: bool,
+    trade_off: float | None,
+    fixed: bool = False,
 ) -> None:
     """Raise a UserError if a retriever lacks what it needs.
 
@@ -250,10 +262,12 @@ def check_needs(
         rewrite: whether there are skills.
         sketch: whether outputs have a sketch.
         trade_off: λ; None where it has none.
+        fixed: whether there are fixed examples.
     """
     needs = kind.needs
     for needed, given, why in (
         (needs.encodes, encoder, "compares vectors: give it an encoder"),
+        (needs.fixed != "none", fixed, "has fixed examples: give it their positions, fixed=…"),
         (needs.skills != "none", rewrite, "compares skills: give it a rewrite"),
         (needs.sketch, sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
     ):

@@ -1,10 +1,12 @@
 """The retrievers that need no skills and no gold outputs: none, random, BM25, nearest, one of each
-output, MMR and DPP-MAP.
+output, fixed examples with and without near ones, MMR and DPP-MAP.
 
 The command line lists them, and jax takes long to import: functions import what needs it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -161,6 +163,51 @@ class OneOfEachOutput(ComparesVectors):
         return choice_of(rows)
 
 
+def fixed_rows(
+    fixed: Sequence[int], queries: Queries, k: int
+) -> list[list[tuple[int, float, float]]]:
+    """Return the fixed examples of each query, at most k, as `choice_of` takes them.
+
+    Their relevance is −1, −2, …: they stand before all others in a prompt, and the first of them
+    nearest to these. A query whose own example is among them has one fewer.
+    """
+    places = [(int(position), -float(place)) for place, position in enumerate(fixed[:k], 1)]
+    return [
+        [(position, place, place) for position, place in places if position not in own]
+        for own in queries.own
+    ]
+
+
+class FixedExamples:
+    """The same examples for every query."""
+
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        self.fixed = arguments.fixed
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        return choice_of(fixed_rows(self.fixed, queries, k))
+
+
+class FixedThenNear(ComparesVectors):
+    """The same examples for every query, and behind them the nearest others."""
+
+    def __init__(self, arguments: RetrieverArguments) -> None:
+        super().__init__(arguments)
+        self.fixed = arguments.fixed
+
+    def choose(self, queries: Queries, k: int) -> Choice:
+        rows = fixed_rows(self.fixed, queries, k)
+        near, relevance = self.near(queries, k + len(self.fixed))
+        for row, positions, scores in zip(rows, near, relevance, strict=True):
+            others = [
+                (int(position), float(score), float(score))
+                for position, score in zip(positions, scores, strict=True)
+                if position >= 0 and position not in self.fixed
+            ]
+            row += others[: k - len(row)]
+        return choice_of(rows)
+
+
 class GreedyChoice(ComparesVectors):
     """Greedy choice among the n nearest examples; a subclass says which."""
 
@@ -219,6 +266,10 @@ RANDOM = RetrieverKind("random", "random", RandomExamples, Needs(text=False, see
 BM25 = RetrieverKind("bm25", "BM25", BM25Ranking)
 NEAREST = RetrieverKind(
     "dense", "dense top-k", NearestVectors, Needs(vectors="inputs", ends_in_nearest=True)
+)
+FIXED = RetrieverKind("fixed", "fixed", FixedExamples, Needs(fixed="all"))
+FIXED_NEAR = RetrieverKind(
+    "fixed_near", "fixed + near", FixedThenNear, Needs(vectors="inputs", fixed="beginning")
 )
 BY_LABEL = RetrieverKind(
     "by_label",

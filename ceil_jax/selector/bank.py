@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ FIRST_SORTED = 4
 
 
 class Shortlist(NamedTuple):
-    """The examples among which to choose for one query."""
+    """The examples among which to choose for one query, and behind them the fixed ones."""
 
     examples: list[Example]
     vectors: np.ndarray
@@ -42,6 +43,8 @@ class Shortlist(NamedTuple):
     distant: float | None = None
     """The relevance of the nearest example that `min_relevance` left out; None where it left out
     none."""
+    fixed: int = 0
+    """How many of the last examples are fixed ones, which are not chosen; in prompt order."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ class Snapshot:
     def dim(self) -> int | None:
         """The length of the vectors; None while there never was an example."""
         return self.vectors.shape[1] or None
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each live example, by its id."""
+        return {self.examples[row].id: row for row in np.flatnonzero(self.live).tolist()}
 
     @property
     def live_vectors(self) -> np.ndarray:
@@ -105,13 +113,16 @@ class Snapshot:
         own = asks_the_same(query, call.template)
         group = group_reader(call)
         rows: list[int] = []
-        texts: set[tuple[str, str]] = set()
+        fixed = self._fixed(call)
+        asked = [row for row in fixed if not call.own_answer and own(self.examples[row])]
+        excluded = len(asked)
+        fixed = [row for row in fixed if row not in asked]
+        texts = {_text(self.examples[row]) for row in (*fixed, *asked)}
         taken: Counter[str | None] = Counter()
-        excluded = 0
         distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
-            text = (question_key(example.input), question_key(example.output))
+            text = _text(example)
             if taken[group(example)] >= most or text in texts or not passes(example):
                 continue
             if not call.own_answer and own(example):
@@ -128,8 +139,25 @@ class Snapshot:
                 break
         if not rows and not excluded and distant is None:
             check_filter(call, self)
-        chosen = [self.examples[row] for row in rows]
-        return Shortlist(chosen, self.vectors[rows], cosines[rows], excluded, distant)
+        every = [*rows, *fixed]
+        examples = [self.examples[row] for row in every]
+        vectors = self.vectors[every]
+        return Shortlist(examples, vectors, cosines[every], excluded, distant, len(fixed))
+
+    def _fixed(self, call: CallSettings) -> list[int]:
+        """The rows of the fixed examples; an id that no example has is a UserError."""
+        unknown = [id for id in call.fixed if id not in self.rows]
+        if unknown:
+            raise UserError(
+                f"fixed: no example with id {unknown[0]!r} in the bank; add it, or set "
+                "selector.fixed to ids that are there"
+            )
+        return [self.rows[id] for id in call.fixed]
+
+
+def _text(example: Example) -> tuple[str, str]:
+    """What two examples that say the same have in common."""
+    return question_key(example.input), question_key(example.output)
 
 
 class Bank:

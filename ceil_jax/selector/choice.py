@@ -26,13 +26,14 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
     does not count."""
     relevance = similarity(shortlist.cosines)
     steps, stopped, repeats = _steps(shortlist, relevance, call)
-    chosen, tokens = _fitted(steps, shortlist.examples, relevance, call)
+    chosen, tokens = _fitted(steps, shortlist, relevance, call)
+    near = len(shortlist.examples) - shortlist.fixed
     if len(chosen) < len(steps):
         stopped = "token_budget"
     elif stopped == "exhausted" and shortlist.distant is not None:
         stopped = "min_relevance"
     picks = [
-        Selected(shortlist.examples[i], float(relevance[i]), gain, added)
+        Selected(shortlist.examples[i], float(relevance[i]), gain, added, fixed=i >= near)
         for i, gain, added in chosen
     ]
     repeated = len(repeats & {step.item for step in chosen})
@@ -55,23 +56,26 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
 def _steps(
     shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
 ) -> tuple[list[Pick], Stopped, set[int]]:
-    """The greedy steps, why there are no more, and those items that say little or nothing new."""
-    examples = shortlist.examples
-    vectors = shortlist.vectors
+    """The fixed examples, the greedy steps behind them, why there are no more, and those items that
+    say little or nothing new."""
+    count_near = len(shortlist.examples) - shortlist.fixed
+    examples = shortlist.examples[:count_near]
+    vectors = shortlist.vectors[:count_near]
+    relevance = relevance[:count_near]
     threshold = call.near_duplicate
     groups = _groups(examples, call)
-    costs = [0] * len(examples)
+    costs = [0] * len(shortlist.examples)
     remaining = 0
-    if call.token_budget is not None and examples:
+    if call.token_budget is not None and shortlist.examples:
         # Python's own integers: a budget may be larger than numpy's
-        costs = _tokens([[example] for example in examples], call)
+        costs = _tokens([[example] for example in shortlist.examples], call)
         remaining = call.token_budget
     taken: list[Pick] = []
     repeats: set[int] = set()
     refused = False
 
     def waits(item: int) -> bool:
-        cosines = vectors[[step.item for step in taken]] @ vectors[item]
+        cosines = shortlist.vectors[[step.item for step in taken]] @ vectors[item]
         if threshold is not None and cosines.max(initial=-1) >= threshold:
             repeats.add(item)
         return item in repeats
@@ -84,9 +88,9 @@ def _steps(
     def others() -> Iterator[Pick]:
         """Combinations of chosen vectors, such as copies, which greedy MAP never takes: other
         questions of them."""
-        questions = [question(example, call.template.fields) for example in examples]
+        questions = [question(one, call.template.fields) for one in shortlist.examples]
         asked = {questions[step.item] for step in taken}
-        count = Counter(int(groups[step.item]) for step in taken)
+        count = Counter(int(groups[step.item]) for step in taken if step.item < count_near)
         left = list(range(len(examples)))
         while left:
             item = min(left, key=lambda i: count[int(groups[i])])
@@ -97,8 +101,14 @@ def _steps(
                 count[int(groups[item])] += 1
                 yield Pick(item, -np.inf, 0.0)
 
+    # the last of the fixed ones first: where fewer fit, the first of the prompt are left out
+    fixed = (
+        Pick(item, 0.0, 1.0)
+        for item in reversed(range(count_near, len(shortlist.examples)))
+        if fits(item)
+    )
     greedy = greedy_steps(vectors, relevance, call.trade_off, groups, fits, waits)
-    for step in chain(greedy, others()):
+    for step in chain(fixed, greedy, others()):
         taken.append(step)
         remaining -= costs[step.item]
         if len(taken) == call.k:
@@ -107,17 +117,23 @@ def _steps(
 
 
 def _fitted(
-    steps: Sequence[Pick], examples: list[Example], relevance: np.ndarray, call: CallSettings
+    steps: Sequence[Pick], shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
 ) -> tuple[list[Pick], int | None]:
-    """Return the steps in prompt order and the number of tokens of their text.
+    """Return the steps in prompt order, fixed examples first, and the number of tokens of their
+    text.
 
     The last steps are dropped where the whole text is longer than the sum of its parts, because a
     tokenizer may cut differently at a seam.
     """
 
+    examples = shortlist.examples
+    count_near = len(examples) - shortlist.fixed
+
     def in_prompt_order(count: int) -> list[Pick]:
-        order = prompt_order([float(relevance[step.item]) for step in steps[:count]])
-        return [steps[position] for position in order]
+        fixed = sorted(step for step in steps[:count] if step.item >= count_near)
+        near = [step for step in steps[:count] if step.item < count_near]
+        order = prompt_order([float(relevance[step.item]) for step in near])
+        return [*fixed, *(near[position] for position in order)]
 
     budget = call.token_budget
     if budget is None:

@@ -26,6 +26,8 @@ class Selected(NamedTuple):
     added: float
     """The share of the example, from 1 down to 0, that those chosen before it do not cover; d² in
     greedy MAP."""
+    fixed: bool = False
+    """Whether it stands in every prompt; its gain is 0 and its share 1 then."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,8 +49,8 @@ class Selection:
 
     query: Example
     picks: tuple[Selected, ...]
-    """The examples in prompt order: the most relevant last, next to the query; ties in reverse
-    order of choice."""
+    """The examples in prompt order: fixed ones first; of the others the most relevant last, next to
+    the query, ties in reverse order of choice."""
     stopped: Stopped
     tokens: int | None
     """The number of tokens of `text`; None where no token budget was given."""
@@ -96,8 +98,9 @@ class Selection:
         title += f", {self.repeats} of them repeat others" if self.repeats else ""
         title += f", {self.excluded} of the query's own question left out" if self.excluded else ""
         rows = [
-            f"{relevance:9.3f}  {added:5.2f}  {example.id}: {shortened(example.input, 60)}"
-            for example, relevance, _, added in self.picks
+            f"{pick.relevance:9.3f}  {'fixed' if pick.fixed else f'{pick.added:5.2f}'}  "
+            f"{pick.example.id}: {shortened(pick.example.input, 60)}"
+            for pick in self.picks
         ]
         return "\n".join([title, "relevance  added  example", *rows])
 

@@ -260,12 +260,13 @@ class CeilSelector(Settings):
         """Return a selector of examples, called input and output, with a selector's encoders and
         settings.
 
-        The template is the default one, and nothing is balanced, because the selector's settings may
-        name fields that only its own examples have. Given an encoder, all settings are the default ones.
+        The template is the default one, and nothing is balanced or fixed, because the selector's
+        settings may name fields and ids that only its own examples have. Given an encoder, all
+        settings are the default ones.
         """
         if not isinstance(given, CeilSelector):
             return cls.from_examples(examples, encoder=given)
-        of_these = ("template", "card", "input_key", "output_key", "balance")
+        of_these = ("template", "card", "input_key", "output_key", "balance", "fixed")
         settings = {name: value for name, value in given.settings.items() if name not in of_these}
         encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
         return cls.from_examples(examples, **encoders, **settings)
@@ -334,10 +335,16 @@ class CeilSelector(Settings):
         """Remove examples from the bank: one or several, by their ids or themselves.
 
         Raises:
-            UserError: an id that is not there; nothing is removed.
+            UserError: an id that is not there, or that of a fixed example; nothing is removed.
         """
         several = [ids] if isinstance(ids, (str, Example)) or not isinstance(ids, Iterable) else ids
-        self._own_bank().remove(one.id if isinstance(one, Example) else str(one) for one in several)
+        names = [one.id if isinstance(one, Example) else str(one) for one in several]
+        if in_use := [name for name in names if name in self.fixed]:
+            raise UserError(
+                f"{in_use[0]!r} is a fixed example, which stands in every prompt; take it from "
+                "selector.fixed first"
+            )
+        self._own_bank().remove(names)
 
     def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
@@ -349,7 +356,8 @@ class CeilSelector(Settings):
         is left; where neither was met, the set is the MAP set of its size, the one of
         `build_retriever("dpp")`. With `balance` each value of the field has an equal share of the
         shortlist, and each step chooses among the values chosen least often. With `min_relevance`
-        there are fewer examples, or none, where the others are too far from the query.
+        there are fewer examples, or none, where the others are too far from the query. Those that
+        are `fixed` stand first in every prompt and count among k.
 
         An example that asks the query's own question is left out, so that no prompt holds its own
         answer, unless `own_answer=True`. Questions are the same by their words, whatever their ids.

@@ -59,6 +59,10 @@ class Settings:
     """Whether an example that asks the query's own question may be chosen, so that the prompt holds
     the answer. An application whose users ask questions of the bank may want that; a score measured
     with it means nothing."""
+    fixed: tuple[str, ...] = ()
+    """The ids of examples that stand first in every prompt, in this order: a prefix that a
+    provider's cache keeps. They count among k; behind them come near ones. Where fewer fit, the
+    first of them are left out. Filters and balance are for the others."""
     balance: str | None = None
     """A field: the numbers of examples of any two of its values differ by at most one; examples
     without it count as one value. "output" and "label" are the output, unless a field is called
@@ -82,6 +86,8 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "template" and isinstance(value, str):
             value = column_template(value, "\n", self.input_key, self.output_key)
+        if name == "fixed" and isinstance(value, list):
+            value = tuple(value)
         if name in _ALLOWED:
             kind, allowed, expected = _ALLOWED[name]
             right = (
@@ -132,6 +138,11 @@ _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     "shortlist": (Integral, lambda value: value >= 1, "a whole number from 1"),
     "input_key": (str, bool, "the name of a field"),
     "output_key": (str, bool, "the name of a field"),
+    "fixed": (
+        tuple,
+        lambda value: all(isinstance(id, str) for id in value) and len({*value}) == len(value),
+        "a list of different ids of examples",
+    ),
     "balance": (str, bool, "the name of a field, or None"),
     "context": (str, ("input", "example").__contains__, "'input' or 'example'"),
     "k": (Integral, lambda value: value >= 1, "a whole number from 1, or None"),
@@ -147,6 +158,7 @@ class SettingOptions(TypedDict, total=False):
     near_duplicate: float | None
     min_relevance: float | None
     own_answer: bool
+    fixed: Sequence[str]
     balance: str | None
     shortlist: int
     input_key: str

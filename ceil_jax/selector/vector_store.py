@@ -93,6 +93,11 @@ class StoreBank:
     ) -> Iterator[Shortlist]:
         """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of
         the store."""
+        if call.fixed:
+            raise UserError(
+                "fixed examples are those of a bank in memory: give CeilSelector.from_examples the "
+                "examples"
+            )
         # one more, in place of the query's own question
         most = call.size + (not call.own_answer)
         for query, vector in zip(queries, vectors, strict=True):

@@ -150,6 +150,16 @@ class Template:
         """
         return self._before_answer(example).removesuffix(" ")
 
+    def open_query(self) -> str:
+        """Return what `query` does with the names in braces in place of a query's texts.
+
+        >>> Template("Q: {input} A: {output}").open_query()
+        'Q: {input} A:'
+        """
+        pieces = _pieces(self.pattern)[:-1]
+        shown = "".join(f"{{{name}}}" if name else literal for literal, name in pieces)
+        return shown.removesuffix(" ")
+
     def continuation(self, example: Example, answer: str) -> str:
         """Return what follows `query`: an answer, with the space that `query` left to it."""
         return (" " if self._before_answer(example).endswith(" ") else "") + answer

@@ -7,6 +7,7 @@ decided in `pipeline/`.
 - `candidates`: candidate sets of training queries, with or without the LM's scores; EPR's and TST's
   candidates.
 - `samplers`: how CEIL's candidate sets are drawn: uniformly, from the whole bank, from a k-DPP.
+- `shared_sets`: one set for all queries: pools, random sets, the effect of each example, challengers.
 - `scoring`: the LM's scores of candidate sets.
 - `losses`: losses over one query's candidates, the registry of CEIL's losses, and held-out ranking
   quality.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import Fit, PromptBuilder
@@ -42,6 +42,16 @@ def set_prompts(
     return prompts
 
 
+def by_set(queries: int, sets: int) -> Int[np.ndarray, " n"]:
+    """Return the order in which the prompts of sets that all queries share begin alike: numbers of
+    Q × M prompts, those of a query one after another, with those of a set one after another.
+
+    >>> by_set(queries=2, sets=3).tolist()
+    [0, 3, 1, 4, 2, 5]
+    """
+    return np.arange(queries * sets).reshape(queries, sets).T.ravel()
+
+
 def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
     """Return the outputs that an LM reads behind a query's prompt: the gold output alone, or all
     choices of a query that has some."""
@@ -55,6 +65,7 @@ def scored_sets(
     template: Template,
     per_token: bool,
     all_choices: bool = False,
+    order: Int[np.ndarray, " n"] | None = None,
 ) -> dict[str, Float[np.ndarray, "q m"]]:
     """Return the LM's scores of each query's candidate sets (`set_prompts`), float64 [Q, M] by
     name.
@@ -71,6 +82,8 @@ def scored_sets(
         all_choices: on tasks with choices, read all of them and return `choice` too: log P of the
             gold choice less the log of all choices' summed probability. Without it only the gold
             choice is read.
+        order: the numbers of the prompts in the order in which the LM is given them; by default as
+            they stand. What a local LM reads of prompts that begin alike, it reads once.
     """
     sets = len(prompts) // max(1, len(queries))
     asked = [query for query in queries for _ in range(sets)]
@@ -80,7 +93,11 @@ def scored_sets(
         for query, own in zip(asked, outputs, strict=True)
     ]
     per_token = per_token and bool(queries[0].choices)
-    rows = lm.choice_log_likelihood(prompts, texts, per_token=per_token)
+    numbers = list(range(len(prompts))) if order is None else order.tolist()
+    given = lm.choice_log_likelihood(
+        [prompts[i] for i in numbers], [texts[i] for i in numbers], per_token=per_token
+    )
+    rows = [row for _, row in sorted(zip(numbers, given, strict=True), key=lambda pair: pair[0])]
     gold = np.array(
         [row[own.index(query.output)] for row, own, query in zip(rows, outputs, asked, strict=True)]
     )

@@ -14,7 +14,7 @@ from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import PLAIN_SHOTS, Extent
 
-LEARNED = ("free", "free_map", "by_label", "epr", "ceil")
+LEARNED = ("free", "free_map", "by_label", "fixed", "fixed_near", "epr", "ceil")
 """The trained methods that are tried by default."""
 
 MANY_LABELS = 3
@@ -124,4 +124,4 @@ def _variants(row: Row, extent: Extent) -> Iterator[Candidate]:
     for encoder in ("", *extent.encoders) if row.encodes else ("",):
         for trade_off in extent.trade_offs if free else (None,):
             for shots in extent.ks:
-                yield Candidate(row, shots, trade_off, encoder)
+                yield Candidate(row, shots + row.method.behind, trade_off, encoder)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
@@ -18,8 +17,9 @@ from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.plan import plan, this_machine
+from ceil_jax.pipeline.plan import this_machine
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
+from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.store.cost import Cost
@@ -78,6 +78,8 @@ class Field:
     ) -> None:
         self.config, self.task, self.budget = config, task, budget
         self.run = open_run(config, task, models).run
+        self._nothing = Run(self.run.root / "nothing", self.run.models)
+        """A run that has computed nothing, to estimate work."""
         self._setups: dict[RunConfig, Setup] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
         self._answers: dict[tuple[str, ...], Reply] = {}
@@ -225,15 +227,34 @@ class Field:
         choice = rows.choice(setup, setup.config.configured(candidate.row), Examples(queries))
         return self.run.cost([choice]).seconds
 
-    def preparation(self, candidate: Candidate) -> tuple[float, float]:
+    def preparation(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
         """Return the LM tokens that preparing a candidate may take, and the seconds of encoding and
-        training; a UserError if they cannot be counted."""
+        training.
+
+        Args:
+            candidate: one that is to be prepared.
+            known: one whose prompts are there: where a plan counts characters, as for a server,
+                their tokens say by how much it is wrong.
+
+        Raises:
+            UserError: the candidate cannot be prepared here.
+        """
         setup = self.setup(candidate)
         choice = rows.choice(setup, setup.config.configured(candidate.row))
-        found = plan(self.run, [choice])
-        if not all(self.run.models.counting(lm).exact for stage in found for lm in stage.lms):
-            raise UserError("its cost cannot be counted here")
-        machine = this_machine()
-        own = [work._replace(read=0.0, written=0.0) for work in found.values()]
-        paid_before = sum(cost.tokens for cost in self._unpaid(choice).values())
-        return MARGIN * found.tokens + paid_before, MARGIN * sum(map(machine.seconds, own))
+        unpaid = closure([choice], lambda stage: stage.key in self._paid)
+        # as if nothing was on disk, so that a search that was stopped takes the same decisions
+        works = {stage: self._nothing.estimate(stage) for stage in unpaid}
+        counted = self.run.models.counting(self.base.lm).count_tokens(known.prompts)
+        wrong = max(1.0, float(known.lengths.sum()) / max(1, int(counted.sum())))
+        tokens = MARGIN * wrong * sum(work.read + work.written for work in works.values())
+        missing = [works[stage] for stage in self.run.missing([choice]) if stage in works]
+        own = [work._replace(read=0.0, written=0.0) for work in missing]
+        return tokens, MARGIN * sum(map(this_machine().seconds, own))
+
+    def lighten(self, candidate: Candidate) -> bool:
+        """Give a candidate's method half the work from now on, and return whether that can be."""
+        smaller = self.setup(candidate).config.configured(candidate.row).method.smaller()
+        if smaller is None:
+            return False
+        self.config = self.config.using(smaller)
+        return True

@@ -22,6 +22,9 @@ LEGEND = {
     "free": "the nearest examples, by what the bank's own outputs taught",
     "free + MAP": "a set by what the bank's own outputs taught",
     "one of each label": "a near example of each of the likeliest labels",
+    "fixed": "the same examples for every query, those that served held-back rows best; a provider "
+    "may keep them in its cache",
+    "fixed + near": "a fixed beginning, and near examples behind it",
     "EPR, CEIL": "what this LM's scores of single examples, and of sets, taught",
     "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
     "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",

@@ -316,16 +316,17 @@ class Search:
         """Those that the budget pays for, each when it is its turn."""
         budget = self.field.budget
         for one in waiting:
-            reference = next(
-                (e for e in self.entrants if e.candidate.shots == one.shots), self.plain
-            )
+            shots = one.shots
+            reference = min(self.entrants, key=lambda other: abs(other.candidate.shots - shots))
+            left = max(0.0, min(budget.tokens_left() - self._reserve(), self._left()))
             try:
-                tokens, seconds = self.field.preparation(one)
+                tokens, seconds = self.field.preparation(one, reference)
+                while tokens + reference.tokens.sum() > left and self.field.lighten(one):
+                    tokens, seconds = self.field.preparation(one, reference)
             except UserError as error:
                 self.notes.append(f"{one.label} was not tried: {error}.")
                 continue
             needed = tokens + float(reference.tokens.sum())
-            left = max(0.0, min(budget.tokens_left() - self._reserve(), self._left()))
             if needed > left:
                 self.notes.append(
                     f"{one.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "

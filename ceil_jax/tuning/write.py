@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ceil_jax.pipeline.export import selector_of
+from ceil_jax.pipeline.export import save, selector_of
 from ceil_jax.store.folder import write_files
 from ceil_jax.tuning.outcome import Outcome, Standing
 from ceil_jax.tuning.page import page
@@ -79,4 +79,4 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
         f"{' '.join(outcome.advice())}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
-    selector.save_pretrained(folder)
+    save(selector, folder)

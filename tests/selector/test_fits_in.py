@@ -252,3 +252,47 @@ def test_where_none_is_near_enough_there_are_fewer_or_none(tiny, tmp_path):
             selector.select("q", k=1, min_relevance=value)
     CeilSelector.from_examples(ROWS, encoder=tiny, min_relevance=0.7).save_pretrained(tmp_path)
     assert CeilSelector.from_pretrained(tmp_path).min_relevance == 0.7
+
+
+def test_fixed_examples_stand_first_in_every_prompt(tiny, tmp_path):
+    vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8], [0, 1, 0]])
+    rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abcd"]
+    settings = {"vectors": vectors, "trade_off": 1e-6, "near_duplicate": None}
+    selector = CeilSelector.from_examples(rows, encoder=one_vector, fixed=["d", "a"], **settings)
+    chosen = selector.select("q", k=3)
+    assert ids(chosen) == ["d", "a", "b"]
+    assert [pick.fixed for pick in chosen.picks] == [True, True, False]
+    assert chosen.picks[0].relevance == pytest.approx(0.5)
+    assert chosen.explain().splitlines()[2:] == [
+        "    0.500  fixed  d: text d",
+        "    1.000  fixed  a: text a",
+        "    0.980   1.00  b: text b",
+    ]
+    # where fewer are wanted or fit, the first of the prompt are left out, near ones before them
+    assert ids(selector.select("q", k=1)) == ["a"]
+    assert ids(selector.select("q", k=2)) == ["d", "a"]
+    selector.count_tokens = lambda texts: [len(text.split()) for text in texts]
+    for budget, expected in ((12, ["d", "a", "c", "b"]), (9, ["d", "a", "b"]), (5, ["a"])):
+        assert ids(selector.select("q", k=4, token_budget=budget)) == expected
+    # filters and limits are for the others
+    assert ids(selector.select("q", k=4, filter=lambda example: example.id == "c"))[:2] == [
+        "d",
+        "a",
+    ]
+    assert ids(selector.select("q", k=4, min_relevance=0.9)) == ["d", "a", "b"]
+    # a query's own question is left out, and another takes its place
+    own = selector.select("text a", k=3)
+    assert (ids(own), own.excluded) == (["d", "c", "b"], 1)
+    with refused("'a' is a fixed example, which stands in every prompt"):
+        selector.remove(["b", "a"])
+    assert len(selector) == 4
+    selector.fixed = ["d", "nowhere"]
+    with refused("fixed: no example with id 'nowhere' in the bank"):
+        selector.select("q", k=2)
+    for value in (["a", "a"], "a", [1]):
+        with refused("fixed is"):
+            selector.fixed = value
+    CeilSelector.from_examples(ROWS, encoder=tiny, fixed=["row-3"]).save_pretrained(tmp_path)
+    loaded = CeilSelector.from_pretrained(tmp_path)
+    assert loaded.fixed == ("row-3",)
+    assert ids(loaded.select("a query", k=3))[0] == "row-3"

@@ -17,6 +17,7 @@ from refusing import refused
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.registry import ROWS as ROWS_BY_NAME
 from ceil_jax.methods.registry import TOPK_ROW, scorable
 from ceil_jax.metrics.bootstrap import Interval
@@ -370,6 +371,40 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
     epr = choice_of_row(made.field.setup(Candidate(ROWS_BY_NAME["epr"], 3)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
+
+
+def test_a_fixed_prompt_joins_and_takes_half_the_rows_where_the_budget_is_small(tmp_path):
+    settings = {"method": ("zero", "topk", "fixed", "fixed_near"), "ks": (3,)}
+    made = search(tmp_path / "whole", lm_tokens=400_000, **settings)
+    outcome = made.run()
+    raced = {one.candidate.row.name: one.candidate.shots for one in outcome.race}
+    # both share the three fixed examples, which are paid for once
+    assert raced == {"zero": 0, "topk": 3, "fixed": 3, "fixed_near": 5}
+    assert made.field.config.method(FixedPrompt).rows == 16
+    choices = [
+        choice_of_row(made.field.setup(one.candidate), one.candidate.row.name)
+        for one in outcome.race
+        if one.candidate.prepared
+    ]
+    alone, shared = made.field.run.cost(choices[:1]).tokens, made.field.run.cost(choices).tokens
+    assert alone == shared > 0
+    lm = Recording()
+    smaller = search(tmp_path / "small", lm_tokens=60_000, models=One(lm), **settings)
+    outcome = smaller.run()
+    assert {one.candidate.row.name for one in outcome.race} >= {"zero", "topk", "fixed"}
+    assert smaller.field.config.method(FixedPrompt).rows < 16
+    assert outcome.tokens == lm.tokens_read <= 60_000
+    # a search that was stopped while it looked for the prompt decides alike
+    calls = 10**9 - lm.calls
+    for share in (0.5, 0.7):
+        out = tmp_path / f"stopped at {share}"
+        stopped = Recording(calls=int(share * calls))
+        with pytest.raises(KeyboardInterrupt):
+            search(out, lm_tokens=60_000, models=One(stopped), **settings).run()
+        rest = search(out, lm_tokens=60_000, **settings)
+        assert {**rest.run().data(), "spent": ""} == {**outcome.data(), "spent": ""}
+    tiny = search(tmp_path / "tiny", lm_tokens=12_000, **settings).run()
+    assert any("fixed, K = 3 was not tried: it takes" in note for note in tiny.notes)
 
 
 def test_what_another_search_has_prepared_is_paid_for_too(tmp_path, moved_for_trained):

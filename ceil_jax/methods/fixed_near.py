@@ -1,0 +1,121 @@
+"""A fixed beginning and near examples behind it: most of a prompt is the same for every query, and a
+provider's cache keeps it (Golchin et al., arXiv 2507.16217)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
+
+from ceil_jax.errors import Range, UserError
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.fixed import FixedPart, FixedPrompt
+from ceil_jax.methods.free import Free
+from ceil_jax.store.hashing import NO_KEY
+
+
+@dataclass(frozen=True)
+class FixedNear(Method):
+    """A fixed prompt of all examples but a few, and behind it those nearest to the query."""
+
+    name: ClassVar[str] = "fixed_near"
+    title: ClassVar[str] = "fixed prompt and near examples"
+    near: Annotated[int, Range(1)] = field(default=2, metadata=NO_KEY)
+    """Near examples behind the fixed ones; K is the sum of both."""
+    fixed: Method = field(default=FixedPrompt(), metadata=NO_KEY)
+    """The method that finds the fixed ones, with its own settings."""
+    start: Method = field(default=Free(), metadata=NO_KEY)
+    """The method whose vectors find the near ones."""
+
+    @property
+    def chain(self) -> tuple[Method, ...]:
+        """The method, and the one whose vectors find near examples."""
+        return self, *self.start.chain
+
+    @property
+    def encoders_of(self) -> Method:
+        """The method whose vectors find near examples."""
+        return self.start
+
+    @property
+    def trains_networks(self) -> bool:
+        """Whether those vectors come from trained networks."""
+        return self.start.trains_networks
+
+    @property
+    def behind(self) -> int:
+        """The near examples."""
+        return self.near
+
+    @property
+    def gives_encoders(self) -> bool:
+        """No training starts from it."""
+        return False
+
+    @property
+    def training_queries(self) -> int:
+        """The rows of the bank that score sets of fixed examples."""
+        return self.fixed.training_queries
+
+    def with_training_queries(self, count: int) -> Method:
+        """Return the method with fewer such rows."""
+        return replace(self, fixed=self.fixed.with_training_queries(count))
+
+    def smaller(self) -> Method | None:
+        """Return the method that finds the fixed examples with half the work."""
+        return self.fixed.smaller()
+
+    @property
+    def scored_by_lm(self) -> bool:
+        """The LM scores sets of fixed examples."""
+        return True
+
+    @property
+    def learns_from_lm(self) -> bool:
+        """It spends LM tokens before the first query."""
+        return True
+
+    @property
+    def needs_log_probs(self) -> bool:
+        """Whether the method that finds near examples does."""
+        return self.start.needs_log_probs
+
+    def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
+        """Return the method with configured settings, and those that it uses likewise.
+
+        Raises:
+            UserError: a method that finds no fixed examples, or near ones by itself.
+        """
+        if self.name in above:
+            raise UserError(f"--{above[-1]}.start {self.name}: it cannot use itself")
+        method = settings.get(self.name, self)
+        assert isinstance(method, FixedNear), "one name is one class"
+        fixed = method.fixed.configured(settings, (*above, self.name))
+        if not isinstance(fixed, FixedPrompt):
+            raise UserError(
+                f"--fixed-near.fixed {fixed.name}: it finds no fixed examples; `fixed` does"
+            )
+        start = method.start.configured(settings, (*above, self.name)).as_start("fixed-near")
+        return replace(method, fixed=fixed, start=start)
+
+    def is_used(self, summary: Mapping[str, Any]) -> bool:
+        """The fixed examples are in every prompt."""
+        return True
+
+    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+        """Return how the fixed examples were found."""
+        return self.fixed.training_data(bank, summary)
+
+    def fixed_part(self, shots: int) -> FixedPart:
+        """Return that all but the near ones are fixed.
+
+        Raises:
+            UserError: all of them would be near ones.
+        """
+        if shots <= self.near:
+            raise UserError(
+                f"--shots {shots}: {self.near} of them are near the query, and none would be fixed; "
+                f"ask for more, or lower --fixed-near.near"
+            )
+        assert isinstance(self.fixed, FixedPrompt), "checked by `configured`"
+        return FixedPart(self.fixed, shots - self.near)

@@ -1,0 +1,344 @@
+"""Stages that find one set of examples for all queries (`methods.fixed`): a pool, sets of it, their
+scores, and the best set.
+
+```
+BestSet ← SharedScores ← Finalists ← SharedScores ← Challengers ← SharedScores ← RandomSets ← Pool
+```
+
+All queries of a stage have the same sets: the pool is everybody's shortlist. Queries are rows of the
+bank that are held back from the pool, so that no row is scored with itself in the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.readings import CachedLM, LMRequest
+from ceil_jax.metrics import METRICS
+from ceil_jax.pipeline.choosing import StoredSets
+from ceil_jax.pipeline.scoring import Prompting, Scores, reading
+from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
+from ceil_jax.pipeline.views import BankQueries, Examples
+from ceil_jax.pipeline.ways import ask, way_of_answering
+from ceil_jax.store.folder import load_arrays, save_arrays
+from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.identity import question_key
+from ceil_jax.tasks.labels import labels_of
+from ceil_jax.training.candidates import CandidateSets
+from ceil_jax.training.scoring import by_set, read_outputs, scored_sets, set_prompts
+from ceil_jax.training.shared_sets import (
+    Measure,
+    balanced_sets,
+    challengers,
+    diverse_pool,
+    fit_effects,
+    measured_by,
+    set_values,
+    top_sets,
+)
+
+_SAMPLED_SETS = 4
+"""Sets whose prompts are counted to estimate those of all."""
+
+
+def label_groups(bank: Sequence[Example]) -> Int[np.ndarray, " n"]:
+    """Return a number for each example, equal for those of one label; 0 for all of a bank whose
+    outputs are no labels."""
+    if not labels_of(bank):
+        return np.zeros(len(bank), np.int64)
+    outputs = [question_key(example.output) for example in bank]
+    return np.unique(outputs, return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class Pool(Stage[np.ndarray]):
+    """The bank positions of the examples that sets are drawn from, int32 [p]."""
+
+    what = "choosing a pool of examples"
+    bank: Examples
+    vectors: Stage[np.ndarray]
+    held_back: np.ndarray
+    """Bank positions of the rows that score sets."""
+    size: int
+    seed: int
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        examples = self.bank.examples
+        left = np.setdiff1d(np.arange(len(examples)), self.held_back)
+        # as long as a prompt shows them, near enough
+        lengths = np.array([len(e.input) + len(e.output) for e in examples])[left]
+        groups = label_groups(examples)[left]
+        pool = diverse_pool(run.get(self.vectors)[left], groups, lengths, self.size, self.seed)
+        save_arrays(folder / "pool.npz", positions=left[pool].astype(np.int32))
+        return {"examples": len(pool)}
+
+    def load(self, run: Run, folder: Path) -> np.ndarray:
+        return load_arrays(folder / "pool.npz")["positions"]
+
+
+class SharedSets(StoredSets):
+    """Sets of a pool that all of some queries share."""
+
+    def share(
+        self, folder: Path, pool: np.ndarray, sets: np.ndarray, queries: int
+    ) -> Mapping[str, Any]:
+        """Write sets, int [M, k] of places in the pool, as those of each query."""
+        shortlist = np.tile(pool, (queries, 1))
+        subsets = np.tile(sets.astype(np.int32), (queries, 1, 1))
+        return {**self.save(folder, CandidateSets(shortlist, subsets)), "sets": len(sets)}
+
+
+@dataclass(frozen=True)
+class RandomSets(SharedSets):
+    """Random sets of a pool, balanced over labels."""
+
+    what = "drawing sets of the pool"
+    pool: Pool
+    queries: BankQueries
+    count: int
+    size: int
+    seed: int
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        pool = run.get(self.pool)
+        if self.size > len(pool):
+            raise UserError(
+                f"--shots: {self.size} fixed examples of a pool of {len(pool)}; the bank has no more "
+                "that differ and are not among its longest: ask for fewer, or give more rows"
+            )
+        groups = groups_of(run, self.pool)
+        sets = balanced_sets(groups, self.count, self.size, self.seed)
+        return self.share(folder, pool, sets, len(self.queries))
+
+
+def groups_of(run: Run, pool: Pool) -> Int[np.ndarray, " p"]:
+    """Return the label of each example of a pool as a number from 0."""
+    groups = label_groups(pool.bank.examples)[run.get(pool)]
+    return np.unique(groups, return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class SharedScores(Scores):
+    """The LM's scores of sets that all queries share; the prompts of a set, which begin alike, are
+    read one after another."""
+
+    def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
+        queries = self.queries.examples
+        sets = run.get(self.sets)
+        prompts = self.prompts(run, queries, sets)
+        order = by_set(len(queries), sets.subsets.shape[1])
+        template, per_token = self.prompting.template, self.prompting.per_token
+        return scored_sets(lm, queries, prompts, template, per_token, self.all_choices, order)
+
+    def estimate(self, run: Run) -> Work:
+        queries = self.queries.examples
+        sets, times = some_sets(run, self.sets, len(queries), len(self.bank), self.shape)
+        prompts = self.prompts(run, queries, sets)
+        asked = [query for query in queries for _ in range(sets.subsets.shape[1])]
+        template, per_token = self.prompting.template, self.prompting.per_token
+        requests = [
+            LMRequest(
+                prompts[i],
+                tuple(
+                    template.continuation(asked[i], output)
+                    for output in read_outputs(asked[i], self.all_choices)
+                ),
+                per_token and bool(asked[i].choices),
+            )
+            for i in by_set(len(queries), sets.subsets.shape[1])
+        ]
+        return reading(run, self.prompting.lm, requests, times, together=True)
+
+
+@dataclass(frozen=True)
+class SharedAnswers(Stage[dict[str, np.ndarray]]):
+    """The metric of the LM's answers with sets that all queries share, float64 [Q, M], for an LM
+    that gives no log-probabilities."""
+
+    prompting: Prompting
+    stop: tuple[str, ...]
+    metric: str
+    queries: Examples
+    bank: Examples
+    sets: Stage[CandidateSets]
+    shape: tuple[int, int] = unkeyed((1, 1))
+    """M sets of k examples, to estimate what reading them takes."""
+    label: str = unkeyed("sets")
+
+    @property
+    def what(self) -> str:
+        return f"answering with {self.label}"
+
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """The metric, whose code is in the key."""
+        return (METRICS[self.metric],)
+
+    def _prompts(self, run: Run, sets: CandidateSets) -> tuple[list[str], list[Example]]:
+        """The prompts of all sets and their queries, those of a set one after another."""
+        queries = self.queries.examples
+        builder = self.prompting.builder(run, queries)
+        prompts = set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
+        count = sets.subsets.shape[1]
+        order = by_set(len(queries), count)
+        return [prompts[i] for i in order], [queries[i // count] for i in order]
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        prompts, asked = self._prompts(run, run.get(self.sets))
+        scores: Any = ()
+        if prompts:
+            lm = run.lm(self.prompting.lm)
+            replies = ask(lm, self.prompting, self.stop, prompts, asked)
+            scores = METRICS[self.metric].scored([reply.prediction for reply in replies], asked)
+        by_query = np.asarray(scores, np.float64).reshape(-1, len(self.queries)).T
+        save_arrays(folder / "scores.npz", metric=by_query)
+        return {}
+
+    def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:
+        return load_arrays(folder / "scores.npz")
+
+    def estimate(self, run: Run) -> Work:
+        sets, times = some_sets(run, self.sets, len(self.queries), len(self.bank), self.shape)
+        prompts, asked = self._prompts(run, sets)
+        way = way_of_answering(run.lm(self.prompting.lm), self.prompting, self.stop, asked)
+        answers = [query.output for query in self.queries.examples]
+        requests = way.requests(prompts, asked)
+        return reading(run, self.prompting.lm, requests, times, answers, together=True)
+
+
+def some_sets(
+    run: Run, sets: Stage[CandidateSets], queries: int, bank: int, shape: tuple[int, int]
+) -> tuple[CandidateSets, float]:
+    """Return a few sets that all queries share, to count their tokens, and how many times as many
+    there are. Random ones stand in for those that are not drawn yet."""
+    if run.summary(sets):
+        known = run.get(sets)
+        count = known.subsets.shape[1]
+        few = CandidateSets(known.shortlist, known.subsets[:, :_SAMPLED_SETS])
+        return few, count / max(1, few.subsets.shape[1])
+    count, size = shape
+    generator = np.random.default_rng(0)
+    drawn = [generator.choice(bank, size, replace=False) for _ in range(min(count, _SAMPLED_SETS))]
+    shortlist = np.arange(bank, dtype=np.int32)
+    subsets = np.sort(np.array(drawn, np.int32).reshape(len(drawn), size), axis=1)
+    few = CandidateSets(np.tile(shortlist, (queries, 1)), np.tile(subsets, (queries, 1, 1)))
+    return few, count / max(1, len(drawn))
+
+
+Trial = SharedScores | SharedAnswers
+"""Sets with their scores on some queries."""
+
+
+def sets_of(run: Run, trial: Trial) -> Int[np.ndarray, "m k"]:
+    """Return the sets of a trial, as places in the pool."""
+    return run.get(trial.sets).subsets[0]
+
+
+def tried(
+    run: Run, trials: Sequence[Trial]
+) -> tuple[Int[np.ndarray, "m k"], Float[np.ndarray, " m"]]:
+    """Return all sets of some trials on the same queries, and how good each is."""
+    scores = [run.get(trial) for trial in trials]
+    measure = measured_by(scores[0])
+    together = np.concatenate([own[measure] for own in scores], axis=1)
+    sets = np.concatenate([sets_of(run, trial) for trial in trials])
+    return sets, set_values(measure, together)
+
+
+@dataclass(frozen=True)
+class Challengers(SharedSets):
+    """Sets that could be better than those tried, by what their scores say of each example."""
+
+    what = "choosing challengers"
+    pool: Pool
+    trials: tuple[Trial, ...]
+    queries: BankQueries
+    count: int
+    seed: int
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        pool = run.get(self.pool)
+        sets, values = tried(run, self.trials)
+        effects = fit_effects(sets, values, len(pool))
+        groups = groups_of(run, self.pool)
+        found = challengers(effects, groups, sets.shape[1], self.count, sets, self.seed)
+        return self.share(folder, pool, found, len(self.queries))
+
+
+@dataclass(frozen=True)
+class Finalists(SharedSets):
+    """The most promising sets of all trials; or, of the finalists of the round before, those that
+    are best on all rows that scored them."""
+
+    what = "choosing finalists"
+    pool: Pool
+    trials: tuple[Trial, ...]
+    finals: tuple[Trial, ...]
+    """The rounds of finalists before."""
+    queries: BankQueries
+    """The rows of this round."""
+    count: int
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        best = best_sets(run, self.pool, self.trials, self.finals)[: self.count]
+        return self.share(folder, run.get(self.pool), best, len(self.queries))
+
+
+@dataclass(frozen=True)
+class BestSet(Stage[np.ndarray]):
+    """The bank positions of the best set's examples, int32 [k]. In a prompt the last stands first,
+    as in the prompts that scored the set."""
+
+    what = "choosing the fixed examples"
+    pool: Pool
+    trials: tuple[Trial, ...]
+    finals: tuple[Trial, ...]
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        sets, _ = tried(run, self.trials)
+        best = best_sets(run, self.pool, self.trials, self.finals)[0]
+        save_arrays(folder / "set.npz", positions=run.get(self.pool)[best].astype(np.int32))
+        rows = len(self.trials[0].queries) + sum(len(trial.queries) for trial in self.finals)
+        return {"sets": len(sets), "size": len(best), "rows": rows}
+
+    def load(self, run: Run, folder: Path) -> np.ndarray:
+        return load_arrays(folder / "set.npz")["positions"]
+
+
+def best_sets(
+    run: Run, pool: Pool, trials: Sequence[Trial], finals: Sequence[Trial]
+) -> Int[np.ndarray, "m k"]:
+    """Return sets, best first: those of the last round of finalists by all rows that scored them;
+    before the first round, all sets by what they promise."""
+    sets, values = tried(run, trials)
+    if not finals:
+        effects = fit_effects(sets, values, len(run.get(pool)))
+        return sets[top_sets(sets, values, effects, len(sets))]
+    left = sets_of(run, finals[-1])
+    measure, scores = scores_on_all_rows(run, (*trials, *finals), left)
+    order = np.argsort(-set_values(measure, scores), kind="stable")
+    return left[order]
+
+
+def scores_on_all_rows(
+    run: Run, trials: Sequence[Trial], sets: Int[np.ndarray, "m k"]
+) -> tuple[Measure, Float[np.ndarray, "q m"]]:
+    """Return what the scores are, and those of some sets on all rows that scored them, which are the
+    same for all of these sets."""
+    found: dict[tuple[int, ...], list[np.ndarray]] = {tuple(one): [] for one in sets.tolist()}
+    measure: Measure = "metric"
+    for trial in trials:
+        scores = run.get(trial)
+        measure = measured_by(scores)
+        for number, one in enumerate(sets_of(run, trial).tolist()):
+            if tuple(one) in found:
+                found[tuple(one)].append(scores[measure][:, number])
+    columns = [np.concatenate(found[tuple(one)]) for one in sets.tolist()]
+    return measure, np.stack(columns, axis=1)

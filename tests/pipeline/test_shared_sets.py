@@ -1,0 +1,261 @@
+"""A fixed prompt as rows of a run: which prompts are read, what is chosen, what it costs, and its
+selector, with the test LM and the test encoder."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from films import SMALL, TASK, One, choose, evaluated, metric_of
+
+from ceil_jax import CeilSelector, UserError
+from ceil_jax.lm.counting import CountingLM
+from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.methods.fixed_near import FixedNear
+from ceil_jax.methods.registry import scorable
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.pipeline import rows
+from ceil_jax.pipeline.export import export_row
+from ceil_jax.pipeline.plan import plan
+from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.shared_sets import BestSet, SharedAnswers, SharedScores
+from ceil_jax.pipeline.stage import closure
+
+FIXED = FixedPrompt(pool=12, sets=10, challengers=4, rows=4, finalists=4)
+FEW = replace(TASK, validation=TASK.validation[:6])
+CONFIG = replace(SMALL, shots=4).using(FIXED)
+
+
+def opened(out, task=FEW, **models):
+    return open_run(replace(CONFIG, out=out), task, **models)
+
+
+def best_of(setup):
+    return rows.fixed_examples(setup, setup.row("fixed").method)
+
+
+class Asked(TinyLM):
+    """Notes the prompts that it reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def choice_log_likelihood(self, prompts, choices, *, per_token=False):
+        self.asked += prompts
+        return super().choice_log_likelihood(prompts, choices, per_token=per_token)
+
+
+def test_every_query_has_the_same_examples_in_the_same_order(tmp_path):
+    run, setup = opened(tmp_path)
+    shown = [row["examples"] for row in evaluated(run, setup, "fixed").rows()]
+    assert len(shown[0]) == 4
+    assert all(row == shown[0] for row in shown)
+    positions = run.get(best_of(setup))
+    # the last of the set stands first in a prompt, as in the prompts that scored it
+    assert [example[0] for example in shown[0]] == [FEW.train[p].id for p in positions[::-1]]
+    outputs = [FEW.train[p].output for p in positions]
+    assert sorted(outputs) == ["bad", "bad", "good", "good"]
+
+
+def test_no_row_is_scored_with_itself_in_the_prompt_and_the_answer_is_scored_as_asked(tmp_path):
+    lm = Asked()
+    run, setup = opened(tmp_path, models=One(lm))
+    best = best_of(setup)
+    run.get(best)
+    held = {FEW.train[p].input for p in best.pool.held_back}
+    assert len(held) == 30  # half of the bank
+    for prompt in lm.asked:
+        *examples, query = prompt.split("\n")
+        assert query.removesuffix(" It is") in held
+        assert len(examples) == 4
+        assert not any(example.rpartition(" It is ")[0] in held for example in examples)
+    # the winner's prompt begins as those that answer the task's queries
+    stage = metric_of(setup, "fixed").predictions
+    [prompt, *_] = stage.prompts(run, FEW.validation, run.get(stage.choice))
+    beginning = prompt.text.rpartition("\n")[0]
+    assert sum(asked.startswith(beginning) for asked in lm.asked) == 30
+
+
+def test_rounds_have_rows_of_their_own_and_halve_the_sets(tmp_path):
+    run, setup = opened(tmp_path)
+    best = best_of(setup)
+    run.get(best)
+    assert [len(trial.queries) for trial in best.finals] == [4, 8, 14]
+    ids = [{row.id for row in trial.queries.examples} for trial in (*best.trials[:1], *best.finals)]
+    assert len(set().union(*ids)) == sum(map(len, ids)) == 30
+    assert {trial.queries.key for trial in best.trials} == {best.trials[0].queries.key}
+    sizes = [run.get(trial.sets).subsets.shape[1] for trial in (*best.trials, *best.finals)]
+    assert sizes == [10, 4, 4, 4, 2, 1]
+    assert run.summary(best)["sets"] == 18
+    # finalists are among what was tried, and each round among the last
+    tried = {tuple(one) for trial in best.trials for one in run.get(trial.sets).subsets[0].tolist()}
+    for trial in best.finals:
+        left = {tuple(one) for one in run.get(trial.sets).subsets[0].tolist()}
+        assert left <= tried
+        tried = left
+
+
+def test_a_set_that_helps_every_query_is_found(tmp_path):
+    """The LM is made to like four of the pool's examples; a random set has one or two of them."""
+    run, setup = opened(tmp_path / "plain")
+    pool = run.get(best_of(setup).pool)
+    of_label = {
+        label: [p for p in pool if FEW.train[p].output == label] for label in ("bad", "good")
+    }
+    liked = {FEW.train[p].input for places in of_label.values() for p in places[:2]}
+
+    class Partial(TinyLM):
+        def choice_log_likelihood(self, prompts, choices, *, per_token=False):
+            found = []
+            for prompt, own in zip(prompts, choices, strict=True):
+                query = prompt.rpartition("\n")[2]
+                gold = "good" if "funny" in query else "bad"
+                share = sum(text in prompt for text in liked) / 4
+                right = 0.2 + 0.6 * share
+                found.append(np.log([right if text.strip() == gold else 1 - right for text in own]))
+            return found
+
+    run, setup = opened(tmp_path / "partial", models=One(Partial()))
+    assert {FEW.train[p].input for p in run.get(best_of(setup))} == liked
+
+
+def test_a_stopped_search_goes_on_and_finds_the_same(tmp_path):
+    whole = opened(tmp_path / "whole")
+    expected = whole.run.get(best_of(whole.setup))
+
+    class Stopping(Asked):
+        def choice_log_likelihood(self, prompts, choices, *, per_token=False):
+            if len(self.asked) > 100:
+                raise KeyboardInterrupt
+            return super().choice_log_likelihood(prompts, choices, per_token=per_token)
+
+    stopped = Stopping()
+    with pytest.raises(KeyboardInterrupt):
+        run, setup = opened(tmp_path / "parts", models=One(stopped))
+        run.get(best_of(setup))
+    rest = Asked()
+    run, setup = opened(tmp_path / "parts", models=One(rest))
+    assert (run.get(best_of(setup)) == expected).all()
+    assert set(stopped.asked).isdisjoint(rest.asked)
+    assert run.cost([best_of(setup)]).tokens == whole.run.cost([best_of(whole.setup)]).tokens
+
+
+def test_near_examples_stand_behind_the_fixed_ones_that_both_rows_share(tmp_path):
+    run, setup = opened(tmp_path)
+    two = open_run(replace(CONFIG, out=tmp_path, shots=2), FEW)
+    fixed = two.run.get(best_of(two.setup))
+    method = setup.row("fixed_near").method
+    assert rows.fixed_examples(setup, method) == best_of(two.setup)
+    near = run.get(rows.nearest(setup, method.start, setup.queries, 4)).positions
+    for number, picks in enumerate(choose(run, setup, "fixed_near", FEW.validation)):
+        chosen = [pick.position for pick in picks]
+        assert chosen[:2] == fixed.tolist()
+        others = [position for position in near[number].tolist() if position not in fixed]
+        assert chosen[2:] == others[:2]
+    [row, *_] = evaluated(run, setup, "fixed_near").rows()
+    ids = [example[0] for example in row["examples"]]
+    assert ids[:2] == [FEW.train[p].id for p in fixed[::-1]]
+    assert setup.row("fixed_near").title == "fixed + near from free"
+
+
+def test_an_lm_that_only_writes_is_scored_by_the_metric(tmp_path):
+    class Writer(TinyLM):
+        can_score = False
+
+        def write(self, prompts, limit, stop, temperature, seeds):
+            self.tokens_read += len(prompts)
+            return ["It is good."] * len(prompts)
+
+    lm = Writer()
+    run, setup = opened(tmp_path, models=One(lm))
+    learning = (setup.row("fixed"), setup.row("fixed_near"))
+    assert scorable(lm, learning).rows == learning
+    best = best_of(setup)
+    run.get(best)
+    kinds = {type(stage) for stage in closure([best])}
+    assert SharedAnswers in kinds
+    assert SharedScores not in kinds
+    scores = run.get(best.trials[0])["metric"]
+    golds = [row.output == "good" for row in best.trials[0].queries.examples]
+    assert scores.tolist() == [[float(gold)] * 10 for gold in golds]
+    with_epr = replace(setup.row("fixed_near").method, start=EPR())
+    assert with_epr.needs_log_probs
+
+
+def test_a_plan_counts_what_is_read_and_the_row_is_charged_for_it(tmp_path):
+    run, setup = opened(tmp_path)
+    planned = plan(run, [best_of(setup)])
+    assert planned.tokens > 0
+    assert not (tmp_path / "readings.sqlite").exists()
+    record = evaluated(run, setup, "fixed")
+    scored = [stage for stage in closure([best_of(setup)]) if isinstance(stage, SharedScores)]
+    assert record.preparing.tokens == sum(run.own_cost(stage).tokens for stage in scored)
+    assert planned.tokens == pytest.approx(record.preparing.tokens, rel=0.15)
+    assert record.config["fixed"]["rows"] == 4
+    assert plan(run, [best_of(setup)]).tokens == 0
+
+
+def test_what_prompts_share_is_counted_once_where_an_lm_reads_trees():
+    beginning = "one two three four "
+    requests = [LMRequest(beginning + word, (" a",)) for word in ("x", "y", "z")]
+    plain = CountingLM("lm", 99, 1, lambda texts: np.array([len(t.split()) for t in texts]))
+    tree = replace(plain, reads_trees=True)
+    assert plain.count(requests, (), together=True)[0] == 3 * 5
+    assert tree.count(requests, (), together=True)[0] == 4 + 3 * 1
+    assert tree.count(requests, ())[0] == 3 * 5
+
+
+def test_the_set_is_the_same_for_all_seeds_and_a_smaller_search_is_another(tmp_path):
+    _, setup = opened(tmp_path)
+    other = open_run(replace(CONFIG, out=tmp_path, seed=5), FEW).setup
+    assert best_of(setup).key == best_of(other).key
+    fewer = open_run(replace(CONFIG, out=tmp_path).using(FIXED.smaller() or FIXED), FEW).setup
+    assert FIXED.smaller() is None
+    assert FixedPrompt(rows=8).smaller() == FixedPrompt(rows=4)
+    assert best_of(fewer).key == best_of(setup).key
+    assert FixedPrompt(rows=16).with_training_queries(64) == FixedPrompt(rows=8)
+
+
+@pytest.mark.parametrize("method", ["fixed", "fixed_near"])
+def test_a_selector_has_the_prompt_of_the_run(tmp_path, method):
+    run, setup = opened(tmp_path / "runs")
+    said = export_row(run, setup, setup.row(method), tmp_path / "selector")
+    assert f"{setup.row(method).label} on films" in said
+    selector = CeilSelector.from_pretrained(tmp_path / "selector")
+    stage = metric_of(setup, method).predictions
+    prompts = stage.prompts(run, FEW.validation, run.get(stage.choice))
+    for query, prompt in zip(FEW.validation, prompts, strict=True):
+        chosen = selector.select(query, k=4)
+        assert chosen.prompt == prompt.text
+        assert sum(pick.fixed for pick in chosen.picks) == (4 if method == "fixed" else 2)
+    text = (tmp_path / "selector" / "prompt.txt").read_text()
+    lines = prompts[0].text.split("\n")
+    fixed = lines[: 4 if method == "fixed" else 2]
+    assert text.splitlines() == [*fixed, "{input} It is"]
+    card = selector.card
+    assert "fixed prompt: the best of 18 sets of" in card.training_data
+    assert card.language_model == "tiny"
+    # another row in the same folder has no text of its own
+    export_row(run, setup, setup.row("topk"), tmp_path / "selector")
+    assert not (tmp_path / "selector" / "prompt.txt").exists()
+
+
+def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
+    def of(**settings):
+        return open_run(replace(CONFIG, out=tmp_path, **settings), FEW).setup
+
+    with pytest.raises(UserError, match="13 fixed examples are drawn from a pool of 12"):
+        best_of(of(shots=13))
+    with pytest.raises(UserError, match="--shots 2: 2 of them are near the query"):
+        metric_of(of(shots=2), "fixed_near")
+    with pytest.raises(UserError, match=r"--epr\.start fixed: it finds examples, and no encoder"):
+        open_run(CONFIG.with_method(EPR, start=FIXED), FEW).setup.row("epr")
+    wrong = replace(CONFIG, out=tmp_path).using(FixedNear(fixed=Untrained()))
+    with pytest.raises(UserError, match=r"--fixed-near\.fixed base: it finds no fixed examples"):
+        open_run(wrong, FEW).setup.row("fixed_near")
+    small = replace(FEW, train=FEW.train[:8])
+    setup = open_run(replace(CONFIG, out=tmp_path), small).setup
+    assert isinstance(best_of(setup), BestSet)
