@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ceil_jax.cli.main import main
+from ceil_jax.methods.registry import registered_methods
 from ceil_jax.metrics import METRICS
 
 PAGES = Path(__file__).parents[2]
@@ -120,5 +121,6 @@ def test_every_flag_of_the_pages_for_users_is_in_the_help(capsys, monkeypatch):
     }
     everywhere = {"--scale", "--quiet", "--plugin", "--help", "--help-all", "--dry-run"}
     # how methods are trained has pages and a help of its own
-    trained = {flag for flag in named if flag.startswith(("--epr.", "--ceil.", "--tst."))}
+    methods = tuple(f"--{name.replace('_', '-')}." for name in registered_methods())
+    trained = {flag for flag in named if flag.startswith(methods)}
     assert named - everywhere - trained <= set().union(*flags.values())

@@ -39,6 +39,7 @@ WRONG = [
     ("--shortlist", "0", "at least 1"),
     ("--token-budget", "0", "at least 1"),
     ("--token-budget", str(10**30), "at least 1 and at most 2147483647"),
+    ("--min-relevance", "1.5", "from 0 to 1"),
     ("--limit", "0", "at least 1"),
     ("--bank-limit", "-3", "at least 1"),
     ("--seed", "-1", "at least 0"),
