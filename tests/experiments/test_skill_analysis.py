@@ -223,7 +223,7 @@ def test_a_comparison_repeats_what_is_drawn_and_lets_another_lm_answer(
     "name", ["cogs", "spider", "skill_table2", "skill_table3", "skill_diversity"]
 )
 def test_every_comparison_can_be_planned(name, flags, capsys):
-    options = ["--tasks", "cogs.ps", "--lms", "tiny", "--dry-run"]
+    options = ["--tasks", "cogs.ps", "--lms", "tiny", "--dry-run", "--seeds", "0", "1"]
     assert importlib.import_module(name).EXPERIMENT.main([*flags, *options]) == 0
     assert "rewriting 12 inputs as skills, order 1" in capsys.readouterr().out
 
