@@ -36,7 +36,7 @@ HOMES = {
     "datasets": ("tasks",),
     "bm25s": ("retrieval",),
     "langchain_core": ("selector.adapters.langchain",),
-    "dspy": ("selector.adapters.dspy",),
+    "dspy": ("selector.adapters.dspy", "selector.adapters.dspy_bank"),
     "lm_eval": ("selector.adapters.lm_eval",),
     "matplotlib": ("report",),
     "tyro": ("cli",),

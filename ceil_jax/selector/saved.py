@@ -184,7 +184,7 @@ def read_examples(file: Path) -> list[Example]:
                 record = json.loads(line)
             except _UNREADABLE:
                 raise UserError(f"{where}: not JSON; {AGAIN}") from None
-            rows.append(_example(record, where))
+            rows.append(example_of(record, where))
     examples = as_examples(rows, Columns(), str(file), "line")
     counts = Counter(example.id for example in examples)
     for number, example in enumerate(examples, 1):
@@ -217,7 +217,9 @@ _EXAMPLE = {
 """The JSON type of each field of an Example."""
 
 
-def _example(record: Any, where: str) -> Example:
+def example_of(record: Any, where: str) -> Example:
+    """Return the example that a JSON object holds; a UserError, which begins with `where`, if it is
+    none."""
     if not isinstance(record, dict) or record.keys() != _EXAMPLE.keys():
         shown = f"{record!r:.80}"
         raise UserError(f"{where}: expected the fields {', '.join(_EXAMPLE)}, found {shown}")

@@ -9,15 +9,16 @@ where it comes from.
 `row` and `column` are the run's place in the experiment's table. Values are percentages, and `low`
 and `high` the 95 % bootstrap interval over them. `tokens` and `seconds` are the LM tokens read and
 the time of all stages, shared ones included, but not those of the runs in `trained_by`, whose
-encoders the run took. `seed` is null if nothing is trained. `config` is the hash of all settings;
-settings of the prompt that differ from their default (`token_budget`, `fit`, `order`) are written
-out. `trade_off` is λ, where examples were chosen with one. `examples` is the mean number of
-examples that fitted into a prompt (#ICE in CEIL's Table 1). `recipe` holds the settings of the
-trainings behind the run where its encoder was trained for it, of `ceil` and of the `epr` that it
-started from. `texts` is the hash of queries and bank. `statistics` holds what the metric is
-computed from, one or several numbers per query, so that differences can be paired and averaged over
-tasks; `overlap` which queries stand in the bank, and as `question` which are resampled together:
-those that ask the same, or whose gold output is the same program (`harness.programs`).
+encoders the run took; `answering` is the part of `tokens` that answering the queries took. `seed`
+is null if nothing is trained. `config` is the hash of all settings; settings of the prompt that
+differ from their default (`token_budget`, `fit`, `order`) are written out. `trade_off` is λ, where
+examples were chosen with one. `examples` is the mean number of examples that fitted into a prompt
+(#ICE in CEIL's Table 1). `recipe` holds the settings of the trainings behind the run where its
+encoder was trained for it, of `ceil` and of the `epr` that it started from. `texts` is the hash of
+queries and bank. `statistics` holds what the metric is computed from, one or several numbers per
+query, so that differences can be paired and averaged over tasks; `overlap` which queries stand in
+the bank, and as `question` which are resampled together: those that ask the same, or whose gold
+output is the same program (`harness.programs`).
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def line_of(record: Published) -> dict[str, Any]:
         **({} if record.examples is None else {"examples": round(record.examples, 2)}),
         **({"recipe": recipe} if (recipe := _recipe(record)) else {}),
         "tokens": record.cost.tokens,
+        **({"answering": record.answering.tokens} if record.answering.tokens else {}),
         "seconds": round(record.cost.seconds, 1),
         "device": record.device,
         "date": record.date,
@@ -132,6 +134,7 @@ def record_of(line: Mapping[str, Any]) -> Published:
         texts=f"texts-{line['texts']}" if "texts" in line else "",
         queries=line["n"],
         cost=Cost(line["seconds"], line["tokens"]),
+        answering=Cost(0.0, line.get("answering", 0)),
         trained_by=tuple((task, lm) for task, lm in line["trained_by"]),
         statistics=_unpacked(line["statistics"]) if "statistics" in line else None,
         overlap=_unpacked_overlap(line["overlap"], line["n"]) if "overlap" in line else None,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
+import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Unpack
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
-from ceil_jax.selector.rows import OWN
 from ceil_jax.selector.settings import Options
 from ceil_jax.selector.vectors import Encodes
-from ceil_jax.tasks.example import Example
 
 try:
     from dspy import Example as Demo
@@ -22,15 +23,16 @@ try:
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[dspy]'") from None
 
-Chooser = Callable[[Mapping[str, Any]], list[Demo]]
-"""A predictor's inputs → its demos."""
+from ceil_jax.selector.adapters.dspy_bank import KEY, DemoBank, bank_of_demos, bank_of_state
 
 
 class CeilFewShot(Teleprompter):
     """Compiles a program so that each of its predictors chooses its demos for each call.
 
     No LM is called to compile. What a predictor is given is its query, so a program of several
-    steps gets demos for each step. `program.save` keeps no bank: load, then compile again.
+    steps gets demos for each step. A program that MIPROv2 or GEPA has optimised keeps its
+    instructions. `program.save("program.json")` keeps the bank with its vectors; `load` brings it
+    back.
 
     Examples:
         >>> import dspy
@@ -100,11 +102,7 @@ class CeilFewShot(Teleprompter):
                 chooser = bank_of(names)
             else:
                 continue
-            if not isinstance(predictor, _Choosing):
-                # a class of its own kind: it may be of the user's own kind
-                kind = type(predictor)
-                predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
-            predictor.chooser = chooser
+            _choose_by(predictor, chooser)
             changed += 1
         if not changed:
             fields = sorted(set().union(*(example.keys() for example in trainset or ())))
@@ -113,10 +111,53 @@ class CeilFewShot(Teleprompter):
                 f"trainset's fields ({', '.join(fields) or 'it is empty'}); compile with examples "
                 "of its signature"
             )
-        program._compiled = True
         return program
 
-    def _own_bank(self, predictor: Predict) -> Chooser:
+    def load(self, student: Module, file: str | os.PathLike[str]) -> Module:
+        """A copy of the program with what `program.save` wrote, its banks included; no text is
+        encoded but queries.
+
+        Args:
+            student: the program as it was before it was compiled: a file holds no code.
+            file: a JSON file. This teleprompter has the encoder that the banks were embedded by;
+                its own bank is not used, and its options are taken in place of the saved ones.
+
+        Raises:
+            UserError: no such file, no bank in it, or one that the encoder does not fit.
+        """
+        path = Path(file)
+        try:
+            state = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{path} is no program that program.save('….json') wrote: {error!r:.100}"
+            ) from None
+        # a program that is one predictor is saved as that predictor's state
+        alone = isinstance(student, Predict)
+        states = {"self": state} if alone else state if isinstance(state, dict) else {}
+        banks = {
+            name: bank_of_state(kept[KEY], self.selector, self.options, f"{path}, {name!r}")
+            for name, kept in states.items()
+            if isinstance(kept, dict) and KEY in kept
+        }
+        program = student.deepcopy()
+        known = dict(program.named_parameters())
+        if not banks or not banks.keys() <= known.keys():
+            raise UserError(
+                f"{path} has banks for {', '.join(banks) or 'no predictor'}, and "
+                f"{type(student).__name__} has the predictors {', '.join(known)}; give the "
+                "program that was compiled and saved"
+            )
+        plain = {
+            name: {key: value for key, value in kept.items() if key != KEY}
+            for name, kept in states.items()
+        }
+        program.load_state(plain["self"] if alone else plain)
+        for name, bank in banks.items():
+            _choose_by(known[name], bank)
+        return program
+
+    def _own_bank(self, predictor: Predict) -> DemoBank:
         if not isinstance(self.selector, CeilSelector):
             raise UserError(
                 "CeilFewShot has an encoder but no bank: give compile trainset=…, or a CeilSelector"
@@ -136,47 +177,18 @@ class CeilFewShot(Teleprompter):
                     f"{what}={name!r} is no field of the signature; it has {', '.join(known)}"
                 )
 
-        def demo(example: Example) -> Demo:
-            more = {
-                name: value for name, value in example.fields.items() if name in (*inputs, *outputs)
-            }
-            return Demo({**more, query: example.input, answer: example.output})
+        return DemoBank(
+            self.selector, (query,), (*inputs, *outputs), answer, None, dict(self.options)
+        )
 
-        return self._chooser(self.selector, (query,), demo)
-
-    def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> Chooser:
-        rows = []
-        for number, example in enumerate(trainset):
-            metadata = {
-                n: v
-                for n, v in example.items()
-                if isinstance(v, (str, int, float)) and n not in OWN
-            }
-            answer = "\n".join(
-                str(v) for n, v in example.items() if n not in names and v is not None
-            )
-            rows.append(
-                {**metadata, "id": str(number), "input": _text(example, names), "output": answer}
-            )
-        bank = CeilSelector.over(rows, self.selector)
-        return self._chooser(bank, names, lambda example: trainset[int(example.id)])
-
-    def _chooser(
-        self, selector: CeilSelector, names: tuple[str, ...], demo: Callable[[Example], Demo]
-    ) -> Chooser:
-        """The object that selects by the input fields `names`; deep copies of a program share it,
-        and so the live bank."""
-        options = self.options
-        return lambda inputs: [
-            demo(one) for one in selector.select(_text(inputs, names), **options)
-        ]
+    def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> DemoBank:
+        return bank_of_demos(trainset, names, self.selector, dict(self.options))
 
 
 class _Choosing:
-    """A wrapper of a Predict that takes its demos from the chooser, unless the call names its
-    own."""
+    """A wrapper of a Predict that takes its demos from a bank, unless the call names its own."""
 
-    chooser: Chooser
+    chooser: DemoBank
 
     def forward(self, **inputs: Any) -> Any:
         inputs.setdefault("demos", self.chooser(inputs))
@@ -185,6 +197,27 @@ class _Choosing:
     async def aforward(self, **inputs: Any) -> Any:
         inputs.setdefault("demos", await asyncio.to_thread(self.chooser, inputs))
         return await super().aforward(**inputs)  # type: ignore[misc]
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        state = super().dump_state(json_mode=json_mode)  # type: ignore[misc]
+        return {**state, KEY: self.chooser.state()}
+
+    def load_state(self, state: dict[str, Any], **options: Any) -> Any:
+        plain = {name: value for name, value in state.items() if name != KEY}
+        super().load_state(plain, **options)  # type: ignore[misc]
+        if KEY in state:
+            bank = self.chooser
+            self.chooser = bank_of_state(state[KEY], bank.selector, {}, "the saved program")
+        return self
+
+
+def _choose_by(predictor: Predict, bank: DemoBank) -> None:
+    """Let a predictor take its demos from a bank."""
+    if not isinstance(predictor, _Choosing):
+        # a class of its own kind: it may be of the user's own kind
+        kind = type(predictor)
+        predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
+    predictor.chooser = bank
 
 
 def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
@@ -196,12 +229,3 @@ def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
     return tuple(
         n for n in predictor.signature.input_fields if all(n in example for example in trainset)
     )
-
-
-def _text(values: Any, names: tuple[str, ...]) -> str:
-    missing = [name for name in names if name not in values]
-    if missing:
-        raise UserError(
-            f"no {missing[0]!r} among the inputs; demos are chosen by {', '.join(names)}"
-        )
-    return "\n".join(str(values[name]) for name in names)

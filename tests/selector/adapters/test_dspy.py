@@ -3,8 +3,10 @@ asked."""
 
 import asyncio
 import copy
+import json
 
 import dspy
+import pytest
 from dspy.utils import DummyLM
 from refusing import refused
 from selector_words import QUERY, ROWS, Words
@@ -137,3 +139,126 @@ def test_what_cannot_be_compiled():
     program = CeilFewShot(bank(), input="place", k=2).compile(dspy.Predict("place, town -> light"))
     with refused("no 'place' among the inputs; demos are chosen by place"):
         asked(program, town="x")
+
+
+class Counting(Words):
+    """An encoder that counts the texts it was given."""
+
+    def __init__(self):
+        self.texts = 0
+
+    def encode(self, texts):
+        self.texts += len(texts)
+        return super().encode(texts)
+
+
+@pytest.mark.parametrize("trainset", [None, TRAINSET])
+def test_a_saved_program_keeps_its_bank(trainset, tmp_path):
+    student = dspy.Predict("place -> light")
+    chooser = CeilFewShot(bank(trade_off=0.02), k=3, filter={"town": ["town1", "town2"]})
+    program = chooser.compile(student, trainset=trainset)
+    program.save(tmp_path / "program.json")
+    encoder = Counting()
+    again = CeilFewShot(encoder).load(student, tmp_path / "program.json")
+    assert encoder.texts == 0
+    for query in (QUERY, "the garden number1 at night"):
+        turns = asked(program, place=query)[1]
+        assert len(turns) == 4
+        assert asked(again, place=query)[1] == turns
+    assert encoder.texts == 2
+    assert student.demos == []
+    # a program that was compiled with another bank takes the saved one, through DSPy's own load
+    other = CeilFewShot(CeilSelector.from_examples(ROWS[:2], encoder=Words()), k=1).compile(student)
+    other.load(tmp_path / "program.json")
+    assert asked(other, place=QUERY)[1] == asked(program, place=QUERY)[1]
+    # what is said now goes before what was saved
+    fewer = CeilFewShot(Words(), k=1).load(student, tmp_path / "program.json")
+    assert len(asked(fewer, place=QUERY)[1]) == 2
+
+
+def test_a_program_of_several_steps_and_its_state_without_a_file():
+    class Two(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = dspy.Predict("place -> light")
+            self.second = dspy.Predict("town -> summary")
+
+        def forward(self, place):
+            return self.first(place=place)
+
+    program = CeilFewShot(Words(), k=2).compile(Two(), trainset=TRAINSET)
+    state = json.loads(json.dumps(program.dump_state()))
+    assert "ceil" in state["first"]
+    assert "ceil" not in state["second"]
+    again = CeilFewShot(Words(), k=2).compile(Two(), trainset=TRAINSET[:3])
+    again.load_state(state)
+    assert asked(again, place=QUERY)[1] == asked(program, place=QUERY)[1]
+    # as a part of a larger program it is saved with it
+    whole = dspy.Module()
+    whole.part = program
+    assert "ceil" in whole.dump_state()["part.first"]
+
+
+def test_what_cannot_be_saved_or_loaded(tmp_path):
+    student = dspy.Predict("place -> light")
+    file = tmp_path / "program.json"
+    program = CeilFewShot(bank(), k=1, filter=lambda example: True).compile(student)
+    with refused("a program's bank is saved as JSON, and <function .* is no value of JSON"):
+        program.save(file)
+    with refused("no program that program.save"):
+        CeilFewShot(Words()).load(student, file)
+    student.save(file)
+    with refused("has banks for no predictor, and Predict has the predictors self"):
+        CeilFewShot(Words()).load(student, file)
+    program = CeilFewShot(bank(), k=1).compile(student)
+    program.save(file)
+    with refused("has banks for no predictor, and ChainOfThought has the predictors predict"):
+        CeilFewShot(Words()).load(dspy.ChainOfThought("place -> light"), file)
+    state = json.loads(file.read_text())
+    for key, value in {"rows": [{"id": 1}], "vectors": "!", "options": 7}.items():
+        file.write_text(json.dumps({**state, "ceil": {**state["ceil"], key: value}}))
+        with refused("program.json, 'self'"):
+            CeilFewShot(Words()).load(student, file)
+    with pytest.raises(RuntimeError, match="a bank is not pickled"):
+        program.save(tmp_path / "folder", save_program=True)
+
+
+def told(program, **inputs):
+    """The system message that the LM saw, and the user's turns."""
+    lm = DummyLM([{"light": "dark"}] * 3)
+    with dspy.context(lm=lm):
+        program(**inputs)
+    messages = lm.history[-1]["messages"]
+    return messages[0]["content"], [m["content"] for m in messages if m["role"] == "user"]
+
+
+def test_instructions_of_an_optimiser_stay_before_and_after():
+    """MIPROv2 and GEPA set a predictor's instructions, MIPROv2 its demos too."""
+    student = dspy.Predict("place -> light")
+    optimised = student.deepcopy()
+    optimised.signature = optimised.signature.with_instructions("Say how light the place is.")
+    optimised.demos = TRAINSET[:5]
+    program = CeilFewShot(bank(), k=2).compile(optimised)
+    system, turns = told(program, place=QUERY)
+    assert "Say how light the place is." in system
+    assert len(turns) == 3
+    later = program.deepcopy()
+    later.signature = later.signature.with_instructions("Light or dark?")
+    later.demos = TRAINSET[:5]
+    system, turns = told(later, place=QUERY)
+    assert "Light or dark?" in system
+    assert turns == told(program, place=QUERY)[1]
+
+
+def test_gepa_optimises_a_program_that_chooses_its_demos():
+    program = CeilFewShot(bank(), k=2).compile(dspy.Predict("place -> light"))
+
+    def metric(gold, prediction, trace=None, pred_name=None, pred_trace=None):
+        return dspy.Prediction(score=float(gold.light == prediction.light), feedback="Look again.")
+
+    proposer = DummyLM([{"light": "```\nLight or dark?\n```"}] * 50)
+    with dspy.context(lm=DummyLM([{"light": "dark"}] * 200)):
+        optimised = dspy.GEPA(
+            metric=metric, max_metric_calls=12, reflection_lm=proposer, num_threads=1
+        ).compile(program, trainset=TRAINSET[:3], valset=TRAINSET[3:6])
+    assert len(told(optimised, place=QUERY)[1]) == 3

@@ -1,0 +1,185 @@
+"""The bank behind a DSPy predictor: what chooses its demos, and how it is kept in a saved
+program."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dspy import Example as Demo
+
+from ceil_jax.errors import UserError
+from ceil_jax.selector import CeilSelector
+from ceil_jax.selector.bank import Snapshot
+from ceil_jax.selector.rows import OWN
+from ceil_jax.selector.saved import example_of
+from ceil_jax.tasks.example import Example
+
+KEY = "ceil"
+"""The name of a bank in the state of a predictor."""
+
+_NOT_KEPT = ("count_tokens", "template", "card")
+"""Settings that are not kept: DSPy writes its own prompts."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DemoBank:
+    """Chooses the demos of a predictor's call. Copies of a program share it, and so the live bank.
+
+    Args:
+        selector: the bank.
+        query: the predictor's input fields by which examples are found.
+        fields: the fields of its signature.
+        answer: the output field that is an example's output; "" with a trainset.
+        demos: DSPy's own examples, whose positions are the ids of the selector's; None for the
+            selector's own bank.
+        options: of `CeilSelector.select`.
+    """
+
+    selector: CeilSelector
+    query: tuple[str, ...]
+    fields: tuple[str, ...]
+    answer: str
+    demos: Sequence[Demo] | None
+    options: Mapping[str, Any]
+
+    def __call__(self, inputs: Mapping[str, Any]) -> list[Demo]:
+        """Return the demos for some inputs, in prompt order."""
+        chosen = self.selector.select(joined(inputs, self.query), **self.options)
+        return [self._demo(example) for example in chosen]
+
+    def _demo(self, example: Example) -> Demo:
+        if self.demos is not None:
+            return self.demos[int(example.id)]
+        more = {name: value for name, value in example.fields.items() if name in self.fields}
+        return Demo({**more, self.query[0]: example.input, self.answer: example.output})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DemoBank:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise UserError(
+            "a bank is not pickled: program.save('program.json') keeps it, and "
+            "CeilFewShot(encoder).load(student, 'program.json') brings it back"
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return the bank as JSON values: rows, vectors and settings, but no encoder.
+
+        Raises:
+            UserError: an option or a demo that JSON cannot hold, such as a filter that is a
+                function.
+        """
+        rows = [
+            {**vars(example), "fields": dict(example.fields)} for example in self.selector.examples
+        ]
+        bank = self.selector.bank.snapshot
+        assert isinstance(bank, Snapshot), "a vector store's examples were refused above"
+        vectors = np.ascontiguousarray(bank.live_vectors, np.float32)
+        settings = {
+            name: value for name, value in self.selector.settings.items() if name not in _NOT_KEPT
+        }
+        state = {
+            "query": list(self.query),
+            "fields": list(self.fields),
+            "answer": self.answer,
+            "options": dict(self.options),
+            "settings": settings,
+            "rows": rows,
+            "vectors": base64.b64encode(vectors.tobytes()).decode(),
+            "demos": None if self.demos is None else [demo.toDict() for demo in self.demos],
+        }
+        try:
+            return json.loads(json.dumps(state, default=_number))
+        except TypeError as error:
+            raise UserError(
+                f"a program's bank is saved as JSON, and {error}; give such an option to "
+                "CeilFewShot again when the program is loaded"
+            ) from None
+
+
+def bank_of_state(
+    state: Any, given: CeilSelector | Any, options: Mapping[str, Any], where: str
+) -> DemoBank:
+    """Return the bank that `DemoBank.state` gave.
+
+    Args:
+        state: of a file that anybody may have written.
+        given: an encoder, or a selector whose encoders are taken.
+        options: of `CeilSelector.select`, in place of the saved ones.
+        where: what messages call the state.
+
+    Raises:
+        UserError: the state is none of a bank, or its vectors do not fit the rows or the encoder.
+    """
+    try:
+        rows = [example_of(row, f"{where}, row {i}") for i, row in enumerate(state["rows"], 1)]
+        vectors = np.frombuffer(base64.b64decode(state["vectors"], validate=True), np.float32)
+        demos = None if state["demos"] is None else [Demo(dict(one)) for one in state["demos"]]
+        query = tuple(map(str, state["query"]))
+        names = tuple(map(str, state["fields"]))
+        answer = str(state["answer"])
+        settings = dict(state["settings"])
+        saved = dict(state["options"])
+        found = vectors.reshape(len(rows), -1) if rows else None
+        if demos is not None and {int(row.id) for row in rows} - set(range(len(demos))):
+            raise ValueError("rows without a demo")
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{where} is no bank of a saved program: {error!r:.100}") from None
+    encoders: dict[str, Any] = {"encoder": given}
+    if isinstance(given, CeilSelector):
+        encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
+    selector = CeilSelector.from_examples(rows, vectors=found, **encoders, **settings)
+    return DemoBank(selector, query, names, answer, demos, {**saved, **options})
+
+
+def bank_of_demos(
+    trainset: Sequence[Demo],
+    names: tuple[str, ...],
+    given: CeilSelector | Any,
+    options: Mapping[str, Any],
+) -> DemoBank:
+    """Return a bank of DSPy's own examples.
+
+    Args:
+        trainset: the examples.
+        names: the fields by which they are found.
+        given: an encoder, or a selector whose encoders and settings are taken.
+        options: of `CeilSelector.select`.
+    """
+    rows = []
+    for number, example in enumerate(trainset):
+        metadata = {
+            name: value
+            for name, value in example.items()
+            if isinstance(value, (str, int, float)) and name not in OWN
+        }
+        answer = "\n".join(
+            str(value) for name, value in example.items() if name not in names and value is not None
+        )
+        text = joined(example, names)
+        rows.append({**metadata, "id": str(number), "input": text, "output": answer})
+    return DemoBank(CeilSelector.over(rows, given), names, names, "", trainset, options)
+
+
+def joined(values: Any, names: tuple[str, ...]) -> str:
+    """Return the values of some fields as one text; a UserError if one is missing."""
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise UserError(
+            f"no {missing[0]!r} among the inputs; demos are chosen by {', '.join(names)}"
+        )
+    return "\n".join(str(values[name]) for name in names)
+
+
+def _number(value: Any) -> Any:
+    """numpy's numbers as Python's; a TypeError for anything else."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    raise TypeError(f"{value!r:.60} is no value of JSON")

@@ -1,0 +1,238 @@
+"""`ceil-jax tune` beside what people use to choose examples, at equal LM tokens.
+
+    python experiments/optimisers.py --data-dir DATA --rows 200 --splits 0 1 2 --out runs/optimisers \\
+        --record experiments/results.jsonl
+    python experiments/optimisers.py --table
+
+One LM, one encoder and one template of a prompt for all. For each task and split, rows of the bank
+are set aside for preparing; what each method may spend on them is the same number of LM tokens, and
+the rows that judge are looked at once, after it has chosen. A method that asks no LM prepares for
+nothing. DSPy, LangChain, Optuna and Opik are the real packages (`pip install 'ceil-jax[peers]'`),
+asked through the LM in this process; they choose examples, and the prompt is the task's own.
+
+Tokens are what a server without a cache bills: every prompt whole, and its answer. A run that was
+stopped goes on with the same command. --table prints what is on record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from harness.command import script
+from harness.results_file import RESULTS, Published, keep, read_results
+from peers.arena import Arena, Chosen, Shared, Sizes
+from peers.ours import classifier, eight_nearest, of_candidate, tune, zero
+
+from ceil_jax.distributed.machine import device
+from ceil_jax.errors import UserError
+from ceil_jax.methods.free import no_labels
+from ceil_jax.metrics import METRICS
+from ceil_jax.metrics.bootstrap import Sample, metric_interval
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.hashing import digest
+from ceil_jax.tasks.structures import programs
+from ceil_jax.tasks.words import overlap
+
+log = logging.getLogger(__name__)
+
+EXPERIMENT = "optimisers"
+
+TASKS = (
+    *("cmsqa", "movie_reviews", "sst5", "geoquery", "webqs", "mtop", "qnli", "mrpc", "nl2bash"),
+)
+"""The cheapest first."""
+
+TUNE = "ceil-jax tune"
+PROMPT = "ceil-jax tune, its best prompt"
+WINNER = "ceil-jax tune, winner of its race"
+
+
+class Entrant(NamedTuple):
+    """A way to prepare, with its name in tables."""
+
+    label: str
+    prepare: Callable[[Arena], Chosen]
+
+
+def entrants(only: Sequence[str]) -> list[Entrant]:
+    """Return the methods beside `tune`, the cheapest first; some of them by name."""
+    from peers import dspy_programs, langchain_selectors, optuna_search
+
+    found = [
+        Entrant("zero examples", zero),
+        Entrant("DSPy LabeledFewShot", dspy_programs.labeled),
+        Entrant("DSPy KNNFewShot", dspy_programs.nearest),
+        Entrant("LangChain similarity", langchain_selectors.similarity),
+        Entrant("LangChain MMR", langchain_selectors.mmr),
+        Entrant("DSPy random search", dspy_programs.random_search),
+        Entrant("DSPy MIPROv2, demos alone", dspy_programs.mipro),
+        Entrant("Optuna over our space", optuna_search.optuna_search),
+        Entrant("eight nearest", eight_nearest),
+    ]
+    return [one for one in found if not only or one.label in only]
+
+
+def judged(arena: Arena, label: str, chosen: Chosen, preparing: Cost) -> Published:
+    """Return the record of what a method has chosen, answering the rows that judge."""
+    queries = arena.judging
+    if chosen.predictions is not None:
+        predictions = chosen.predictions(queries)
+        answering = Cost()
+    else:
+        assert chosen.prompts is not None, "a method has prompts or predictions"
+        prompts = chosen.prompts(queries)
+        with arena.lm.metered(f"{label}, rows that judge") as meter:
+            predictions = arena.answers(prompts, queries)
+        answering = meter.cost
+    metric = METRICS[arena.task.metric]
+    scores = metric.scored(predictions, queries)
+    statistics = np.asarray(metric.statistics(scores, predictions, queries), np.float64)
+    shared = overlap(queries, arena.bank)
+    groups = programs(queries, arena.bank)
+    if groups is not None:
+        shared = shared._replace(question=groups)
+    interval = metric_interval(Sample(statistics, metric.from_sums), shared.question).percent()
+    return Published(
+        experiment=EXPERIMENT,
+        row=label,
+        column=arena.task.name,
+        name=f"run-{key_of(arena, label)}",
+        task=arena.task.name,
+        method=chosen.what if label.startswith(TUNE) else "",
+        metric=arena.task.metric,
+        lm=arena.lm.name,
+        config={"encoder": arena.config.encoder, "shots": arena.k},
+        queries=len(queries),
+        bank=len(arena.bank),
+        texts=f"texts-{arena.texts}",
+        value=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        cost=preparing + answering,
+        answering=answering,
+        seed=arena.split,
+        device=device(),
+        examples=chosen.examples,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        statistics=statistics,
+        overlap=shared,
+    )
+
+
+def key_of(arena: Arena, label: str) -> str:
+    """Return the hash of what a record depends on."""
+    name = arena.task.name
+    return digest([EXPERIMENT, label, name, arena.split, asdict(arena.sizes), arena.config.lm])[:12]
+
+
+def of_tune(arena: Arena) -> list[Published]:
+    """Return the records of `ceil-jax tune`: what it recommends, its best prompt if that is another
+    way, and the winner of its race."""
+    began = time.perf_counter()
+    outcome = tune(arena)
+    preparing = Cost(time.perf_counter() - began, outcome.tokens)
+    log.info("%s", outcome.text())
+    best = of_candidate(arena, outcome.recommended.candidate)
+    first = classifier(arena) if outcome.classifier_does_as_well else best
+    ways = {
+        TUNE: first,
+        PROMPT: best,
+        WINNER: of_candidate(arena, outcome.finals[0].candidate),
+    }
+    return [judged(arena, label, chosen, preparing) for label, chosen in ways.items()]
+
+
+def of_peer(arena: Arena, entrant: Entrant) -> Published:
+    """Return the record of another method."""
+    began = time.perf_counter()
+    with arena.lm.metered(f"{entrant.label}, preparing") as meter:
+        chosen = entrant.prepare(arena)
+    preparing = Cost(time.perf_counter() - began, meter.cost.tokens)
+    return judged(arena, entrant.label, chosen, preparing)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure what is not on record."""
+    sizes = Sizes(**{one.name: getattr(options, one.name) for one in fields(Sizes)})
+    shared = Shared(options.lm, options.encoder)
+    peers = entrants(options.methods)
+    with_tune = not options.methods or TUNE in options.methods
+    for split in options.splits:
+        for name in options.tasks:
+            arena = Arena(name, split, sizes, shared, options.out, options.data_dir)
+            log.warning(
+                "%s, split %d: %d rows in the bank, %d LM tokens to prepare",
+                *(name, split, len(arena.bank), arena.budget),
+            )
+            done = {one.name for one in recorded(options.record) if one.experiment == EXPERIMENT}
+
+            def missing(label: str, arena: Arena = arena, done: set[str] = done) -> bool:
+                return f"run-{key_of(arena, label)}" not in done
+
+            if with_tune and missing(WINNER):
+                _keep(options.record, of_tune(arena))
+            if not options.methods and not no_labels(arena.task) and missing("classifier alone"):
+                record = judged(arena, "classifier alone", classifier(arena), Cost())
+                _keep(options.record, [record])
+            for entrant in peers:
+                if missing(entrant.label):
+                    _keep(options.record, [of_peer(arena, entrant)])
+
+
+def _keep(file: Path, records: Sequence[Published]) -> None:
+    for one in records:
+        print(
+            f"{one.task}, split {one.seed}: {one.row} {one.value:.1f} ({one.low:.1f} to "
+            f"{one.high:.1f}), {one.preparing.tokens:,} tokens to prepare in "
+            f"{one.preparing.seconds:.0f} s, {one.answering.tokens:,} to answer in "
+            f"{one.answering.seconds:.0f} s; {one.method}",
+            flush=True,
+        )
+    keep(file, records)
+
+
+def recorded(file: Path) -> list[Published]:
+    """Return the records of a file; none if it is not there yet."""
+    return read_results(file) if file.exists() else []
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--splits", nargs="+", type=int, default=[0])
+    parser.add_argument("--methods", nargs="+", default=[], help="rows of the table; default: all")
+    parser.add_argument("--data-dir", type=Path, help="a folder of datasets")
+    parser.add_argument("--lm", default="SmolLM2-135M-Instruct")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    for one in fields(Sizes):
+        parser.add_argument(f"--{one.name}", type=int, default=one.default)
+    parser.add_argument("--out", type=Path, default=Path("runs/optimisers"))
+    parser.add_argument("--record", type=Path, default=Path("runs/optimisers.jsonl"))
+    parser.add_argument("--table", action="store_true", help="print what is on record")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    options = arguments(argv)
+    if options.table:
+        file = options.record if options.record.exists() else RESULTS
+        records = [one for one in recorded(file) if one.experiment == EXPERIMENT]
+        if not records:
+            raise UserError(f"{file}: no record of {EXPERIMENT}; run without --table first")
+        print(records)
+        return
+    run(options)
+
+
+if __name__ == "__main__":
+    script(main)

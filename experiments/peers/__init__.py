@@ -1,0 +1,12 @@
+"""What people use to choose examples, asked through one LM, for `optimisers.py`.
+
+- `arena`: a task's rows for one split, the LM that all are asked through, and what it has read
+- `counted`: that LM, which counts what a server would bill
+- `dspy_programs`: DSPy's LabeledFewShot, KNNFewShot, random search and MIPROv2
+- `langchain_selectors`: LangChain's similarity and MMR selectors
+- `opik_prompts`: Opik's few-shot optimiser
+- `optuna_search`: Optuna over the search space of `ceil-jax tune`
+- `ours`: `ceil-jax tune` itself, eight nearest examples, zero examples
+
+DSPy, LangChain, Optuna and Opik are imported by these modules alone.
+"""

@@ -1,0 +1,320 @@
+"""A task's rows for one split of the comparison, and the LM that all methods are asked through."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.lm import load_lm
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.prompts import prompt_text
+from ceil_jax.lm.readings import ReadingMeter
+from ceil_jax.lm.torch.model import TorchLM
+from ceil_jax.metrics import METRICS
+from ceil_jax.pipeline.config import TUNE
+from ceil_jax.pipeline.models import Models, NamedLM
+from ceil_jax.pipeline.ways import ask
+from ceil_jax.store.hashing import digest
+from ceil_jax.tasks.draws import draw
+from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.identity import question_key
+from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.words import first_of_each
+from ceil_jax.tuning.budget import Budget
+from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.field import Field
+from ceil_jax.tuning.tune import Search
+from peers.counted import CountedLM
+
+LONGEST = {"geoquery": 32, "mtop": 80, "nl2bash": 48, "webqs": 16}
+"""Tokens of an answer at most: what 99 of 100 right answers have."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The rows and the budget of a comparison."""
+
+    rows: int = 100
+    """Rows that judge."""
+    shots: int = 4
+    """Examples in a prompt, for methods that do not choose their number."""
+    bank: int = 1000
+    """Training rows of the task at most."""
+    tuning: int = 40
+    """Rows of the bank that `tune` races on; the others may use them too."""
+    final: int = 24
+    """Further rows of the bank that `tune` ends with, likewise."""
+    validating: int = 16
+    """Rows of both on which the others compare what they try."""
+    prompts: int = 200
+    """The budget of preparing: the LM tokens of so many prompts with `shots` random examples."""
+
+
+class Chosen(NamedTuple):
+    """What a method has come to: the prompt of each query, or predictions without an LM."""
+
+    prompts: Callable[[Sequence[Example]], list[str]] | None
+    examples: float
+    """Examples in a prompt."""
+    what: str = ""
+    """What was chosen, in words."""
+    predictions: Callable[[Sequence[Example]], list[str]] | None = None
+
+
+class KeptVectors:
+    """An encoder that encodes each text once in a process. Else it is the encoder it wraps."""
+
+    def __init__(self, encoder: object) -> None:
+        self._encoder = encoder
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._encoder, name)
+
+    def encode(self, texts: Sequence[str], **options: int) -> np.ndarray:
+        """Return the vectors of texts, float32 [N, D]."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new:
+            self._vectors |= zip(new, self._encoder.encode(new, **options), strict=True)  # type: ignore[attr-defined]
+        return np.stack([self._vectors[text] for text in texts])
+
+
+class CountingModels(Models):
+    """Models whose LM counts what a server would bill."""
+
+    def __init__(self, lm: TorchLM, task: Task, queries: Sequence[Example]) -> None:
+        super().__init__()
+        self._counted = CountedLM(lm, task, queries)
+
+    def load_lm(self, lm: NamedLM) -> LanguageModel:
+        return self._counted
+
+
+class Shared:
+    """What all tasks and splits share: the LM and the encoder."""
+
+    def __init__(self, lm: str = TUNE.lm, encoder: str = TUNE.encoder) -> None:
+        self.lm_name = lm
+        self.encoder_name = encoder
+
+    @cached_property
+    def lm(self) -> TorchLM:
+        """The loaded LM."""
+        found = load_lm(self.lm_name)
+        assert isinstance(found, TorchLM), "the comparison reads with a local LM"
+        return found
+
+    @cached_property
+    def encoder(self) -> KeptVectors:
+        """The untrained encoder that all methods use."""
+        from ceil_jax.encoders.registry import load_encoder
+
+        return KeptVectors(load_encoder(self.encoder_name))
+
+
+class Arena:
+    """One split of one task.
+
+    Its training rows are drawn into those of preparing and the bank; the rows that judge are
+    held-out queries, the same in every split, and no method sees them before it has ended.
+
+    Args:
+        name: the task.
+        split: draws the rows of preparing, and seeds what a method draws.
+        sizes: rows and budget.
+        shared: the LM and the encoder.
+        out: the folder of what the LM has read.
+        data_dir: where data sets are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        split: int,
+        sizes: Sizes,
+        shared: Shared,
+        out: Path,
+        data_dir: Path | None,
+    ) -> None:
+        self.split = split
+        self.sizes = sizes
+        self.shared = shared
+        task = load_task(name, data_dir, bank_limit=sizes.bank)
+        task = replace(task, max_new_tokens=LONGEST.get(name, task.max_new_tokens))
+        known = {_shown(task, example) for example in task.train}
+        queries = first_of_each(task.validation, lambda example: _shown(task, example))
+        queries = [query for query in queries if _shown(task, query) not in known]
+        # as many for fewer rows as among the first for more, so that readings are shared
+        order = np.random.default_rng(8).permutation(len(queries))
+        self.judging = [queries[i] for i in order[: sizes.rows]]
+        order = np.random.default_rng([split, 58]).permutation(len(task.train))
+        final = [task.train[i] for i in order[: sizes.final]]
+        left = [task.train[i] for i in sorted(order[sizes.final :])]
+        self.config = replace(
+            TUNE,
+            task=name,
+            data_dir=data_dir,
+            lm=shared.lm_name,
+            encoder=shared.encoder_name,
+            shots=sizes.shots,
+            seed=split,
+            data_seed=split,
+            out=out / name,
+        )
+        self.models = CountingModels(shared.lm, task, [*task.train, *self.judging])
+        self.models.once(("encoder", shared.encoder_name, None), lambda: shared.encoder)
+        self.whole = replace(task, train=left, validation=final)
+        """The rows that `tune` is given."""
+        drawn = draw(left, sizes.tuning, split + 1)
+        raced = {example.id for example in drawn}
+        self.bank = [example for example in left if example.id not in raced]
+        rows = [*drawn, *final]
+        order = np.random.default_rng([split, 59]).permutation(len(rows))
+        self.preparing = [rows[i] for i in order]
+        """The rows on which methods compare what they try."""
+        self.task = replace(task, train=self.bank, validation=self.judging)
+        self.field = Field(self.config, self.task, Budget(10**12), self.models)
+        self.lm = self.field.lm
+
+    @cached_property
+    def budget(self) -> int:
+        """LM tokens for preparing."""
+        draws = np.random.default_rng(7)
+        prompts = [
+            self.prompt(query, [self.bank[i] for i in draws.permutation(len(self.bank))[: self.k]])
+            for query in self.preparing
+        ]
+        answers = [query.output for query in self.preparing]
+        tokens = self.lm.count_tokens(prompts) + self.lm.count_tokens(answers)
+        return round(self.sizes.prompts * float(tokens.mean()))
+
+    @property
+    def k(self) -> int:
+        """Examples in a prompt."""
+        return self.sizes.shots
+
+    @property
+    def validating(self) -> list[Example]:
+        """The rows on which methods other than `tune` compare what they try."""
+        return self.preparing[: self.sizes.validating]
+
+    @cached_property
+    def by_input(self) -> dict[str, Example]:
+        """The rows of the bank, of preparing and of judging, by their inputs."""
+        return {one.input: one for one in (*self.bank, *self.preparing, *self.judging)}
+
+    def search(self) -> Search:
+        """Return the search of `ceil-jax tune` on this split."""
+        wanted = TuneConfig(
+            ks=tuple(sorted({max(1, self.k // 2), self.k})),
+            lm_tokens=self.budget,
+            tuning_rows=self.sizes.tuning,
+            final_rows=self.sizes.final,
+        )
+        search = Search(self.config, self.whole, wanted, self.models)
+        assert [one.id for one in search.task.train] == [one.id for one in self.bank]
+        return search
+
+    def prompt(self, query: Example, examples: Sequence[Example]) -> str:
+        """Return the prompt of a query with examples in this order."""
+        return prompt_text(self.task.template, examples, query)
+
+    def answers(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[str]:
+        """Return the LM's answers."""
+        answering = self.field.base.answering
+        replies = ask(self.lm, answering, self.task.stop, prompts, queries)
+        return [reply.prediction for reply in replies]
+
+    def scores(self, predictions: Sequence[str], queries: Sequence[Example]) -> np.ndarray:
+        """Return the metric of each answer, float64 [N]."""
+        return METRICS[self.task.metric].scored(predictions, queries)
+
+    @contextmanager
+    def asking(self, limit: int) -> Iterator[Asker]:
+        """Yield what threads ask the LM through, within so many LM tokens."""
+        with self.lm.metered("preparing") as meter:
+            asker = Asker(self, meter, limit)
+            try:
+                yield asker
+            finally:
+                asker.close()
+
+    @property
+    def texts(self) -> str:
+        """The hash of the rows that judge."""
+        return digest([[one.input, one.output] for one in self.judging])[:12]
+
+
+def _shown(task: Task, example: Example) -> str:
+    return question_key(task.template.query(example))
+
+
+class Asker:
+    """Asks the LM for threads that each have one prompt: what arrives together is read together.
+
+    Once the budget is spent, every further answer is "", without the LM.
+    """
+
+    def __init__(self, arena: Arena, meter: ReadingMeter, limit: int) -> None:
+        self._arena = arena
+        self._limit = limit
+        self._meter = meter
+        self._waiting: queue.Queue[tuple[str, Example, Future[str]] | None] = queue.Queue()
+        self._worker = threading.Thread(target=self._work, daemon=True)
+        self._worker.start()
+
+    @property
+    def tokens(self) -> int:
+        """LM tokens that were spent."""
+        return self._meter.cost.tokens
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is spent."""
+        return self.tokens >= self._limit
+
+    def __call__(self, prompt: str, query: Example) -> str:
+        """Return the LM's answer to a query's prompt."""
+        future: Future[str] = Future()
+        self._waiting.put((prompt, query, future))
+        return future.result()
+
+    def close(self) -> None:
+        """End the thread that reads."""
+        self._waiting.put(None)
+        self._worker.join()
+
+    def _work(self) -> None:
+        open_ = True
+        while open_:
+            batch = [self._waiting.get()]
+            # threads that ask at the same time arrive within a moment
+            while len(batch) < 64:
+                try:
+                    batch.append(self._waiting.get(timeout=0.05))
+                except queue.Empty:
+                    break
+            open_ = None not in batch
+            asked = [one for one in batch if one is not None]
+            if not asked:
+                continue
+            try:
+                answers = [""] * len(asked)
+                if not self.spent:
+                    prompts = [prompt for prompt, _, _ in asked]
+                    answers = self._arena.answers(prompts, [query for _, query, _ in asked])
+            except Exception as error:
+                for _, _, future in asked:
+                    future.set_exception(error)
+                continue
+            for (_, _, future), answer in zip(asked, answers, strict=True):
+                future.set_result(answer)

@@ -1,0 +1,209 @@
+"""DSPy's optimisers of demonstrations, on a program of one step whose prompt is the task's own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import dspy
+from dspy.teleprompt import (
+    BootstrapFewShotWithRandomSearch,
+    KNNFewShot,
+    LabeledFewShot,
+    MIPROv2,
+)
+
+from ceil_jax.tasks.example import Example
+from peers.arena import Arena, Asker, Chosen
+
+RIGHT = 0.5
+"""The score from which an answer may become a demonstration."""
+
+BOOTSTRAPPED = 2
+"""Demonstrations that are the LM's own answers, at most."""
+
+PROGRAMS = 6
+"""Candidate programs of random search, beside the three that it always tries."""
+
+DEMO_SETS = 7
+"""Demonstration sets that MIPROv2 chooses from, the empty one included."""
+
+TRIALS = 8
+"""Trials of MIPROv2 beside the first, of the program as it is."""
+
+
+class OwnLM(dspy.BaseLM):
+    """The LM, as DSPy hands it to an adapter."""
+
+    def __init__(self, ask: Callable[[str, Example], str]) -> None:
+        super().__init__(model="own")
+        self.ask = ask
+
+
+class TemplateAdapter(dspy.Adapter):
+    """Writes a prompt by the task's template in place of DSPy's own instructions and headings.
+
+    Args:
+        arena: whose examples the demonstrations are.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        super().__init__()
+        self._arena = arena
+
+    def __call__(
+        self, lm: Any, lm_kwargs: Any, signature: Any, demos: Sequence[Any], inputs: Any
+    ) -> list[dict[str, str]]:
+        """Return the LM's answer to a query, in DSPy's form."""
+        query = self._arena.by_input[inputs["query"]]
+        prompt = self._arena.prompt(query, demonstrated(self._arena, demos))
+        return [{"answer": lm.ask(prompt, query)}]
+
+
+def demonstrated(arena: Arena, demos: Sequence[Any]) -> list[Example]:
+    """Return DSPy's demonstrations as examples, with the answers that they have."""
+    return [replace(arena.by_input[demo["query"]], output=str(demo["answer"])) for demo in demos]
+
+
+def labeled(arena: Arena) -> Chosen:
+    """LabeledFewShot: K random examples, the same for all queries."""
+    with _quiet(arena, _never):
+        rows = _examples(arena.bank)
+        # it draws with the same seed whenever it is called: the split orders the rows
+        order = list(rows)
+        _shuffled(order, arena.split)
+        program = LabeledFewShot(k=arena.k).compile(_program(), trainset=order)
+    return fixed(arena, demonstrated(arena, program.predictors()[0].demos))
+
+
+def random_search(arena: Arena) -> Chosen:
+    """BootstrapFewShotWithRandomSearch."""
+    with arena.asking(arena.budget) as asker, _quiet(arena, asker):
+        optimiser = BootstrapFewShotWithRandomSearch(
+            metric=_metric(arena),
+            max_bootstrapped_demos=BOOTSTRAPPED,
+            max_labeled_demos=arena.k,
+            num_candidate_programs=PROGRAMS,
+            num_threads=arena.sizes.validating,
+        )
+        program = optimiser.compile(
+            _program(), trainset=_trainset(arena), valset=_examples(arena.validating)
+        )
+    return fixed(arena, demonstrated(arena, program.predictors()[0].demos))
+
+
+class DemosAlone(MIPROv2):
+    """MIPROv2 without proposals of instructions, which a small LM cannot write."""
+
+    def _propose_instructions(self, program: Any, *_: Any, **__: Any) -> dict[int, list[str]]:
+        return {i: [one.signature.instructions] for i, one in enumerate(program.predictors())}
+
+
+def mipro(arena: Arena) -> Chosen:
+    """MIPROv2 over sets of demonstrations alone."""
+    with arena.asking(arena.budget) as asker, _quiet(arena, asker):
+        optimiser = DemosAlone(
+            metric=_metric(arena),
+            auto=None,
+            num_candidates=DEMO_SETS,
+            max_bootstrapped_demos=BOOTSTRAPPED,
+            max_labeled_demos=arena.k,
+            num_threads=arena.sizes.validating,
+            seed=9 + arena.split,
+        )
+        program = optimiser.compile(
+            _program(),
+            trainset=_trainset(arena),
+            valset=_examples(arena.validating),
+            num_trials=TRIALS,
+            minibatch=False,
+        )
+    return fixed(arena, demonstrated(arena, program.predictors()[0].demos))
+
+
+def nearest(arena: Arena) -> Chosen:
+    """KNNFewShot without bootstrapping; the nearest stands last, as in every prompt of ours."""
+
+    def vectors(texts: Sequence[str]) -> Any:
+        # DSPy puts the field's name before its text
+        return arena.shared.encoder.encode([text.removeprefix("query: ") for text in texts])
+
+    embedder = dspy.Embedder(vectors, caching=False)
+    optimiser = KNNFewShot(
+        k=arena.k,
+        trainset=_examples(arena.bank),
+        vectorizer=embedder,
+        max_bootstrapped_demos=0,
+        max_labeled_demos=arena.k,
+    )
+
+    def prompts(queries: Sequence[Example]) -> list[str]:
+        found = []
+        for query in queries:
+            near = demonstrated(arena, optimiser.KNN(query=query.input))
+            found.append(arena.prompt(query, near[::-1]))
+        return found
+
+    return Chosen(prompts, arena.k)
+
+
+def fixed(arena: Arena, examples: Sequence[Example]) -> Chosen:
+    """Return the same examples for every query."""
+
+    def prompts(queries: Sequence[Example]) -> list[str]:
+        return [arena.prompt(query, examples) for query in queries]
+
+    return Chosen(prompts, len(examples), " ".join(example.id for example in examples))
+
+
+def _program() -> Any:
+    return dspy.Predict("query -> answer")
+
+
+def _examples(rows: Sequence[Example]) -> list[Any]:
+    return [dspy.Example(query=row.input, answer=row.output).with_inputs("query") for row in rows]
+
+
+def _trainset(arena: Arena) -> list[Any]:
+    """A random part of the bank, in random order: DSPy walks through it until enough of its
+    examples are answered rightly."""
+    rows = _examples(arena.bank)
+    _shuffled(rows, arena.split)
+    return rows[: 3 * arena.sizes.validating]
+
+
+def _shuffled(rows: list[Any], seed: int) -> None:
+    import random
+
+    random.Random(seed).shuffle(rows)
+
+
+def _metric(arena: Arena) -> Callable[..., float | bool]:
+    def metric(example: Any, prediction: Any, trace: Any = None) -> float | bool:
+        query = arena.by_input[example.query]
+        score = float(arena.scores([str(prediction.answer)], [query])[0])
+        return score if trace is None else score >= RIGHT
+
+    return metric
+
+
+def _never(prompt: str, query: Example) -> str:
+    raise AssertionError("this optimiser asks no LM")
+
+
+@contextmanager
+def _quiet(arena: Arena, ask: Callable[[str, Example], str] | Asker) -> Iterator[None]:
+    """DSPy with our LM and template, without its printing."""
+    logging.getLogger("dspy").setLevel(logging.ERROR)
+    settings = {"lm": OwnLM(ask), "adapter": TemplateAdapter(arena), "disable_history": True}
+    with (
+        dspy.context(**settings),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        yield

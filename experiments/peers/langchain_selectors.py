@@ -1,0 +1,66 @@
+"""LangChain's example selectors over its own vector store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.example_selectors import (
+    MaxMarginalRelevanceExampleSelector,
+    SemanticSimilarityExampleSelector,
+)
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from ceil_jax.tasks.example import Example
+from peers.arena import Arena, Chosen, KeptVectors
+
+
+class OwnEmbeddings(Embeddings):
+    """The encoder that all methods use, as LangChain calls one."""
+
+    def __init__(self, encoder: KeptVectors) -> None:
+        self._encoder = encoder
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return the vector of each text."""
+        return self._encoder.encode(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a text."""
+        return self.embed_documents([text])[0]
+
+
+def similarity(arena: Arena) -> Chosen:
+    """SemanticSimilarityExampleSelector."""
+    return _chosen(arena, SemanticSimilarityExampleSelector)
+
+
+def mmr(arena: Arena) -> Chosen:
+    """MaxMarginalRelevanceExampleSelector, with the 20 nearest and the λ of 0.5 that are its
+    defaults."""
+    return _chosen(arena, MaxMarginalRelevanceExampleSelector)
+
+
+def _chosen(
+    arena: Arena,
+    kind: type[SemanticSimilarityExampleSelector] | type[MaxMarginalRelevanceExampleSelector],
+) -> Chosen:
+    """The selector's choice; what it names first stands last, next to the query, as in every prompt
+    of ours."""
+    selector = kind.from_examples(
+        [{"query": row.input, "id": row.id} for row in arena.bank],
+        OwnEmbeddings(arena.shared.encoder),
+        InMemoryVectorStore,
+        k=arena.k,
+        input_keys=["query"],
+    )
+    by_id = {row.id: row for row in arena.bank}
+
+    def prompts(queries: Sequence[Example]) -> list[str]:
+        found = []
+        for query in queries:
+            near = [by_id[one["id"]] for one in selector.select_examples({"query": query.input})]
+            found.append(arena.prompt(query, near[::-1]))
+        return found
+
+    return Chosen(prompts, arena.k)
