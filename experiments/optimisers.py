@@ -7,8 +7,8 @@
 One LM, one encoder and one template of a prompt for all. For each task and split, rows of the bank
 are set aside for preparing; what each method may spend on them is the same number of LM tokens, and
 the rows that judge are looked at once, after it has chosen. A method that asks no LM prepares for
-nothing. DSPy, LangChain, Optuna and Opik are the real packages (`pip install 'ceil-jax[peers]'`),
-asked through the LM in this process; they choose examples, and the prompt is the task's own.
+nothing. DSPy, LangChain and Optuna are the real packages (`pip install 'ceil-jax[peers]'`), asked
+through the LM in this process; they choose examples, and the prompt is the task's own.
 
 Tokens are what a server without a cache bills: every prompt whole, and its answer. A run that was
 stopped goes on with the same command. --table prints what is on record.
@@ -29,6 +29,7 @@ import numpy as np
 from harness.command import script
 from harness.results_file import RESULTS, Published, keep, read_results
 from peers.arena import Arena, Chosen, Shared, Sizes
+from peers.comparison import Comparison
 from peers.ours import classifier, eight_nearest, of_candidate, tune, zero
 
 from ceil_jax.distributed.machine import device
@@ -64,7 +65,10 @@ class Entrant(NamedTuple):
 
 def entrants(only: Sequence[str]) -> list[Entrant]:
     """Return the methods beside `tune`, the cheapest first; some of them by name."""
-    from peers import dspy_programs, langchain_selectors, optuna_search
+    try:
+        from peers import dspy_programs, langchain_selectors, optuna_search
+    except ModuleNotFoundError as missing:
+        raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[peers]'") from None
 
     found = [
         Entrant("zero examples", zero),
@@ -229,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         records = [one for one in recorded(file) if one.experiment == EXPERIMENT]
         if not records:
             raise UserError(f"{file}: no record of {EXPERIMENT}; run without --table first")
-        print(records)
+        print(Comparison(records).text())
         return
     run(options)
 

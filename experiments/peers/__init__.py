@@ -4,9 +4,9 @@
 - `counted`: that LM, which counts what a server would bill
 - `dspy_programs`: DSPy's LabeledFewShot, KNNFewShot, random search and MIPROv2
 - `langchain_selectors`: LangChain's similarity and MMR selectors
-- `opik_prompts`: Opik's few-shot optimiser
+- `comparison`: the tables, from records
 - `optuna_search`: Optuna over the search space of `ceil-jax tune`
 - `ours`: `ceil-jax tune` itself, eight nearest examples, zero examples
 
-DSPy, LangChain, Optuna and Opik are imported by these modules alone.
+DSPy, LangChain and Optuna are imported by these modules alone.
 """

@@ -10,7 +10,6 @@ import numpy as np
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel
 from ceil_jax.lm.tokens import PairTokens
-from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.lm.torch.prefix_tree import Trie
 from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.example import Example, Task
@@ -30,19 +29,18 @@ class CountedLM(LanguageModel):
     stays unknown, and is `WRONG`.
 
     Args:
-        lm: reads.
+        lm: reads; one of torch where answers are checked.
         task: whose queries it is asked.
         queries: all of them; a query is found by the end of a prompt.
     """
 
-    def __init__(self, lm: TorchLM, task: Task, queries: Sequence[Example]) -> None:
-        self.lm = lm
+    def __init__(self, lm: LanguageModel, task: Task, queries: Sequence[Example]) -> None:
+        self.lm: Any = lm
         self.name = lm.name
         self.context_length = lm.context_length
         self.at_once = {"score": 64, "write": 64}
         self._read = 0
         self._template = task.template
-        self._end = lm._tokenizer.eos_token_id
         self._checks = task.metric in ("exact_match", "squad_em")
         self._queries: Mapping[str, Example] = {task.template.query(q): q for q in queries}
 
@@ -51,7 +49,7 @@ class CountedLM(LanguageModel):
         return self._read
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
-        return self.lm.count_tokens(texts)
+        return np.asarray(self.lm.count_tokens(texts))
 
     def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
         found, lengths = self.lm.scores(asked)
@@ -116,7 +114,9 @@ class CountedLM(LanguageModel):
             if token == right:
                 continue
             rest, begins = decode(wanted[place:]), decode([token])
-            if rest == "\n" and (begins.startswith("\n") or token == self._end):
+            if rest == "\n" and (
+                begins.startswith("\n") or token == self.lm._tokenizer.eos_token_id
+            ):
                 return True
             alike = bool(begins) and (rest.startswith(begins) or begins.startswith(rest))
             return None if alike else False

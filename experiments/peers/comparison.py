@@ -1,0 +1,139 @@
+"""The tables of the comparison, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from harness.results_file import Published
+
+from ceil_jax.metrics.bootstrap import averaged_interval, bootstrap_interval, paired
+from ceil_jax.report.runs import Runs
+from ceil_jax.report.table import Number, Table, signed
+
+OURS = "ceil-jax tune"
+ABOUT_OURS = f"{OURS}, "
+"""What the rows begin with that say more of `tune`; they are in no table of methods."""
+
+
+class Comparison:
+    """The records of several methods on several tasks, with a run for each split.
+
+    Tasks that a method has not answered are left out for all of them.
+
+    Args:
+        records: of `optimisers.py`.
+    """
+
+    def __init__(self, records: Sequence[Published]) -> None:
+        self.runs: dict[tuple[str, str], Runs] = {}
+        rows = list(dict.fromkeys(one.row for one in records))
+        tasks = list(dict.fromkeys(one.task for one in records))
+        for row in rows:
+            for task in tasks:
+                found = [one for one in records if (one.row, one.task) == (row, task)]
+                if found:
+                    self.runs[row, task] = Runs(found)
+        self.methods = [row for row in rows if not row.startswith(ABOUT_OURS)]
+        whole = [row for row in self.methods if row != "classifier alone"]
+        self.tasks = [task for task in tasks if all((row, task) in self.runs for row in whole)]
+        self.methods = whole
+
+    def score(self, row: str) -> Number:
+        """Return the mean over tasks and splits, with its interval over the rows that judge."""
+        mean = averaged_interval([self.runs[row, task].sample for task in self.tasks]).percent()
+        return Number(mean.mean, interval=mean)
+
+    def ahead(self, row: str, other: str) -> Number | None:
+        """Return a method's mean score less another's, with its paired interval."""
+        pairs = [
+            paired(self.runs[row, task].sample, self.runs[other, task].sample)
+            for task in self.tasks
+        ]
+        return signed(averaged_interval(pairs).percent())
+
+    def certain(self, row: str, other: str) -> str:
+        """Return on how many tasks a method is certainly better than another, and certainly worse:
+        the interval of the difference excludes 0."""
+        better = worse = 0
+        for task in self.tasks:
+            pair = paired(self.runs[row, task].sample, self.runs[other, task].sample)
+            interval = bootstrap_interval(*pair)
+            better += interval.low > 0
+            worse += interval.high < 0
+        return f"{better} / {worse}"
+
+    def preparing(self, row: str) -> int:
+        """Return the LM tokens of preparing, the mean over tasks and splits."""
+        found = [
+            np.mean([one.preparing.tokens for one in self.runs[row, task].records])
+            for task in self.tasks
+        ]
+        return round(float(np.mean(found)))
+
+    def a_query(self, row: str) -> int:
+        """Return the LM tokens of a query, the mean over tasks and splits."""
+        found = [
+            np.mean([one.answering.tokens / one.queries for one in self.runs[row, task].records])
+            for task in self.tasks
+        ]
+        return round(float(np.mean(found)))
+
+    def main(self) -> Table:
+        """Return the table of methods, the best first."""
+        order = sorted(self.methods, key=lambda row: -self.score(row).value)
+        body = [
+            [
+                row,
+                self.score(row),
+                self.preparing(row),
+                self.a_query(row),
+                None if row == OURS else self.ahead(OURS, row),
+                None if row == OURS else self.certain(OURS, row),
+            ]
+            for row in order
+        ]
+        header = [
+            "method",
+            "score (95 % interval)",
+            "LM tokens to prepare",
+            "LM tokens a query",
+            "tune − it",
+            "tasks on which tune is certainly better / worse",
+        ]
+        return Table(header, body)
+
+    def by_task(self) -> Table:
+        """Return the scores on each task, with the spread over splits."""
+        rows = [*self.methods, *dict.fromkeys(r for r, _ in self.runs if r not in self.methods)]
+        body = [
+            [
+                row,
+                *(
+                    Number(self.runs[row, task].value, sd=self.runs[row, task].sd)
+                    if (row, task) in self.runs
+                    else None
+                    for task in self.tasks
+                ),
+            ]
+            for row in rows
+        ]
+        return Table(["method", *self.tasks], body)
+
+    def chosen(self) -> Table:
+        """Return what `tune` recommended, by task, in each split."""
+        body = [
+            [task, "; ".join(one.method for one in self.runs[OURS, task].records)]
+            for task in self.tasks
+        ]
+        return Table(["task", "recommended"], body)
+
+    def text(self) -> str:
+        """Return all tables in Markdown."""
+        first = self.runs[OURS, self.tasks[0]].records
+        about = (
+            f"{len(self.tasks)} tasks, {first[0].queries} rows each, {len(first)} "
+            f"split{'s' if len(first) > 1 else ''}, {first[0].lm}"
+        )
+        tables = (self.main(), self.by_task(), self.chosen())
+        return "\n".join([about, "", *(table.markdown() for table in tables)])

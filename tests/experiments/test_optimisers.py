@@ -1,0 +1,204 @@
+"""The comparison with what people use, on a task of films with the tiny LM."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import optimisers
+import pytest
+from films import film
+from harness.results_file import RESULTS, Published, read_results
+from peers import arena as arenas
+from peers import dspy_programs, langchain_selectors
+from peers.arena import Arena, Shared, Sizes
+from peers.comparison import Comparison
+from peers.counted import CountedLM
+from peers.ours import eight_nearest, zero
+
+from ceil_jax import Task, Template
+from ceil_jax.lm.base import Continuations
+from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.store.cost import Cost
+from ceil_jax.tasks.words import Overlap
+
+FILMS = [film("train", i) for i in range(200)]
+TASK = Task("films", FILMS[:140], FILMS[140:], Template("{input} It is {output}"), "accuracy")
+SIZES = Sizes(rows=12, shots=3, bank=140, tuning=24, final=20, validating=6, prompts=60)
+
+
+@pytest.fixture
+def arena(tmp_path, monkeypatch):
+    monkeypatch.setattr(arenas, "load_task", lambda name, *_, **__: replace(TASK, name=name))
+    return Arena("films", 0, SIZES, Shared("tiny", "tiny"), tmp_path, None)
+
+
+def test_tokens_are_those_of_whole_prompts_and_answers():
+    plain = TinyLM()
+    lm = CountedLM(plain, TASK, FILMS)
+    prompts = ["a b c", "a b c d"]
+    scores, _ = lm.scores(Continuations([0, 0, 1], [prompts[0], *prompts], [" x", " y", " x"]))
+    expected = plain.scores(Continuations([0, 0, 1], [prompts[0], *prompts], [" x", " y", " x"]))
+    assert list(scores) == list(expected[0])
+    assert lm.tokens_read == 3 + 4 + 3 * 1
+    written = lm.write(prompts, 2, (), 0.0, [0, 0])
+    read = sum(plain.count_tokens([*prompts, *(one.text for one in written)]))
+    assert lm.tokens_read == 10 + read
+
+
+class Letters:
+    """A tokenizer whose tokens are runs of letters, by number."""
+
+    words = (")", "))", "a", "\n", "<end>")
+    eos_token_id = 4
+
+    def decode(self, ids):
+        return "".join(self.words[i] for i in ids)
+
+
+@pytest.mark.parametrize(
+    ("written", "verdict"),
+    [
+        ([2, 0, 0, 3], True),
+        ([2, 0, 0, 4], True),  # ends with the text
+        ([2, 0, 2, 3], False),
+        ([2, 1, 9, 9], None),  # two brackets in one token: the same text, perhaps
+        ([0, 0, 0, 3], False),
+    ],
+)
+def test_one_pass_shows_whether_an_answer_would_be_written(written, verdict):
+    lm = TinyLM()
+    lm._tokenizer = Letters()
+    assert CountedLM(lm, TASK, FILMS)._verdict([2, 0, 0, 3], written) is verdict
+
+
+def test_no_row_has_two_uses_and_splits_judge_by_the_same_rows(arena, tmp_path):
+    again = Arena("films", 1, SIZES, Shared("tiny", "tiny"), tmp_path, None)
+    for one in (arena, again):
+        ids = [{row.id for row in rows} for rows in (one.bank, one.preparing, one.judging)]
+        assert len(set.union(*ids)) == sum(map(len, ids)) == 140 + 12
+    assert [row.id for row in arena.judging] == [row.id for row in again.judging]
+    assert arena.texts == again.texts
+    assert {row.id for row in arena.preparing} != {row.id for row in again.preparing}
+
+
+def test_a_prompt_is_the_task_s_whoever_chose_its_examples(arena):
+    query = arena.judging[0]
+    for method in (dspy_programs.labeled, dspy_programs.nearest, langchain_selectors.similarity):
+        [prompt] = method(arena).prompts([query])
+        *shown, last = prompt.split("\n")
+        assert last == arena.task.template.query(query)
+        assert len(shown) == 3
+        assert {*shown} <= {arena.task.template.example(row) for row in arena.bank}
+    # both take the nearest, and the nearest stands last in ours
+    assert dspy_programs.nearest(arena).prompts([query]) == [prompt]
+    near = langchain_selectors.mmr(arena).prompts([query])[0].split("\n")
+    assert near[-2:] == prompt.split("\n")[-2:]
+    assert zero(arena).prompts([query]) == [last]
+    assert len(eight_nearest(arena).prompts([query])[0].split("\n")) == 9
+
+
+@pytest.mark.parametrize("method", [dspy_programs.random_search, dspy_programs.mipro])
+def test_dspy_keeps_to_the_budget_and_ends_with_examples_of_the_bank(method, arena):
+    pytest.importorskip("optuna") if method is dspy_programs.mipro else None
+    with arena.lm.metered() as meter:
+        chosen = method(arena)
+    # what is asked together when the budget ends is read to its end
+    assert 0 < meter.cost.tokens <= arena.budget * (1 + SIZES.validating / SIZES.prompts)
+    [prompt] = chosen.prompts(arena.judging[:1])
+    shown = prompt.split("\n")[:-1]
+    assert len(shown) == chosen.examples <= 3
+    assert {*shown} <= {arena.task.template.example(row) for row in arena.bank}
+
+
+def test_an_answer_costs_nothing_once_the_budget_is_spent(arena):
+    query = arena.judging[0]
+    prompt = arena.prompt(query, [])
+    with arena.asking(limit=1) as asker:
+        assert asker(prompt, query) in query.choices
+        assert asker.spent
+        tokens = asker.tokens
+        assert asker(arena.prompt(query, arena.bank[:2]), query) == ""
+        assert asker.tokens == tokens
+
+
+def test_a_run_is_recorded_once_and_printed(arena, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(optimisers, "Shared", lambda *_: Shared("tiny", "tiny"))
+    sizes = [f"--{name}={value}" for name, value in vars(SIZES).items()]
+    out = [f"--out={tmp_path / 'runs'}", f"--record={tmp_path / 'r.jsonl'}"]
+    optimisers.main([*sizes, *out, "--tasks", "films"])
+    records = read_results(tmp_path / "r.jsonl")
+    rows = {one.row for one in records}
+    assert {"ceil-jax tune", "zero examples", "DSPy KNNFewShot", "Optuna over our space"} <= rows
+    assert all(len(one.statistics) == 12 for one in records)
+    [tune] = [one for one in records if one.row == "ceil-jax tune"]
+    assert 0 < tune.preparing.tokens <= 1.1 * arena.budget
+    capsys.readouterr()
+    optimisers.main([*sizes, *out, "--tasks", "films"])
+    assert capsys.readouterr().out == ""
+    optimisers.main([*out, "--table"])
+    assert "| zero examples |" in capsys.readouterr().out
+
+
+def record(row, task, scores, split=0, preparing=0, answering=0, method=""):
+    values = np.array(scores, float)
+    return Published(
+        experiment="optimisers",
+        row=row,
+        column=task,
+        name=f"run-{row}-{task}-{split}",
+        task=task,
+        method=method,
+        metric="accuracy",
+        lm="small-lm",
+        config={"encoder": "an-encoder", "shots": 4},
+        queries=len(values),
+        bank=100,
+        texts="texts-a",
+        value=100 * values.mean(),
+        cost=Cost(1.0, preparing + answering),
+        answering=Cost(0.0, answering),
+        seed=split,
+        statistics=values[:, None],
+        overlap=Overlap(np.arange(len(values)), *[np.zeros(len(values), bool)] * 2),
+    )
+
+
+def test_the_table_has_means_of_tasks_and_of_splits():
+    records = [
+        record("ceil-jax tune", "a", [1] * 8, 0, 500, 80, "K = 2"),
+        record("ceil-jax tune", "a", [1] * 8, 1, 700, 80, "K = 4"),
+        record("ceil-jax tune", "b", [1, 0] * 4, 0, 100, 40, "K = 2"),
+        record("ceil-jax tune", "c", [1] * 8),
+        record("ceil-jax tune, its best prompt", "a", [1] * 8),
+        record("peer", "a", [0] * 8, 0, 0, 160),
+        record("peer", "a", [0] * 8, 1, 0, 160),
+        record("peer", "b", [1, 0] * 4, 0, 0, 80),
+    ]
+    found = Comparison(records)
+    assert found.tasks == ["a", "b"]  # nobody else answered c
+    [ours, peer] = found.main().rows
+    assert [ours[0], ours[1].value, ours[2:4]] == ["ceil-jax tune", 75, [350, 8]]
+    assert [peer[0], peer[1].value, peer[2:4]] == ["peer", 25, [0, 15]]
+    assert peer[4].value == 50
+    assert peer[5] == "1 / 0"
+    assert "| a | K = 2; K = 4 |" in found.text()
+
+
+def test_readme_s_table_is_the_recorded_one():
+    readme = (RESULTS.parents[1] / "README.md").read_text("utf-8")
+    mark = "<!-- printed by: experiments/optimisers.py --table -->\n"
+    records = [one for one in read_results(RESULTS) if one.experiment == "optimisers"]
+    if mark not in readme:
+        pytest.skip("there is no such table yet")
+    printed = readme[readme.index(mark) + len(mark) :].partition("\n\n")[0] + "\n"
+    assert printed == Comparison(records).main().markdown()
+
+
+def test_a_line_says_what_answering_took(tmp_path):
+    from harness.results_file import keep, line_of
+
+    keep(tmp_path / "r.jsonl", [record("peer", "a", [1, 0], 0, 30, 12)])
+    [found] = read_results(tmp_path / "r.jsonl")
+    assert (found.preparing.tokens, found.answering.tokens) == (30, 12)
+    assert json.loads((tmp_path / "r.jsonl").read_text()) == line_of(found)
