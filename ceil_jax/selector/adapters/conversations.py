@@ -41,14 +41,17 @@ def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> li
     `messages`, from which `chat_messages` takes them; other columns are fields too, lists and
     objects (`tools`) as JSON.
 
-    >>> turns = [{"role": "user", "content": "Hall light on"}, {"role": "assistant", "content": "Done."}]
-    >>> [example] = conversation_examples([{"messages": turns, "lang": "en"}])
-    >>> example.input, example.output, example.fields["lang"]
-    ('Hall light on', 'Done.', 'en')
-
     Raises:
         UserError: a file that cannot be read, or a row without such a conversation; the message
             names its line and field.
+
+    Examples:
+        >>> asked = {"role": "user", "content": "Hall light on"}
+        >>> answered = {"role": "assistant", "content": "Done."}
+        >>> row = {"messages": [asked, answered], "lang": "en"}
+        >>> example = conversation_examples([row])[0]
+        >>> example.input, example.output, example.fields["lang"]
+        ('Hall light on', 'Done.', 'en')
     """
     if isinstance(source, list | tuple):
         rows = numbered_rows("conversations", source, "row")

@@ -36,11 +36,6 @@ def langsmith_examples(
     templates may name; ids stay. Examples whose `inputs` hold `messages` become conversations
     (`conversations.conversation_examples`).
 
-    >>> rows = [{"inputs": {"question": "2 + 2"}, "outputs": {"answer": "4"}, "metadata": {"by": "Ann"}}]
-    >>> [example] = langsmith_examples(rows)
-    >>> example.input, example.output, example.fields["by"]
-    ('2 + 2', '4', 'Ann')
-
     Args:
         source: a file (.jsonl, .json or .csv), a data frame, rows in a list, or what the client's
             `list_examples` yields.
@@ -52,6 +47,12 @@ def langsmith_examples(
     Raises:
         UserError: a file that cannot be read; a row without inputs or outputs, or without a key
             that is named; the message names its line and field.
+
+    Examples:
+        >>> row = {"inputs": {"question": "2 + 2"}, "outputs": {"answer": "4"}}
+        >>> example = langsmith_examples([{**row, "metadata": {"by": "Ann"}}])[0]
+        >>> example.input, example.output, example.fields["by"]
+        ('2 + 2', '4', 'Ann')
     """
     if isinstance(source, str | os.PathLike) or hasattr(source, "columns"):
         table = read_table(source)
