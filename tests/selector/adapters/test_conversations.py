@@ -40,7 +40,7 @@ CALLING = [RULES, user("Hall light off"), assistant(None, tool_calls=[CALL])]
 
 
 def test_the_example_in_the_documentation():
-    assert doctest.testmod(conversations) == (0, 3)
+    assert doctest.testmod(conversations) == (0, 5)
 
 
 def selected(rows, query, k=3):
