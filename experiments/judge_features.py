@@ -1,0 +1,218 @@
+"""Features of a query and an example that mean the same on every task and need no language model.
+
+They read the query's input and the example's input and output, never the query's output: what they
+expect of it is the cross-fitted prediction of `free`'s structure head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from ceil_jax.dpp.lengths import unit_rows
+from ceil_jax.encoders.encoder import Encoder
+from ceil_jax.encoders.tokenizers import LENGTHS, pad, padded_length
+from ceil_jax.encoders.transformer import mean_pool
+from ceil_jax.retrieval.bm25 import LexicalIndex
+from ceil_jax.retrieval.words import words
+from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.structures import structure_parser_of
+from ceil_jax.training.free.encoder import PARSERS, observe
+from ceil_jax.training.free.head import fold_numbers
+from ceil_jax.training.free.structures import StructureHead, fit_structure_head
+
+BATCH = 64
+"""Texts encoded at once."""
+LAYERS = 7
+"""The embeddings and the six layers of all-MiniLM-L6-v2; the last is the encoder's own vector."""
+HEAD_ROWS = 1_000
+"""Examples of the bank that the structure head learns from at most; queries are among them."""
+STRUCTURES = 200
+"""The most common structures of these, which it predicts."""
+HEAD_PENALTY = 0.001
+"""The middle of the grid of `free`, which would choose one."""
+FOLDS = 3
+"""Of the cross-fitting."""
+
+NAMES = (
+    *(f"cosine, layer {layer}" for layer in range(LAYERS - 1)),
+    "cosine",
+    "BM25 of inputs",
+    "BM25 of outputs",
+    "structures: cosine",
+    "structures: expected precision",
+    "structures: expected recall",
+    "structures: expected strangers",
+    "words: recall",
+    "words: precision",
+    "words: recall by idf",
+    "pairs of words: recall",
+    "same first word",
+    "same last word",
+    "query's words in the output",
+    "length of the input",
+    "difference of the inputs' lengths",
+    "length of the output",
+    "number of structures",
+    "difference from the expected number",
+    "rarity of the structures",
+    "mean cosine with all queries",
+    "rank by cosine",
+    "rank by BM25",
+    "rank by structures",
+)
+RANKED = ("cosine", "BM25 of inputs", "structures: cosine")
+"""What the ranks are by, in the order of the last three names."""
+
+
+class Pairs:
+    """The features of a task's queries with any examples of its bank.
+
+    Args:
+        encoder: the untrained encoder, a transformer with the mean of tokens as its vector.
+        bank: N examples whose outputs are programs.
+        positions: the bank positions of Q queries.
+    """
+
+    def __init__(self, encoder: Encoder, bank: Sequence[Example], positions: np.ndarray) -> None:
+        self.bank = bank
+        self.positions = positions
+        self.encoder = encoder
+        self.words = [words(example.input) for example in bank]
+        self.output_words = [words(example.output) for example in bank]
+        self.input_index = LexicalIndex([example.input for example in bank])
+        self.output_index = LexicalIndex([example.output for example in bank])
+        documents = Counter(word for own in self.words for word in set(own))
+        self.idf = {word: math.log(1 + len(bank) / n) for word, n in documents.items()}
+        self._predict_structures()
+
+    def _predict_structures(self) -> None:
+        """P(structure | query), float [Q, S], each without its query's output, and which structures
+        every example has, float [N, S]."""
+        reader = structure_parser_of(self.bank)
+        parser = next(name for name, known in PARSERS.items() if known is reader)
+        others = np.setdiff1d(np.arange(len(self.bank)), self.positions)
+        order = np.random.default_rng(0).permutation(others)
+        rows = np.concatenate([self.positions, order])[:HEAD_ROWS]
+        observed = observe(self.encoder, [self.bank[row] for row in rows], parser=parser)
+        counts = Counter(sorted(chain.from_iterable(observed.structures)))
+        common = tuple(sorted(structure for structure, _ in counts.most_common(STRUCTURES)))
+        # what fits look at of a head that they are like: its structures and its penalty
+        nothing = np.zeros(0, np.float32)
+        head = StructureHead(common, (), nothing, nothing[:, None], nothing, HEAD_PENALTY)
+        folds = fold_numbers(len(rows), FOLDS)
+        queries = np.arange(len(self.positions))
+        self.expected = np.empty((len(queries), len(common)), np.float32)
+        for fold in np.unique(folds[queries]):
+            inside = queries[folds[queries] == fold]
+            fitted = fit_structure_head(observed.take(np.flatnonzero(folds != fold)), like=head)
+            self.expected[inside] = fitted.probabilities(observed.take(inside))
+        structures = [PARSERS[parser](example.output) for example in self.bank]
+        place = {structure: i for i, structure in enumerate(common)}
+        self.held = np.zeros((len(self.bank), len(place)), np.float32)
+        for row, own in zip(self.held, structures, strict=True):
+            row[[place[one] for one in own if one in place]] = 1
+        self.count = np.array([max(1, len(own)) for own in structures], np.float32)
+        frequency = Counter(one for own in structures for one in own)
+        self.rarity = np.array(
+            [
+                np.mean([math.log(len(self.bank) / frequency[one]) for one in own] or [0.0])
+                for own in structures
+            ]
+        )
+
+    def features(self, shortlist: Int[np.ndarray, "q n"]) -> Float[np.ndarray, "q n f"]:
+        """Return the features of each query with the examples of its shortlist, in the order of
+        NAMES."""
+        used = np.unique(np.concatenate([self.positions, shortlist.ravel()]))
+        vectors = layer_vectors(self.encoder, [self.bank[row].input for row in used])
+        queries = vectors[:, np.searchsorted(used, self.positions)]
+        centre = queries[-1].mean(axis=0)
+        found = np.empty((*shortlist.shape, len(NAMES)))
+        for row, own in enumerate(shortlist):
+            near = vectors[:, np.searchsorted(used, own)]
+            cosines = np.einsum("ld,lnd->nl", queries[:, row], near)
+            columns = np.column_stack([cosines, self._told(row, own), near[-1] @ centre])
+            by = columns[:, [NAMES.index(name) for name in RANKED]]
+            ranks = np.argsort(np.argsort(-by, axis=0, kind="stable"), axis=0, kind="stable")
+            found[row] = np.column_stack([columns, ranks / max(1, len(own) - 1)])
+        return found
+
+    def _told(self, row: int, examples: np.ndarray) -> np.ndarray:
+        """The features between the cosines and the mean cosine, float [n, f], of one query."""
+        query = self.bank[self.positions[row]]
+        asked = self.words[self.positions[row]]
+        by_input = self.input_index.scores(query.input)[examples]
+        by_output = self.output_index.scores(query.input)[examples]
+        expected = self.expected[row]
+        overlap = self.held[examples] @ expected
+        count = self.count[examples]
+        total = max(float(expected.sum()), 1e-6)
+        structures = [
+            overlap / (np.linalg.norm(expected) * np.sqrt(count)),
+            overlap / count,
+            overlap / total,
+            np.log1p(count - overlap),
+        ]
+        shared = np.array([self._words(asked, position) for position in examples])
+        length = np.log([max(1, len(self.words[position])) for position in examples])
+        output = np.log([max(1, len(self.bank[position].output)) for position in examples])
+        rest = [
+            length,
+            np.abs(length - math.log(max(1, len(asked)))),
+            output,
+            np.log(count),
+            np.abs(np.log(count) - math.log(max(1.0, total))),
+            self.rarity[examples],
+        ]
+        return np.column_stack([by_input, by_output, *structures, shared, *rest])
+
+    def _words(self, asked: Sequence[str], position: int) -> list[float]:
+        """What a query's words and those of an example share."""
+        shown = self.words[position]
+        common = set(asked) & set(shown)
+        weight = sum(self.idf[word] for word in set(asked))
+        pairs = set(pairwise(asked))
+        return [
+            len(common) / max(1, len(set(asked))),
+            len(common) / max(1, len(set(shown))),
+            sum(self.idf[word] for word in common) / max(weight, 1e-6),
+            len(pairs & set(pairwise(shown))) / max(1, len(pairs)),
+            float(asked[:1] == shown[:1]),
+            float(asked[-1:] == shown[-1:]),
+            len(set(asked) & set(self.output_words[position])) / max(1, len(set(asked))),
+        ]
+
+
+@partial(jax.jit, static_argnums=0)
+def _pooled(graph: Any, state: Any, ids: Array, mask: Array) -> list[Float[Array, "b d"]]:
+    states = nnx.merge(graph, state).hidden_states(ids, mask)
+    return [mean_pool(one, mask) for one in states]
+
+
+def layer_vectors(encoder: Encoder, texts: Sequence[str]) -> Float[np.ndarray, "l n d"]:
+    """Return the mean of each text's token vectors in every layer, the embeddings first, as unit
+    rows."""
+    graph, state = nnx.split(encoder.module)
+    ids = encoder.tokenizer(list(texts), encoder.max_length)
+    order = np.argsort([len(own) for own in ids], kind="stable")
+    found: np.ndarray | None = None
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        length = padded_length(len(ids[rows[-1]]), encoder.max_length, LENGTHS)
+        tokens = pad([ids[row] for row in rows], length, encoder.tokenizer.pad_id, BATCH)
+        layers = np.stack(_pooled(graph, state, *tokens))[:, : len(rows)]
+        if found is None:
+            found = np.empty((len(layers), len(texts), layers.shape[2]), np.float32)
+        found[:, rows] = np.stack([unit_rows(layer) for layer in layers])
+    assert found is not None, "no texts"
+    return found
