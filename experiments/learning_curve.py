@@ -31,7 +31,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.report.table import Table, Value
 from ceil_jax.tasks.structures import structure_parser_of
@@ -84,7 +84,7 @@ def agreement(grid: Grid, measured: Measured) -> float:
     parser = structure_parser_of(task.train) or (lambda output: frozenset([output]))
     bank = [parser(example.output) for example in task.train]
     found = []
-    choice = run.get(rows.choice(setup, setup.row(cell.method)))
+    choice = run.get(row_stages.choice(setup, setup.row(cell.method)))
     for query, positions in zip(task.validation, choice.positions.tolist(), strict=True):
         own = parser(query.output)
         others = [bank[position] for position in positions if position >= 0]

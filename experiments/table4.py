@@ -20,7 +20,7 @@ from harness.table import ExperimentTable
 
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.rows import scored_sets
+from ceil_jax.pipeline.row_stages import scored_sets
 from ceil_jax.report.table import Number, Table
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {

@@ -3,7 +3,7 @@
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.tst import TST
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.models import Models
@@ -60,7 +60,7 @@ class One(Models):
 
 def choose(run, setup, name, queries):
     """The examples that a row chooses for some queries, in the order in which it chose them."""
-    choice = run.get(rows.choice(setup, setup.row(name), Examples(queries)))
+    choice = run.get(row_stages.choice(setup, setup.row(name), Examples(queries)))
     return retrieved(setup.task.train, choice)
 
 
@@ -71,14 +71,14 @@ def evaluated(run, setup, name):
 
 def metric_of(setup, name):
     """The stage of a row's metric."""
-    return rows.metric(setup, setup.row(name))
+    return row_stages.metric(setup, setup.row(name))
 
 
 def choice_of_row(setup, name):
     """The stage of a row's choice."""
-    return rows.choice(setup, setup.row(name))
+    return row_stages.choice(setup, setup.row(name))
 
 
 def networks_of(setup, kind):
     """The stage of a method's encoders."""
-    return rows.encoders(setup, setup.config.method(kind)).networks
+    return row_stages.encoders(setup, setup.config.method(kind)).networks

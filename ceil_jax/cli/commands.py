@@ -151,7 +151,7 @@ def score_command(
         shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
     """
     from ceil_jax.cli.first import begin
-    from ceil_jax.pipeline import rows
+    from ceil_jax.pipeline import row_stages
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.pipeline.setup import open_run
     from ceil_jax.store.shards import parse_shard
@@ -160,7 +160,7 @@ def score_command(
     begun = begin(config, own, (stage,))
     run, setup = open_run(begun.config, begun.task, begun.models)
     method = setup.config.method(EPR if stage == "epr" else CEIL)
-    scores = rows.scored_sets(setup, method).scores
+    scores = row_stages.scored_sets(setup, method).scores
     assert isinstance(scores, Scores), "the LM scores both"
     for need in scores.needs:
         run.get(need)

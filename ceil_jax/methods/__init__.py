@@ -1,7 +1,7 @@
 """The methods that the rows of a comparison learn by: one file a method, each a frozen dataclass.
 
 A method is its settings, its flags and its part of a stage's key, and says how encoders learn from
-arrays. It makes no stages and reads no folders: `pipeline.rows` does. Retrievers, which choose
+arrays. It makes no stages and reads no folders: `pipeline.row_stages` does. Retrievers, which choose
 examples with a method's vectors, are in `retrieval/` and `skills/`.
 
 - `base`: `Method` and its two kinds, `LearnsFromOutputs` and `LearnsFromScores`

@@ -1,7 +1,7 @@
 """The base of all methods. A method is a frozen dataclass that is its settings, its flags and its
 part of a stage's key, and says how encoders learn.
 
-There are three kinds, and `pipeline.rows` makes stages of each:
+There are three kinds, and `pipeline.row_stages` makes stages of each:
 
 - `untrained.Untrained`: encoders as they were loaded;
 - `LearnsFromOutputs`: a head on their vectors, taught by the bank's outputs, without an LM;

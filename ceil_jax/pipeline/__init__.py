@@ -1,12 +1,12 @@
 """A run as a graph of stages: a stage is a value that names the stages it needs, and is computed
 once and kept.
 
-Start with `stage`, then `setup` and `rows`; the other modules hold one kind of stage each.
+Start with `stage`, then `setup` and `row_stages`; the other modules hold one kind of stage each.
 
 - `stage`: `Stage`, its key, and `Run`, which gets a stage's value from memory, from disk or by
   computing it
 - `setup`: `Setup`, a task under one configuration, and `open_run`
-- `rows`: which stages a row needs, from its metric down to the texts
+- `row_stages`: which stages a row needs, from its metric down to the texts
 - `views`: examples and their retrieval texts
 - `vectors`: the vectors of texts and of examples
 - `encoders`: heads and trained encoders

@@ -41,10 +41,10 @@ class Answers(Stage[list[dict[str, Any]]]):
         """Return the row of each query; by default without examples."""
         triples = zip(self.queries.examples, examples or [[]] * len(replies), replies, strict=True)
         rows = []
-        for query, shown, reply in triples:
+        for query, prompt_examples, reply in triples:
             row = {
                 "id": query.id,
-                "examples": shown,
+                "examples": prompt_examples,
                 "prediction": reply.prediction,
                 "gold": query.output,
             }
@@ -223,8 +223,8 @@ class Measurement(Stage[Measured]):
         more = {name: float(METRICS[name].corpus(predictions, queries)) for name in self.more}
         bank = self.predictions.bank.examples
         shared = overlap(queries, bank)
-        if (found := programs(queries, bank)) is not None:
-            shared = shared._replace(question=found)
+        if (program_of_each := programs(queries, bank)) is not None:
+            shared = shared._replace(question=program_of_each)
         save_arrays(
             folder / "metric.npz", scores=scores, statistics=statistics, overlap=np.stack(shared)
         )
@@ -236,8 +236,10 @@ class Measurement(Stage[Measured]):
 
 def read_measured(folder: Path, summary: Mapping[str, Any]) -> Measured:
     """Return the value of a `Measurement` in a folder, with its summary."""
-    found = load_arrays(folder / "metric.npz")
+    arrays = load_arrays(folder / "metric.npz")
     shared = Overlap(
-        found["overlap"][0], found["overlap"][1].astype(bool), found["overlap"][2].astype(bool)
+        arrays["overlap"][0], arrays["overlap"][1].astype(bool), arrays["overlap"][2].astype(bool)
     )
-    return Measured(summary["value"], summary["more"], found["scores"], found["statistics"], shared)
+    return Measured(
+        summary["value"], summary["more"], arrays["scores"], arrays["statistics"], shared
+    )

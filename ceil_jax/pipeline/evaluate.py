@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ceil_jax.distributed.machine import device
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Measurement, Predictions
 from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
 from ceil_jax.pipeline.setup import Setup
@@ -17,7 +17,7 @@ from ceil_jax.tasks import TASKS
 
 def evaluate(run: Run, setup: Setup, row: Row) -> Record:
     """Return the record of a row on the task's queries; what is not on disk is computed."""
-    metric = rows.metric(setup, row)
+    metric = row_stages.metric(setup, row)
     run.get(metric)
     task = setup.task
     settings = settings_of(setup.config, row.method.chain if row.encodes else ())
@@ -52,7 +52,7 @@ def evaluate(run: Run, setup: Setup, row: Row) -> Record:
 
 def remark(run: Run, setup: Setup, row: Row) -> str:
     """Return a remark on a row that does not use what training gave its encoders; else ""."""
-    if not row.trains or rows.is_used(run, setup, row.method):
+    if not row.trains or row_stages.is_used(run, setup, row.method):
         return ""
     return row.method.remark_if_unused
 
@@ -65,7 +65,7 @@ def check(run: Run, setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
         UserError: settings or models that cannot be.
     """
     METRICS[setup.task.metric].check(setup.task.validation)
-    targets = [rows.metric(setup, row) for row in chosen]
+    targets = [row_stages.metric(setup, row) for row in chosen]
     for target in targets:
         if not run.summary(target):
             for lm in target.predictions.lms:

@@ -12,7 +12,7 @@ from ceil_jax.lm.prompts import examples_text
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
@@ -87,7 +87,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         raise UserError(
             "a selector embeds inputs as they are, not skills: train with --text input for it"
         )
-    choice = rows.choice(setup, row)
+    choice = row_stages.choice(setup, row)
     trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF
     assert trade_off is not None, "DPP-MAP has a λ"
     encoder, query_encoder = encoders_of(run, setup, row)
@@ -95,12 +95,14 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     if row.needs.balanced:
         # each output has a share of the shortlist
         shortlist = max(shortlist, len({example.output for example in task.train}))
-    used = [method for method in reversed(row.method.chain) if rows.is_used(run, setup, method)]
+    used = [
+        method for method in reversed(row.method.chain) if row_stages.is_used(run, setup, method)
+    ]
     return CeilSelector.from_examples(
         task.train,
         encoder=encoder,
         query_encoder=query_encoder,
-        vectors=run.get(rows.bank_vectors(setup, row.method)),
+        vectors=run.get(row_stages.bank_vectors(setup, row.method)),
         trade_off=trade_off,
         near_duplicate=None,  # what was evaluated passes over nothing
         min_relevance=config.min_relevance,
@@ -108,7 +110,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         balance="output" if row.needs.balanced else None,
         fixed=_fixed_ids(run, setup, row),
         template=of_plain_queries(task),
-        context=rows.bank_context(setup, row.method),
+        context=row_stages.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
         card=Card(
             title=f"{row.label} on {task.name}",
@@ -123,14 +125,14 @@ def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
     """The ids of the examples that a row has in every prompt, in prompt order."""
     if row.needs.fixed == "none":
         return []
-    positions = run.get(rows.fixed_examples(setup, row.method))
+    positions = run.get(row_stages.fixed_examples(setup, row.method))
     return [setup.task.train[position].id for position in positions[::-1]]
 
 
 def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
     """Return a row's encoder of the bank and its encoder of queries; a head with its encoders is
     both."""
-    stages = rows.encoders(setup, row.method)
+    stages = row_stages.encoders(setup, row.method)
     networks = run.get(stages.networks)
     if stages.head is not None and run.get(stages.head) is not None:
         free = stages.head.encoder(run)
@@ -159,7 +161,7 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
     """The metrics, in percent, of a row that has been evaluated; none if it has not."""
     if not any(run.root.glob("metric-*/done.json")):
         return {}  # so that an encoder that needs no training needs no LM either
-    stage = rows.metric(setup, row)
+    stage = row_stages.metric(setup, row)
     if not run.summary(stage):
         return {}
     measured = run.get(stage)
@@ -174,7 +176,7 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
 def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
     """A line for the model card on the methods whose outcome is in the encoders."""
     steps = [
-        method.training_data(len(setup.bank), rows.training_summary(run, setup, method))
+        method.training_data(len(setup.bank), row_stages.training_summary(run, setup, method))
         for method in used
     ]
     if not steps:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ceil_jax.methods.registry import ZERO_ROW, registered_methods
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.plan import (
     WRITING,

@@ -120,9 +120,9 @@ class NamedEncoder:
 
     def get(self) -> Encoder:
         """Return the loaded encoder."""
-        asked = self.endpoint if is_address(self.name) else None
+        endpoint = self.endpoint if is_address(self.name) else None
         return self.models.once(
-            ("encoder", self.name, asked), lambda: load_encoder(self.name, endpoint=asked)
+            ("encoder", self.name, endpoint), lambda: load_encoder(self.name, endpoint=endpoint)
         )
 
     def check_trainable(self) -> None:

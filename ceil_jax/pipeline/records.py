@@ -119,10 +119,11 @@ class Texts(Stage[None]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         sides = {"queries": self.queries.examples, "bank": self.bank.examples}
         texts = {
-            side: {one.id: [one.input, one.output] for one in rows} for side, rows in sides.items()
+            side: {example.id: [example.input, example.output] for example in examples}
+            for side, examples in sides.items()
         }
         write_json(folder / "texts.json", texts)
-        return {side: len(rows) for side, rows in sides.items()}
+        return {side: len(examples) for side, examples in sides.items()}
 
     def load(self, run: Run, folder: Path) -> None:
         return None

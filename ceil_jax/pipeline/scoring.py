@@ -93,7 +93,7 @@ def reading(
     if not requests:
         return Work()
     reader, counting = run.lm(lm), run.models.counting(lm)
-    unread = reader.missing(requests) / len({one.key(reader.name) for one in requests})
+    unread = reader.missing(requests) / len({request.key(reader.name) for request in requests})
     read, written = counting.count(requests, answers, together=together)
     return Work(times * unread * read, times * unread * written, parameters=counting.parameters)
 
@@ -149,21 +149,23 @@ class Scores(Stage[dict[str, np.ndarray]]):
 
     def estimate(self, run: Run) -> Work:
         some = sample(len(self.queries))
-        asked = self.queries.examples[some]
-        times = len(self.queries) / max(1, len(asked))
+        sampled = self.queries.examples[some]
+        times = len(self.queries) / max(1, len(sampled))
         if run.summary(self.sets):
             sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
         else:
-            sets, times = self._random_sets(len(asked)), times * self.differing
-        prompts = iter(self.prompts(run, asked, sets))
+            sets, times = self._random_sets(len(sampled)), times * self.differing
+        prompts = iter(self.prompts(run, sampled, sets))
         template, per_token = self.prompting.template, self.prompting.per_token
         requests = [
             LMRequest(
                 next(prompts),
-                tuple(template.continuation(q, c) for c in read_outputs(q, self.all_choices)),
-                per_token and bool(q.choices),
+                tuple(
+                    template.continuation(query, c) for c in read_outputs(query, self.all_choices)
+                ),
+                per_token and bool(query.choices),
             )
-            for q in asked
+            for query in sampled
             for _ in range(sets.subsets.shape[1])
         ]
         return reading(run, self.prompting.lm, requests, times)
@@ -227,8 +229,8 @@ class TradeOff(Stage[float]):
     label: str = unkeyed("")
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        found = run.get(self.scores)
-        chosen = best_trade_off(found.get("choice", found["lm_scores"]))
+        scores = run.get(self.scores)
+        chosen = best_trade_off(scores.get("choice", scores["lm_scores"]))
         log.info(
             "%s: λ = %g of %s", self.label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS)
         )

@@ -34,7 +34,7 @@ TOLD = "earlier-stages.json"
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A task under one configuration. `pipeline.rows` makes stages of it.
+    """A task under one configuration. `pipeline.row_stages` makes stages of it.
 
     Args:
         config: everything that a number depends on besides the task's data.
@@ -162,7 +162,7 @@ class Setup:
 
 
 class Session(NamedTuple):
-    """A run and a setup: `run.get(rows.metric(setup, row))` is all of running."""
+    """A run and a setup: `run.get(row_stages.metric(setup, row))` is all of running."""
 
     run: Run
     setup: Setup
@@ -207,10 +207,10 @@ def open_run(
 
     Examples:
         >>> from ceil_jax import load_task
-        >>> from ceil_jax.pipeline import rows
+        >>> from ceil_jax.pipeline import row_stages
         >>> task = load_task("movie_reviews", limit=4, bank_limit=50)
         >>> run, setup = open_run(RunConfig(encoder="tiny", lm="tiny"), task)
-        >>> rows.choice(setup, setup.row("bm25")).k
+        >>> row_stages.choice(setup, setup.row("bm25")).k
         8
     """
     load_plugins()

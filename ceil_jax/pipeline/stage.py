@@ -117,12 +117,12 @@ class Stage(Generic[T_co]):
     def lms(self) -> list[NamedLM]:
         """The LMs that it reads prompts with: fields that are one or, as `Prompting` does, have
         one."""
-        found = (
+        values = (
             getattr(value, "lm", value)
             for _, value in _fields(self)
             if not isinstance(value, Stage)
         )
-        return [one for one in found if isinstance(one, NamedLM)]
+        return [value for value in values if isinstance(value, NamedLM)]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         """Write the value's files into a folder and return a summary; `run.get` gives what it
@@ -149,7 +149,7 @@ def keyed(value: Any) -> Any:
     if isinstance(key := getattr(value, "key", None), str | list):
         return key
     if isinstance(value, tuple | list):
-        return [keyed(one) for one in value]
+        return [keyed(part) for part in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         version = getattr(value, "version", 1)
         name = type(value).__name__ + (f"-{version}" if version != 1 else "")
@@ -170,9 +170,9 @@ def _fields(value: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
 
 def _changed(value: Any) -> dict[str, Any]:
     return {
-        field.name: keyed(own)
-        for field, own in _fields(value)
-        if field.metadata.get("key", True) and not _is_default(field, own)
+        field.name: keyed(setting)
+        for field, setting in _fields(value)
+        if field.metadata.get("key", True) and not _is_default(field, setting)
     }
 
 
@@ -191,8 +191,8 @@ def _stages(value: Any) -> Iterator[Stage[Any]]:
     if isinstance(value, Stage):
         yield value
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _stages(one)
+        for part in value:
+            yield from _stages(part)
 
 
 class Run:
@@ -240,9 +240,9 @@ class Run:
             self._values.popitem(last=False)
         return value
 
-    def value(self, given: T | Stage[T]) -> T:
+    def value(self, setting: T | Stage[T]) -> T:
         """Return a setting: a stage's value, or the setting itself where it is no stage."""
-        return self.get(given) if isinstance(given, Stage) else given
+        return self.get(setting) if isinstance(setting, Stage) else setting
 
     def _ensure(self, stage: Stage[Any]) -> None:
         """Compute a stage that is not whole on disk, needs first, and those that its `load`
@@ -300,8 +300,8 @@ class Run:
     def missing(self, targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
         """Return the stages that getting these would compute, needs first. Nothing on disk
         changes."""
-        found = closure(targets, self._is_whole)
-        return [stage for stage in found if not stage.in_memory]
+        stages = closure(targets, self._is_whole)
+        return [stage for stage in stages if not stage.in_memory]
 
     def _is_whole(self, stage: Stage[Any]) -> bool:
         return bool(self.summary(stage)) and all(map(self._is_whole, stage.reads))
@@ -312,14 +312,14 @@ def closure(
 ) -> list[Stage[Any]]:
     """Return the stages and all that they need, each once, needs first. Stages `without` are left
     out, and what they need with them."""
-    found: dict[str, Stage[Any]] = {}
+    needed: dict[str, Stage[Any]] = {}
 
     def visit(stage: Stage[Any]) -> None:
-        if stage.key not in found and not without(stage):
+        if stage.key not in needed and not without(stage):
             for need in stage.needs:
                 visit(need)
-            found[stage.key] = stage
+            needed[stage.key] = stage
 
     for target in targets:
         visit(target)
-    return list(found.values())
+    return list(needed.values())

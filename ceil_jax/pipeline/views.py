@@ -114,12 +114,12 @@ class Skills(Stage[list[str]]):
         return Rewriter(run.lm(self.lm), self.demonstrations, orders=self.orders, seed=self.seed)
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        found = self._rewriter(run).rewrite(self.rows.examples, self.order)
-        write_json(folder / "skills.json", found.skills)
+        rewrites = self._rewriter(run).rewrite(self.rows.examples, self.order)
+        write_json(folder / "skills.json", rewrites.skills)
         return {
-            "failures": dict(found.failures),
-            "copies": found.copies,
-            "rewrites": found.rewrites,
+            "failures": dict(rewrites.failures),
+            "copies": rewrites.copies,
+            "rewrites": rewrites.rewrites,
         }
 
     def load(self, run: Run, folder: Path) -> list[str]:
@@ -130,7 +130,10 @@ class Skills(Stage[list[str]]):
         prompts = self._rewriter(run).prompts(self.rows.examples, self.order)
         some = prompts[:: max(1, len(prompts) // 32)]
         share = len(prompts) / max(1, len(some))
-        skills = lm.count_tokens([one.skill for one in self.demonstrations]).mean() + 1
+        skills = (
+            lm.count_tokens([demonstration.skill for demonstration in self.demonstrations]).mean()
+            + 1
+        )
         read = float(lm.count_tokens(some).sum()) * share
         written = min(skills, MAX_NEW_TOKENS) * len(prompts)
         return Work(read, written, parameters=run.models.counting(self.lm).parameters)
@@ -143,19 +146,19 @@ def failures(run: Run, targets: Iterable[Stage[Any]]) -> str:
     An LM that is too small for the task writes the same skill for all inputs, which no single
     rewrite shows.
     """
-    stages = [one for one in closure(targets) if isinstance(one, Skills)]
+    stages = [stage for stage in closure(targets) if isinstance(stage, Skills)]
     if not stages:
         return ""
-    summaries = [run.summary(one) for one in stages]
-    failed: Counter[str] = sum((Counter(one["failures"]) for one in summaries), Counter())
-    total, copies = (sum(one[name] for one in summaries) for name in ("rewrites", "copies"))
-    said = Counter(skill for one in stages for skill in run.get(one))
+    summaries = [run.summary(stage) for stage in stages]
+    failed: Counter[str] = sum((Counter(summary["failures"]) for summary in summaries), Counter())
+    total, copies = (sum(summary[name] for summary in summaries) for name in ("rewrites", "copies"))
+    skills = Counter(skill for stage in stages for skill in run.get(stage))
     kinds = ", ".join(f"{count} {kind}" for kind, count in failed.most_common())
-    commonest = 100 * max(said.values(), default=0) / max(said.total(), 1)
+    commonest = 100 * max(skills.values(), default=0) / max(skills.total(), 1)
     return (
         f"{stages[0].lm.key}: {failed.total()} of {total:,} rewrites failed"
         + (f" ({kinds}): raw inputs stand for them" if failed else "")
-        + f"; {len(said):,} different skills, the commonest for {commonest:.0f} %; "
+        + f"; {len(skills):,} different skills, the commonest for {commonest:.0f} %; "
         + f"{copies:,} are a demonstration's skill word for word"
     )
 

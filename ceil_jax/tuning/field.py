@@ -12,7 +12,7 @@ import numpy as np
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
@@ -103,7 +103,7 @@ class Field:
             self._builders[ids] = self.base.answering.builder(self.run, queries)
         setup = self.setup(candidate)
         row = setup.config.configured(candidate.row)
-        stage = rows.predictions(setup, row, Examples(queries))
+        stage = row_stages.predictions(setup, row, Examples(queries))
         assert isinstance(stage, Predictions), "the LM answers every candidate"
         choice = self.run.get(stage.choice)
         builder = self._builders[ids]
@@ -224,7 +224,7 @@ class Field:
         """Return the seconds that choosing a candidate's examples for some rows took, with all that
         it needs, such as encoding; in this process or an earlier one."""
         setup = self.setup(candidate)
-        choice = rows.choice(setup, setup.config.configured(candidate.row), Examples(queries))
+        choice = row_stages.choice(setup, setup.config.configured(candidate.row), Examples(queries))
         return self.run.cost([choice]).seconds
 
     def preparation(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
@@ -240,7 +240,7 @@ class Field:
             UserError: the candidate cannot be prepared here.
         """
         setup = self.setup(candidate)
-        choice = rows.choice(setup, setup.config.configured(candidate.row))
+        choice = row_stages.choice(setup, setup.config.configured(candidate.row))
         unpaid = closure([choice], lambda stage: stage.key in self._paid)
         # as if nothing was on disk, so that a search that was stopped takes the same decisions
         works = {stage: self._nothing.estimate(stage) for stage in unpaid}

@@ -22,7 +22,7 @@ from ceil_jax.metrics.bootstrap import (
     metric_interval,
     paired,
 )
-from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration

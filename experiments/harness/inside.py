@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.example_encoder import example_encoder
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.export import encoders_of
 from ceil_jax.pipeline.setup import Session
 
@@ -44,9 +44,9 @@ def measure_latency(session: Session, method: str) -> Latency:
     row = setup.row(method)
     config = setup.config
     assert row.exports
-    items = run.get(rows.bank_vectors(setup, row.method))
+    items = run.get(row_stages.bank_vectors(setup, row.method))
     _, query_encoder = encoders_of(run, setup, row)
-    queries = run.get(rows.texts(setup, setup.queries))
+    queries = run.get(row_stages.texts(setup, setup.queries))
     side = example_encoder(query_encoder)
     vectors, encode = _timed(lambda: unit_rows(side.encode_queries(queries)))
     n = min(
@@ -55,7 +55,7 @@ def measure_latency(session: Session, method: str) -> Latency:
     (_, shortlists), shortlist = _timed(lambda: top_k(vectors, items, n))
     if not row.needs.ends_in_map:
         return Latency(len(queries), len(items), encode, shortlist, 0.0)
-    trade_off = run.value(rows.choice(setup, row).trade_off)
+    trade_off = run.value(row_stages.choice(setup, row).trade_off)
     assert trade_off is not None
     _, greedy = _timed(
         lambda: greedy_map_shortlists(vectors, items, shortlists, config.shots, trade_off)
@@ -86,8 +86,8 @@ def chosen_ranks(session: Session, method: str) -> list[int]:
     row = setup.row(method)
     assert row.encodes
     n = max(setup.config.shortlist, setup.config.shots)
-    shortlists = run.get(rows.nearest(setup, row.method, setup.queries, n)).positions
-    choice = run.get(rows.choice(setup, row)).positions
+    shortlists = run.get(row_stages.nearest(setup, row.method, setup.queries, n)).positions
+    choice = run.get(row_stages.choice(setup, row)).positions
     ranks = []
     for shortlist, positions in zip(shortlists.tolist(), choice.tolist(), strict=True):
         rank = {position: i for i, position in enumerate(shortlist, 1)}

@@ -14,7 +14,7 @@ from ceil_jax.cli.helptext import asked_for_help
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.setup import Session, open_run
@@ -44,7 +44,9 @@ class SelectedOptions:
         models, found, parts = Models(), {}, []
         for task in self.tasks:
             run, setup = _session(self.config, task, models, self.method)
-            chosen = {ROWS[name].label: rows.choice(setup, setup.row(name)) for name in self.method}
+            chosen = {
+                ROWS[name].label: row_stages.choice(setup, setup.row(name)) for name in self.method
+            }
             found[task] = {
                 label: selected(setup.task, run.get(stage)) for label, stage in chosen.items()
             }

@@ -14,7 +14,7 @@ from harness.table import ExperimentTable
 from ceil_jax.errors import UserError
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
-from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
 from ceil_jax.pipeline.stage import Run, closure

@@ -10,7 +10,7 @@ from harness.panels import image, panels
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.rows import skills as skills_of
+from ceil_jax.pipeline.row_stages import skills as skills_of
 from ceil_jax.pipeline.setup import Session
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE

@@ -9,7 +9,7 @@ import numpy as np
 from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.setup import Session

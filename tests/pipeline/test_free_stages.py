@@ -7,7 +7,7 @@ import pytest
 from films import SMALL, TASK
 
 from ceil_jax.methods.free import Free, Labels
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.store import progress
@@ -30,10 +30,10 @@ def said(monkeypatch, caplog):
 
 def test_learning_from_outputs_says_how_far_it_is(said, tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
-    run.get(rows.encoders(setup, Free()).head)
+    run.get(row_stages.encoders(setup, Free()).head)
     # the untrained encoder and the head are fitted to be judged, and what is taken on all rows
     assert said("training free") == ["33%", "67%", "100%"]
-    head = rows.encoders(setup, Labels()).head
+    head = row_stages.encoders(setup, Labels()).head
     run.get(head)
     assert said("training label head") == ["100%"]
     run.get(CrossFitting(head))

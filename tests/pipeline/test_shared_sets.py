@@ -16,7 +16,7 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.registry import scorable
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.export import export_row
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
@@ -33,7 +33,7 @@ def opened(out, task=FEW, **models):
 
 
 def best_of(setup):
-    return rows.fixed_examples(setup, setup.row("fixed").method)
+    return row_stages.fixed_examples(setup, setup.row("fixed").method)
 
 
 class Asked(TinyLM):
@@ -148,8 +148,8 @@ def test_near_examples_stand_behind_the_fixed_ones_that_both_rows_share(tmp_path
     two = open_run(replace(CONFIG, out=tmp_path, shots=2), FEW)
     fixed = two.run.get(best_of(two.setup))
     method = setup.row("fixed_near").method
-    assert rows.fixed_examples(setup, method) == best_of(two.setup)
-    near = run.get(rows.nearest(setup, method.start, setup.queries, 4)).positions
+    assert row_stages.fixed_examples(setup, method) == best_of(two.setup)
+    near = run.get(row_stages.nearest(setup, method.start, setup.queries, 4)).positions
     for number, picks in enumerate(choose(run, setup, "fixed_near", FEW.validation)):
         chosen = [pick.position for pick in picks]
         assert chosen[:2] == fixed.tolist()

@@ -8,7 +8,7 @@ from films import SMALL, TASK, One
 
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.tiny import TinyLM
-from ceil_jax.pipeline import rows as rows_module
+from ceil_jax.pipeline import row_stages as rows_module
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.ways import (
     NO_OPTION,

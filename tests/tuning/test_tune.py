@@ -21,7 +21,7 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.registry import ROWS as ROWS_BY_NAME
 from ceil_jax.methods.registry import TOPK_ROW, scorable
 from ceil_jax.metrics.bootstrap import Interval
-from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched

@@ -13,7 +13,7 @@ from ceil_jax.lm.readings import LMRequest
 from ceil_jax.lm.torch import loading
 from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
@@ -72,10 +72,10 @@ def test_no_key_loads_weights(tmp_path, monkeypatch):
         run, setup = open_run(config, task, CountingModels())
         assert "LM tokens to read" in planned(run, setup, [setup.row(name) for name in names])
         _, setup = open_run(config, task)
-        keys = [rows.metric(setup, setup.row(name)).key for name in names]
+        keys = [row_stages.metric(setup, setup.row(name)).key for name in names]
         lm_key = setup.lm.key
     run, setup = open_run(config, task)
-    assert [rows.metric(setup, setup.row(name)).key for name in names] == keys
+    assert [row_stages.metric(setup, setup.row(name)).key for name in names] == keys
     assert setup.lm.key == setup.lm.get().key == lm_key
     first = compare(run, setup, names[:2])
     monkeypatch.setattr(loading, "load_torch", refuse)

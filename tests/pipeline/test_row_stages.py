@@ -13,7 +13,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import applicable
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.setup import open_run
@@ -63,10 +63,10 @@ def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_tr
 def test_ceil_is_held_out_what_epr_did_not_learn_from():
     _, setup = open_run(SMALL.with_method(CEIL, instances=12), TASK)
     ceil = setup.config.method(CEIL)
-    learnt, held_out = rows.learnt(setup, ceil)
+    learnt, held_out = row_stages.learnt(setup, ceil)
     assert sorted([*learnt, *held_out]) == setup.training_queries(12).positions.tolist()
     assert len(held_out)
-    assert not set(held_out) & set(rows.learnt(setup, ceil.start)[0])
+    assert not set(held_out) & set(row_stages.learnt(setup, ceil.start)[0])
 
 
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
@@ -75,18 +75,18 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     of_bank = setup.training_queries(4)
     for kind in (Free, EPR, CEIL):
         method = config.method(kind)
-        assert isinstance(rows.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
-        near = rows.nearest(setup, method, of_bank, 3)
+        assert isinstance(row_stages.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
+        near = row_stages.nearest(setup, method, of_bank, 3)
         assert isinstance(near.query_vectors.blocks, QueryBlocks)
         # and what answers the task's own queries is the head with all that it has learnt
-        assert isinstance(rows.query_vectors(setup, method, setup.queries).blocks, HeadBlocks)
-    assert CrossFitting in kinds(rows.trained(setup, config.method(CEIL)).fixed)
+        assert isinstance(row_stages.query_vectors(setup, method, setup.queries).blocks, HeadBlocks)
+    assert CrossFitting in kinds(row_stages.trained(setup, config.method(CEIL)).fixed)
     plain = open_run(SMALL, TASK).setup
     assert CrossFitting not in kinds(networks_of(plain, CEIL))
-    assert rows.trained(plain, SMALL.method(EPR)).fixed is None
-    head = rows.encoders(setup, Labels()).head
-    seen = run.get(rows.query_blocks(head, rows.texts(setup, setup.bank), setup.bank))
-    unseen = run.get(rows.query_blocks(head, rows.texts(setup, of_bank), of_bank))
+    assert row_stages.trained(plain, SMALL.method(EPR)).fixed is None
+    head = row_stages.encoders(setup, Labels()).head
+    seen = run.get(row_stages.query_blocks(head, row_stages.texts(setup, setup.bank), setup.bank))
+    unseen = run.get(row_stages.query_blocks(head, row_stages.texts(setup, of_bank), of_bank))
     assert (seen[of_bank.positions] != unseen).any()
 
 
@@ -97,8 +97,8 @@ def kinds(stage):
 def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
     config = replace(SMALL, out=tmp_path, context="example")
     run, shown = open_run(config, FEW)
-    of_epr, of_free = (rows.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
-    assert of_epr != of_free == rows.bank_texts(open_run(SMALL, FEW).setup, Free())
+    of_epr, of_free = (row_stages.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
+    assert of_epr != of_free == row_stages.bank_texts(open_run(SMALL, FEW).setup, Free())
     # a classifier that had learnt from texts with their answers in them would look for these in
     # queries
     plain = open_run(replace(config, context="input"), FEW).setup
@@ -109,11 +109,11 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     train = [replace(one, choices=(), output=f"Something {one.input}") for one in TASK.train]
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, replace(FEW, train=train))
-    head = rows.encoders(setup, Free()).head
+    head = row_stages.encoders(setup, Free()).head
     assert run.get(head) is None
     assert run.summary(head)["taken"] == "cosine"
     by_free, by_none = (
-        run.get(rows.nearest(setup, method, setup.training_queries(4), 3)).positions
+        run.get(row_stages.nearest(setup, method, setup.training_queries(4), 3)).positions
         for method in (Free(), Untrained())
     )
     assert by_free.shape == (4, 3)
@@ -124,7 +124,7 @@ def test_labels_are_seen_whatever_the_metric(tmp_path):
     plain = [replace(row, choices=()) for row in TASK.train]
     task = replace(FEW, train=plain, metric="exact_match")
     run, setup = open_run(replace(SMALL, out=tmp_path), task)
-    head = rows.encoders(setup, Free()).head
+    head = row_stages.encoders(setup, Free()).head
     run.get(head)
     assert run.summary(head)["head"] > 0.5  # tried, and compared with cosines
     assert evaluated(run, setup, "classifier").value > 50
@@ -192,7 +192,7 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
         SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget
     )
     run, setup = open_run(config, UNEVEN)
-    scores = rows.trade_off(setup, Untrained(), "tuned").scores
+    scores = row_stages.given_or_tuned(setup, Untrained(), "tuned").scores
     asked = scores.queries.examples[:8]
     tuned = scores.prompts(run, scores.queries.examples, run.get(scores.sets))
     each = len(tuned) // len(scores.queries)
@@ -212,7 +212,7 @@ def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
 ):
     monkeypatch.setattr("ceil_jax.pipeline.scoring.best_trade_off", lambda scores: trade_off)
     run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
-    stage = rows.trade_off(setup, Untrained(), "tuned")
+    stage = row_stages.given_or_tuned(setup, Untrained(), "tuned")
     with caplog.at_level("INFO"):
         assert run.get(stage) == trade_off
     note = "base: λ = 0.001: the set is the nearest examples (log det has"

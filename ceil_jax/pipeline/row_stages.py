@@ -84,8 +84,8 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
         check_applies(setup, row)
         head = encoders(setup, row.method).head
         assert head is not None, "a classifier is a head"
-        rows = alike(head, texts(setup, queries), outputs=False)
-        return Classified(queries, setup.bank, head, rows)
+        inputs = alike(head, texts(setup, queries), outputs=False)
+        return Classified(queries, setup.bank, head, inputs)
     return Predictions(
         queries,
         setup.bank,
@@ -130,7 +130,7 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         query_side = skill_vectors(setup, queries, orders)
     rewritten: tuple[tuple[Skills, ...], ...] = ()
     if orders and needs.vectors != "skills":
-        rewritten = tuple(skills(setup, rows, orders) for rows in (setup.bank, queries))
+        rewritten = tuple(skills(setup, side, orders) for side in (setup.bank, queries))
     return Choose(
         row.retriever,
         bank_view,
@@ -139,7 +139,7 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         bank_side,
         query_side,
         encoders=encoders(setup, row.method).networks if needs.encoder else None,
-        trade_off=map_trade_off(setup, row),
+        trade_off=trade_off_of_row(setup, row),
         shortlist=config.shortlist if needs.shortlist else None,
         seed=config.seed if needs.seeded else config.data_seed,
         skills=rewritten,
@@ -161,26 +161,26 @@ def check_applies(setup: Setup, row: Row) -> None:
 # λ
 
 
-def map_trade_off(setup: Setup, row: Row) -> float | Stage[float] | None:
+def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
     """Return λ of a row: the retriever's own, the one that its encoders learnt sets with, or the
     configured one; None for a retriever without λ."""
     if row.needs.trade_off != "tunable":
         return row.needs.trade_off
     if row.method.learns_sets:
-        return trained_trade_off(setup, row.method)
-    return trade_off(setup, row.method, setup.config.trade_off)
+        return trade_off_of_training(setup, row.method)
+    return given_or_tuned(setup, row.method, setup.config.trade_off)
 
 
-def trained_trade_off(setup: Setup, method: Method) -> float | Stage[float] | None:
+def trade_off_of_training(setup: Setup, method: Method) -> float | Stage[float] | None:
     """Return λ that a method's kernel is trained with; None for a method that learns no sets."""
     setup = setup.trained_by or setup
     if method.kernel_trade_off is None:
         return None
     start = method.chain[1]
-    return trade_off(setup, start, method.kernel_trade_off)
+    return given_or_tuned(setup, start, method.kernel_trade_off)
 
 
-def trade_off(
+def given_or_tuned(
     setup: Setup, method: Method, value: float | Literal["tuned"]
 ) -> float | Stage[float]:
     """Return λ as it is given; "tuned" is chosen for a method's encoders, for all seeds."""
@@ -240,8 +240,8 @@ def encoders(setup: Setup, method: Method) -> EncoderStages:
         case LearnsFromOutputs():
             bank = setup.bank
             view = texts(setup, bank)
-            rows = head_inputs(loaded, view, bank.pairs, bank.parser, outputs=True)
-            head = TrainedHead(method, rows)
+            inputs = head_inputs(loaded, view, bank.pairs, bank.parser, outputs=True)
+            head = TrainedHead(method, inputs)
             return EncoderStages(loaded, head, head)
         case LearnsFromScores():
             networks = trained(setup, method)
@@ -349,7 +349,7 @@ def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
         start.networks,
         setup.config.seed,
         fixed,
-        trained_trade_off(setup, method),
+        trade_off_of_training(setup, method),
         bank_vectors(setup, method.start, bank) if method.reads_bank_vectors else None,
         learnt_before(setup, method),
     )
@@ -386,7 +386,7 @@ def candidate_sets(
         nearest(setup, start, queries, sampler.shortlist) if sampler.shortlist else None,
         query_vectors(setup, start, queries) if needs_vectors else None,
         bank_vectors(setup, start) if needs_vectors else None,
-        trained_trade_off(setup, method) if sampler.needs_trade_off else None,
+        trade_off_of_training(setup, method) if sampler.needs_trade_off else None,
     )
 
 
@@ -457,8 +457,8 @@ def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.n
 def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
     """Return a head's blocks of the bank, which its outputs give."""
     learnt_from = head.rows.view.source is view.source
-    rows = head.rows if learnt_from else alike(head, view, outputs=True)
-    return HeadBlocks(head, rows, "bank")
+    inputs = head.rows if learnt_from else alike(head, view, outputs=True)
+    return HeadBlocks(head, inputs, "bank")
 
 
 def query_blocks(
@@ -495,14 +495,14 @@ def head_inputs(
     return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs)
 
 
-def output_vectors(setup: Setup, rows: Examples) -> UnitVectors:
+def output_vectors(setup: Setup, examples: Examples) -> UnitVectors:
     """Return the vectors of examples' outputs by the loaded encoder, unit rows."""
-    return UnitVectors(TextVectors(LoadedEncoder(setup.pretrained), Outputs(rows)))
+    return UnitVectors(TextVectors(LoadedEncoder(setup.pretrained), Outputs(examples)))
 
 
-def skill_vectors(setup: Setup, rows: Examples, orders: Iterable[int]) -> SkillVectors:
+def skill_vectors(setup: Setup, examples: Examples, orders: Iterable[int]) -> SkillVectors:
     """Return the vectors of the skills of examples for some orders of the demonstrations."""
-    views = skills(setup, rows, orders)
+    views = skills(setup, examples, orders)
     vectors = TextVectors(LoadedEncoder(setup.pretrained), SkillTexts(views))
     return SkillVectors(vectors, len(views))
 
@@ -510,12 +510,12 @@ def skill_vectors(setup: Setup, rows: Examples, orders: Iterable[int]) -> SkillV
 # the retrieval texts
 
 
-def texts(setup: Setup, rows: Examples) -> RetrievalTexts:
-    """Return the retrieval texts of rows: by `--text`, inputs or the skills that they need."""
+def texts(setup: Setup, examples: Examples) -> RetrievalTexts:
+    """Return the retrieval texts of examples: by `--text`, inputs or the skills that they need."""
     if setup.config.text == "input":
-        return Inputs(rows)
-    [first] = skills(setup, rows, [0])
-    return Rewritten(rows, first)
+        return Inputs(examples)
+    [skills_of_order] = skills(setup, examples, [0])
+    return Rewritten(examples, skills_of_order)
 
 
 def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
@@ -531,8 +531,8 @@ def bank_context(setup: Setup, method: Method) -> Literal["input", "example"]:
     return setup.config.context if method.trains_networks else "input"
 
 
-def skills(setup: Setup, rows: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
-    """Return the skills of rows for some orders of the demonstrations.
+def skills(setup: Setup, examples: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
+    """Return the skills of examples for some orders of the demonstrations.
 
     Raises:
         UserError: the task has no demonstrations of its own and none are given.
@@ -540,7 +540,7 @@ def skills(setup: Setup, rows: Examples, orders: Iterable[int]) -> tuple[Skills,
     config = setup.config
     return tuple(
         Skills(
-            rows,
+            examples,
             setup.skill_lm,
             setup.demonstrations,
             config.skills.orders,
