@@ -23,7 +23,7 @@ from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import ScoredSets, TrainingData
-from ceil_jax.training.fixed import Fixed
+from ceil_jax.training.fixed_blocks import FixedBlocks
 from ceil_jax.training.free.choice import (
     FOLDS,
     Fit,
@@ -164,21 +164,22 @@ class CrossFitting(Stage["np.ndarray | None"]):
 
 
 @dataclass(frozen=True)
-class FixedParts(Stage["Fixed | None"]):
-    """The part of the vectors that stays while a network learns beside a head."""
+class BlocksInTraining(Stage["FixedBlocks | None"]):
+    """A head's blocks of training queries and of the bank, beside which a network learns."""
 
+    kind = "fixedparts"
     in_memory = True
     head: Stage[Head | None]
     queries: Stage[np.ndarray | None]
     bank: Stage[np.ndarray | None]
 
-    def load(self, run: Run, folder: Path) -> Fixed | None:
+    def load(self, run: Run, folder: Path) -> FixedBlocks | None:
         head = run.get(self.head)
         queries = run.get(self.queries)
         bank = run.get(self.bank)
         if head is None or queries is None or bank is None:
             return None
-        return Fixed(queries, bank, head.cosine_weight)
+        return FixedBlocks(queries, bank, head.cosine_weight)
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class TrainedEncoders(Stage[EncoderPair]):
     """The bank, as trained encoders read it."""
     start: Stage[EncoderPair]
     seed: int
-    fixed: Stage[Fixed | None] | None = None
+    fixed: Stage[FixedBlocks | None] | None = None
     """The head beside which the networks learn."""
     trade_off: float | Stage[float] | None = None
     bank_vectors: Stage[np.ndarray] | None = None

@@ -20,7 +20,7 @@ from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import Answers, Classified, Majority, Measurement, Predictions
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
-from ceil_jax.pipeline.encoders import CrossFitting, FixedParts, TrainedEncoders, TrainedHead
+from ceil_jax.pipeline.encoders import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.shared_sets import (
@@ -340,7 +340,7 @@ def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
     fixed = None
     if start.head is not None:
         query_side = query_blocks(start.head, texts(setup, queries), queries)
-        fixed = FixedParts(start.head, query_side, bank_blocks(start.head, bank))
+        fixed = BlocksInTraining(start.head, query_side, bank_blocks(start.head, bank))
     return TrainedEncoders(
         method,
         scored_sets(setup, method),

@@ -16,7 +16,7 @@ decided in `pipeline/`.
 - `example_vectors`: the two ways in which it gets the vectors of sets' examples: frozen, learning.
 - `gradient_cache`: tokenised texts, and gradients through more of them than one backward pass has
   memory for.
-- `fixed`: a network that learns beside a free method's vectors.
+- `fixed_blocks`: a network that learns beside a head's blocks.
 - `loop`: the training loop, the split into training and held-out queries, and the weights that
   training ends with.
 - `checkpoints`: what a stopped training continues from.

@@ -13,7 +13,7 @@ from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.ranking import best_first
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.fixed import Fixed
+from ceil_jax.training.fixed_blocks import FixedBlocks
 
 
 class CandidateSets(NamedTuple):
@@ -44,7 +44,7 @@ class TrainingData(NamedTuple):
     seen: Bool[np.ndarray, " q"] | None = None
     """Queries that the starting weights were trained on, which are therefore not held out; none by
     default."""
-    fixed: Fixed | None = None
+    fixed: FixedBlocks | None = None
     """The part of vectors that does not learn, beside that of the network; none by default."""
 
 

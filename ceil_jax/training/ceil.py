@@ -30,7 +30,7 @@ from ceil_jax.training.example_vectors import (
     LearningExamples,
     Params,
 )
-from ceil_jax.training.fixed import WithFixed, beside_fixed
+from ceil_jax.training.fixed_blocks import TokensBesideBlocks, beside_blocks
 from ceil_jax.training.gradient_cache import TokenTable
 from ceil_jax.training.loop import Trained, fit, split_held_out
 from ceil_jax.training.losses import Loss, SetScores, ceil_loss, ranking_quality
@@ -50,7 +50,7 @@ class CEILBatch(NamedTuple):
     """B queries with their scored candidate sets; the vectors of their examples are given
     separately."""
 
-    queries: Tokens | WithFixed
+    queries: Tokens | TokensBesideBlocks
     """int32 [B, T]"""
     subsets: Int32[Any, "b m k"]
     """Each set's examples, as positions among the n of its query; −1 at empty positions."""
@@ -165,7 +165,7 @@ def train_ceil(
         config: how examples are encoded, the loss, and the loop. The trained parameters are
             {"query", "context"} with `train_context` "both", else {"query"}.
         bank_vectors: the bank by the starting weights of the encoder of examples, unit rows, beside
-            the fixed part where `data` has one. None will do where examples are not frozen.
+            the fixed blocks where `data` has one. None will do where examples are not frozen.
         trade_off: λ of the kernel, above 0.
         seed: of the held-out split, the order of batches, the sets of a step, and dropout.
         folder: holds checkpoints, from which a stopped training goes on.
@@ -176,14 +176,14 @@ def train_ceil(
         UserError: fewer than two queries, an unknown loss or option, or a loss that is not finite.
     """
     apply = encoder.apply
-    fixed_of_queries = None
-    fixed_of_bank = None
+    query_blocks = None
+    bank_blocks = None
     if data.fixed is not None:
-        apply = beside_fixed(encoder.apply, data.fixed.weight)
-        fixed_of_queries = data.fixed.queries
-        fixed_of_bank = data.fixed.bank
-    query_texts = TokenTable(encoder, [query.input for query in data.queries], fixed_of_queries)
-    bank_texts = TokenTable(encoder, [example.input for example in data.bank], fixed_of_bank)
+        apply = beside_blocks(encoder.apply, data.fixed.weight)
+        query_blocks = data.fixed.queries
+        bank_blocks = data.fixed.bank
+    query_texts = TokenTable(encoder, [query.input for query in data.queries], query_blocks)
+    bank_texts = TokenTable(encoder, [example.input for example in data.bank], bank_blocks)
     score = partial(batch_log_probs, encode=over_devices(apply), trade_off=trade_off)
     objective = partial(
         ceil_objective,

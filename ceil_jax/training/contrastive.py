@@ -23,7 +23,7 @@ from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.ceil import train_ceil
 from ceil_jax.training.config import CONTRASTIVE, CEILTraining, EPRTraining
-from ceil_jax.training.fixed import WithFixed, beside_fixed
+from ceil_jax.training.fixed_blocks import TokensBesideBlocks, beside_blocks
 from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
 from ceil_jax.training.loop import Trained, fit, split_held_out
 from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
@@ -43,7 +43,7 @@ class EPRBatch(NamedTuple):
     """B queries, each with one positive and one hard negative; the texts' vectors are given
     separately."""
 
-    queries: Tokens | WithFixed | None
+    queries: Tokens | TokensBesideBlocks | None
     """int32 [B, T], if queries have an encoder of their own."""
     positives: Int32[Any, " b"]
     """The number of each positive's group."""
@@ -153,7 +153,7 @@ def train_epr(
         folder: holds checkpoints, from which a stopped training goes on.
         groups: a number for each example of the bank, equal for examples that stand for one
             another; by default each stands for itself. Read with the contrastive loss only.
-        bank_vectors: the bank by the starting weights, unit rows, beside the fixed part where
+        bank_vectors: the bank by the starting weights, unit rows, beside the fixed blocks where
             `data` has one. Needed with `train_context` "frozen" only.
         title: what messages call the method.
 
@@ -167,14 +167,14 @@ def train_epr(
     shortlist = data.candidates.shortlist
     training_queries, held_out = split_held_out(len(data.queries), seed, data.seen)
     if data.fixed is None:
-        fixed = None
+        blocks = None
         apply = unit_length(encoder, [example.input for example in data.bank[:8]])
     else:
-        fixed = np.vstack([data.fixed.bank, data.fixed.queries])
-        apply = beside_fixed(encoder.apply, data.fixed.weight)
+        blocks = np.vstack([data.fixed.bank, data.fixed.queries])
+        apply = beside_blocks(encoder.apply, data.fixed.weight)
     # the bank's texts come first, then the queries': a batch of both is one forward pass of one
     # shape
-    texts = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], fixed)
+    texts = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], blocks)
     own_encoder = config.train_context == "both"
     sides = ("query", "context") if own_encoder else ("query",)
     objective = partial(

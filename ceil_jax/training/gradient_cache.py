@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ceil_jax.distributed.devices import device_mesh, jit_whole, over_devices, whole
 from ceil_jax.encoders.tokenizers import TRAINING_LENGTHS, Tokens, pad, padded_length
-from ceil_jax.training.fixed import WithFixed
+from ceil_jax.training.fixed_blocks import TokensBesideBlocks
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
@@ -32,34 +32,34 @@ small encoder."""
 class Texts(NamedTuple):
     """The different texts of a batch, tokenised in chunks."""
 
-    chunks: list[Tokens | WithFixed]
+    chunks: list[Tokens | TokensBesideBlocks]
     """int32 [C, T] each; texts of similar length share a chunk, and T differs between chunks."""
     place: Int[np.ndarray, "*shape"]
     """Position of the text that belongs here, in the chunks laid end to end."""
 
 
 class TokenTable:
-    """Texts that an encoder's tokenizer tokenises once, and the fixed parts of their vectors if
+    """Texts that an encoder's tokenizer tokenises once, and the fixed blocks of their vectors if
     they have some.
 
     Batches are padded to one of a few lengths, so that few shapes compile.
     """
 
     def __init__(
-        self, encoder: Encoder, texts: Sequence[str], fixed: Float[np.ndarray, "n f"] | None = None
+        self, encoder: Encoder, texts: Sequence[str], blocks: Float[np.ndarray, "n f"] | None = None
     ) -> None:
-        self._fixed = fixed
+        self._blocks = blocks
         self._longest = min(encoder.max_length, TRAINING_LENGTHS[-1])
         self._pad_id = encoder.tokenizer.pad_id
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
-    def __getitem__(self, rows: np.ndarray) -> Tokens | WithFixed:
+    def __getitem__(self, rows: np.ndarray) -> Tokens | TokensBesideBlocks:
         """Return the texts numbered `rows`, int32 [*rows.shape, T]."""
         ids = [self._ids[row] for row in rows.reshape(-1)]
         length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
         tokens = pad(ids, length, self._pad_id)
         tokens = Tokens(*(np.reshape(leaf, (*rows.shape, -1)) for leaf in tokens))
-        return tokens if self._fixed is None else WithFixed(tokens, self._fixed[rows])
+        return tokens if self._blocks is None else TokensBesideBlocks(tokens, self._blocks[rows])
 
     def once(self, rows: np.ndarray, size: int) -> Texts:
         """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.

@@ -7,7 +7,7 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.fixed import beside_fixed
+from ceil_jax.training.fixed_blocks import beside_blocks
 from ceil_jax.training.free.encoder import FreeEncoder, observe
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.gradient_cache import TokenTable
@@ -22,7 +22,7 @@ def test_vectors_in_training_are_those_that_retrieval_compares():
     used = FreeEncoder(BASE, head, EncoderPair(network, network))
     queries, rows = BANK[:5], np.arange(5)
     seen = observe(BASE, BANK)
-    apply = beside_fixed(BASE.apply, head.cosine_weight)
+    apply = beside_blocks(BASE.apply, head.cosine_weight)
     sides = (
         (queries, head.query_block(seen)[:5], used.encode_queries),
         (BANK, head.example_block(seen), used.encode_bank),
