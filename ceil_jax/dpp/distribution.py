@@ -28,8 +28,8 @@ def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Flo
     >>> round(float(subset_log_det(jnp.diag(jnp.array([2.0, 3.0, 4.0])), jnp.array([0, 2, -1]))), 4)  # log 8
     2.0794
     """
-    places = jnp.maximum(subset, 0)
-    return log_det(kernel[places[:, None], places[None, :]], subset >= 0)
+    positions = jnp.maximum(subset, 0)
+    return log_det(kernel[positions[:, None], positions[None, :]], subset >= 0)
 
 
 def log_normalizer(kernel: Float[Array, "n n"]) -> Float[Array, ""]:
@@ -145,8 +145,8 @@ def _sample_eigenvectors(
     log_e = log_elementary_symmetric(log_values, k)
     log_uniform = jnp.log(jax.random.uniform(key, values.shape, values.dtype))
 
-    def step(left: Array, place: tuple[Array, ...]) -> tuple[Array, Array]:
-        log_value, log_e_before, log_e_here, log_u = place
+    def step(left: Array, item: tuple[Array, ...]) -> tuple[Array, Array]:
+        log_value, log_e_before, log_e_here, log_u = item
         taken = (left > 0) & (log_u + log_e_here[left] < log_value + log_e_before[left - 1])
         return left - taken, taken
 
@@ -176,12 +176,12 @@ def _sample_projection(
     product = partial(jnp.matmul, precision="highest")
 
     def step(
-        state: tuple[Array, Array], place: tuple[Array, Array]
+        state: tuple[Array, Array], draw: tuple[Array, Array]
     ) -> tuple[tuple[Array, Array], Array]:
         # K_ii given the items drawn so far, 0 for these; rows of the incremental Cholesky factor of
         # K
         residual, factor = state
-        t, uniform = place
+        t, uniform = draw
         item = _draw(uniform, residual)
         row = (product(V, V[item]) - product(factor[:, item], factor)) * jax.lax.rsqrt(
             residual[item]

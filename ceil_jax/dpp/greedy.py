@@ -165,7 +165,7 @@ def _greedy(
     if not steps:
         return MapResult(jnp.full(k, -1, jnp.int32), jnp.full(k, -jnp.inf, dtype))
     epsilon = CLOSED_BELOW * jnp.finfo(dtype).eps
-    places = jnp.arange(n, dtype=jnp.int32)
+    positions = jnp.arange(n, dtype=jnp.int32)
 
     positive = diagonal > 0
     root = jnp.sqrt(jnp.where(positive, diagonal, 1))
@@ -174,18 +174,18 @@ def _greedy(
     def step(state: _State, t: Int[Array, ""]) -> tuple[_State, tuple[Array, Array]]:
         gain = jnp.where(state.open, log_quality + jnp.log(state.residual), -jnp.inf)
         highest = gain.max()
-        found = highest > -jnp.inf
+        has_item = highest > -jnp.inf
         # argmax, the first of ties, as two plain reductions: on a CPU, XLA vectorises these and not
         # argmax
-        best = jnp.where(gain == highest, places, n - 1).min()
+        best = jnp.where(gain == highest, positions, n - 1).min()
         # Σ_t c_t,best c_t
         explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")
         row = similarity_row(best) / root / _at(root, best) - explained
-        row = row * jnp.where(found, jax.lax.rsqrt(_at(state.residual, best)), 0)
+        row = row * jnp.where(has_item, jax.lax.rsqrt(_at(state.residual, best)), 0)
         residual = state.residual - row * row
-        still_open = state.open & (residual > epsilon) & (places != best)
+        still_open = state.open & (residual > epsilon) & (positions != best)
         state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open)
-        return state, (jnp.where(found, best, -1), highest)
+        return state, (jnp.where(has_item, best, -1), highest)
 
     # an item whose quality is not finite is absent, or bad input that must not affect the others
     usable = jnp.isfinite(log_quality) if valid is None else valid & jnp.isfinite(log_quality)

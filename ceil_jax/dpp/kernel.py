@@ -133,11 +133,11 @@ def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) ->
     matrix S, which spares a copy of the subsets' features. Otherwise they are formed one by one. −1
     marks an empty place of a subset.
     """
-    places = jnp.maximum(subsets, 0)
+    positions = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
-        blocks = similarity_from_features(features)[places[:, :, None], places[:, None, :]]
+        blocks = similarity_from_features(features)[positions[:, :, None], positions[:, None, :]]
     else:
-        blocks = similarity_from_features(features[places])
+        blocks = similarity_from_features(features[positions])
     return log_det(blocks, subsets >= 0)
 
 

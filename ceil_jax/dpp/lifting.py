@@ -42,10 +42,12 @@ def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @chunked.def_vmap
     def lift(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
-        rows = {place: arguments[place] for place, of_query in enumerate(batched) if of_query}
+        rows = {number: arguments[number] for number, of_query in enumerate(batched) if of_query}
 
-        def one(own: dict[int, Any]) -> Any:
-            return function(*(own.get(place, shared) for place, shared in enumerate(arguments)))
+        def one(of_query: dict[int, Any]) -> Any:
+            return function(
+                *(of_query.get(number, shared) for number, shared in enumerate(arguments))
+            )
 
         largest = max(array.size for array in rows.values()) // size
         results = jax.lax.map(one, rows, batch_size=min(size, queries_at_once(largest)))

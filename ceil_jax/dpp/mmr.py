@@ -46,11 +46,11 @@ def maximal_marginal_relevance(
         open_, nearest = carry
         value = jnp.where(open_, trade_off * relevance - (1 - trade_off) * nearest, -jnp.inf)
         item: Int[Array, ""] = jnp.argmax(value).astype(jnp.int32)
-        found = open_[item]
+        has_item = open_[item]
         nearest = jnp.maximum(
             nearest, similarity(jnp.matmul(features, features[item], precision="highest"))
         )
-        return (open_.at[item].set(False), nearest), (jnp.where(found, item, -1), value[item])
+        return (open_.at[item].set(False), nearest), (jnp.where(has_item, item, -1), value[item])
 
     _, (items, gains) = jax.lax.scan(step, (open_, jnp.zeros(n, features.dtype)), length=k)
     return MapResult(items, gains)

@@ -184,9 +184,13 @@ class Encoder:
         return jax.device_put(dict(self.params), whole(device_mesh()))
 
     def _warn_of_cut(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
-        full = [text for text, own in zip(texts, ids, strict=True) if len(own) >= self.max_length]
+        full = [
+            text
+            for text, ids_of_text in zip(texts, ids, strict=True)
+            if len(ids_of_text) >= self.max_length
+        ]
         whole_ids = self.tokenizer(full, self.max_length + 1) if full else []
-        cut = sum(len(own) > self.max_length for own in whole_ids)
+        cut = sum(len(ids_of_text) > self.max_length for ids_of_text in whole_ids)
         if cut:
             log.warning(
                 "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it "
@@ -220,11 +224,11 @@ class Encoder:
         step = batch_size * mesh.size
         # a single batch, such as a query, shows nothing while its shape is compiled
         delay = 1.0 if len(texts) > step else math.inf
-        with bar(len(texts), f"encode ({self.name})", delay=delay) as shown:
+        with bar(len(texts), f"encode ({self.name})", delay=delay) as progress:
 
             def receive(chosen: np.ndarray, result: jax.Array) -> None:
                 vectors[chosen] = np.asarray(result)[: len(chosen)]
-                shown.update(len(chosen))
+                progress.update(len(chosen))
 
             running: tuple[np.ndarray, jax.Array] | None = None
             for chosen, (rows, length) in batches(lengths, step, self.max_length):
@@ -271,24 +275,24 @@ class Encoder:
             write_json(folder / FACTORY_FILE, {"factory": self.factory})
 
 
-def check_same_shapes(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
+def check_same_shapes(expected: Mapping[str, Any], arrays: Mapping[str, Any], where: str) -> None:
     """Check that two sets of arrays have the same names and shapes.
 
     Args:
         expected: the arrays of the network, by name.
-        found: those that were read.
+        arrays: those that were read.
         where: begins the message, such as the file that was read.
 
     Raises:
         UserError: they differ. Both sides are named: up to three names that are missing, that are
             not expected, and whose shapes differ.
     """
-    missing = [name for name in expected if name not in found]
-    unexpected = [name for name in found if name not in expected]
+    missing = [name for name in expected if name not in arrays]
+    unexpected = [name for name in arrays if name not in expected]
     shapes = [
-        f"{name} {tuple(found[name].shape)} where {tuple(expected[name].shape)} was expected"
+        f"{name} {tuple(arrays[name].shape)} where {tuple(expected[name].shape)} was expected"
         for name in expected
-        if name in found and tuple(found[name].shape) != tuple(expected[name].shape)
+        if name in arrays and tuple(arrays[name].shape) != tuple(expected[name].shape)
     ]
     differences = [
         f"{kind} {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"

@@ -51,9 +51,9 @@ def read_folder(folder: Path, name: str) -> Encoder:
         OverflowError,
         ZeroDivisionError,
     ) as error:
-        said = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{folder} is damaged, or no encoder's ({type(error).__name__}: {said:.80}); fetch it "
+            f"{folder} is damaged, or no encoder's ({type(error).__name__}: {reason:.80}); fetch it "
             "again"
         ) from error
 
@@ -71,8 +71,12 @@ def _read(folder: Path, name: str) -> Encoder:
     prompts = read_prompts(read_config(sentence_file, missing={}), sentence_file)
     tokenizer = _tokenizer(inner, network.vocab_size)
     # RoBERTa's and MPNet's first token has the position behind that of padding
-    first = 0 if network.family == "bert" else network.pad_id + 1
-    limits = sentence.get("max_seq_length"), tokenizer.model_max_length, network.positions - first
+    first_position = 0 if network.family == "bert" else network.pad_id + 1
+    limits = (
+        sentence.get("max_seq_length"),
+        tokenizer.model_max_length,
+        network.positions - first_position,
+    )
     tensors = {base_name(key): tensor for key, tensor in read_tensors(inner).items()}
     encoder = Encoder(
         nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),
@@ -150,9 +154,9 @@ def _tokenizer(folder: Path, vocab_size: int) -> Any:
             folder, trust_remote_code=False, local_files_only=True
         )
     except Exception as error:  # the tokenizers library raises Exception itself
-        said = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise UserError(
-            f"{folder}: cannot read the tokenizer ({said[0]}); fetch it again"
+            f"{folder}: cannot read the tokenizer ({reason[0]}); fetch it again"
         ) from None
     if tokenizer.pad_token_id is None:
         raise UserError(

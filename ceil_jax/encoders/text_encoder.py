@@ -47,8 +47,8 @@ class EncoderPair(NamedTuple):
 def sides(encoder: Any) -> EncoderPair:
     """Return the two sides of an encoder: its own `sides`, such as a folder with prompts for
     queries and documents has, else the encoder twice."""
-    own = getattr(encoder, "sides", None)
-    return own if isinstance(own, EncoderPair) else EncoderPair(encoder, encoder)
+    pair = getattr(encoder, "sides", None)
+    return pair if isinstance(pair, EncoderPair) else EncoderPair(encoder, encoder)
 
 
 def check_texts(texts: Sequence[str]) -> None:
@@ -65,9 +65,9 @@ def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: 
     whole prompt."""
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
-        first = int(np.argmin(finite))
+        position = int(np.argmin(finite))
         raise UserError(
             f"encoder {name} gives vectors that are not finite for {int((~finite).sum())} of "
-            f"{len(texts)} texts, first for {texts[first][:60]!r}; its weights may be damaged: "
+            f"{len(texts)} texts, first for {texts[position][:60]!r}; its weights may be damaged: "
             "load another checkpoint"
         )

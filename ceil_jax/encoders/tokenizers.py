@@ -116,8 +116,8 @@ class PretrainedTokenizer:
 
 def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:
     """Return the length in `lengths` that `longest` tokens are padded to, at most `max_length`."""
-    place = bisect.bisect_left(lengths, longest)
-    return min(lengths[place], max_length) if place < len(lengths) else max_length
+    position = bisect.bisect_left(lengths, longest)
+    return min(lengths[position], max_length) if position < len(lengths) else max_length
 
 
 def batches(

@@ -29,7 +29,8 @@ def top_k_by_blas(
     rows_at_once = BLAS_SCORES // min(len(queries), BLAS_QUERIES)
     if items.dtype != np.float32:
         rows_at_once = min(ROWS_COPIED, rows_at_once)
-    batches = [slice(first, first + BLAS_QUERIES) for first in range(0, len(queries), BLAS_QUERIES)]
+    begins = range(0, len(queries), BLAS_QUERIES)
+    batches = [slice(begin, begin + BLAS_QUERIES) for begin in begins]
     best = [_Best(queries[batch], k) for batch in batches]
     for start in range(0, len(items), rows_at_once):
         block = np.asarray(items[start : start + rows_at_once], np.float32)
@@ -63,9 +64,9 @@ class _Best:
             best = np.partition(scores, -k, axis=1)[:, -k, None]
             near &= scores >= best
             self._bound = np.maximum(self._bound, best)
-        places = np.flatnonzero(near)
-        rows, items = np.divmod(places, len(block))
-        self._candidates.append((rows, scores.ravel()[places], items + start))
+        flat_positions = np.flatnonzero(near)
+        rows, items = np.divmod(flat_positions, len(block))
+        self._candidates.append((rows, scores.ravel()[flat_positions], items + start))
         if sum(len(rows) for rows, *_ in self._candidates) > 2 * self._scores.size:
             self.sort()
 
@@ -78,8 +79,8 @@ class _Best:
         order = np.lexsort(
             (-scores, rows)
         )  # stable, and a row's candidates are in the order of indices
-        first = np.searchsorted(rows, np.arange(count), sorter=order)
-        order = order[first[:, None] + np.arange(k)]
+        begins = np.searchsorted(rows, np.arange(count), sorter=order)
+        order = order[begins[:, None] + np.arange(k)]
         self._scores = scores[order]
         self._indices = indices[order].astype(np.int32)
         self._candidates = []

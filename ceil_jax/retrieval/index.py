@@ -87,11 +87,11 @@ def _merge_block(
     """The best k of those found so far (all with lower indices) and of the block's first `count`
     rows."""
     k = scores.shape[1]
-    new, places = _candidates(dot_products(queries, block), count, k)
-    new = jnp.where(places < count, new, -jnp.inf)
+    new, positions = _candidates(dot_products(queries, block), count, k)
+    new = jnp.where(positions < count, new, -jnp.inf)
     # `top_k` puts the earlier of equals first, and the concatenation is in the order of indices
     best, at = jax.lax.top_k(jnp.concatenate([scores, new], axis=1), k)
-    indices = jnp.take_along_axis(jnp.concatenate([indices, places + start], axis=1), at, axis=1)
+    indices = jnp.take_along_axis(jnp.concatenate([indices, positions + start], axis=1), at, axis=1)
     return best, jnp.where(best > -jnp.inf, indices, -1)
 
 
@@ -112,5 +112,5 @@ def _candidates(
     begun = jnp.arange(0, n, GROUP) < count
     _, groups = jax.lax.top_k(jnp.where(begun[None, :], grouped.max(axis=2), -jnp.inf), k)
     groups = jnp.sort(groups, axis=1)[:, :, None]
-    places = groups * GROUP + jnp.arange(GROUP, dtype=jnp.int32)[None, None, :]
-    return jnp.take_along_axis(grouped, groups, axis=1).reshape(b, -1), places.reshape(b, -1)
+    positions = groups * GROUP + jnp.arange(GROUP, dtype=jnp.int32)[None, None, :]
+    return jnp.take_along_axis(grouped, groups, axis=1).reshape(b, -1), positions.reshape(b, -1)

@@ -35,25 +35,25 @@ def earlier_equals(values: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    place = np.arange(len(values))
+    position = np.arange(len(values))
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(values)])
     lengths = np.diff(np.append(begins, len(values)))
     counts = np.empty(len(values), np.int64)
-    counts[order] = place - np.repeat(begins, lengths)
+    counts[order] = position - np.repeat(begins, lengths)
     return counts
 
 
-def descending(scores: Float[np.ndarray, " n"], first: int) -> Iterator[int]:
+def descending(scores: Float[np.ndarray, " n"], count: int) -> Iterator[int]:
     """Iterate over the positions of the scores above −inf, as `best_first` orders them.
 
     Only as much is sorted as is asked for.
 
     Args:
         scores: −inf for what must not come.
-        first: how many are sorted at first; then four times as many, and so on.
+        count: how many are sorted at first; then four times as many, and so on.
     """
     done = 0
-    size = max(first, 1)
+    size = max(count, 1)
     while done < len(scores):
         for position in best_first(scores, size)[done:].tolist():
             if scores[position] == -np.inf:

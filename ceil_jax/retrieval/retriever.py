@@ -265,13 +265,13 @@ def check_needs(
         fixed: whether there are fixed examples.
     """
     needs = kind.needs
-    for needed, given, why in (
+    for needed, present, why in (
         (needs.encodes, encoder, "compares vectors: give it an encoder"),
         (needs.fixed != "none", fixed, "has fixed examples: give it their positions, fixed=…"),
         (needs.skills != "none", rewrite, "compares skills: give it a rewrite"),
         (needs.sketch, sketch, "needs a sketch, which SQL and COGS tasks have; try target_knn"),
     ):
-        if needed and not given:
+        if needed and not present:
             raise UserError(f"retriever {kind.name!r} {why}")
     if needs.trade_off == "tunable" and trade_off is not None and not trade_off > 0:
         raise UserError(f"trade_off is {trade_off}: λ has to be above 0")

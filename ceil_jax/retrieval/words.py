@@ -61,7 +61,7 @@ def _words(text: str) -> Iterator[str]:
     # the joiner between Persian words and their endings is a blank; all others are ignored
     text = re.sub(r"(?<=[\u0600-\u06ff])\u200c", " ", text)
     text = question_key(text.replace("i\u0307", "i"))  # İ in lower case
-    text = _OTHER_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]).lower(), text)
+    text = _OTHER_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]).lower(), text)
     text = _POINTS.sub("", _DRAWN_ONLY.sub("", text)).translate(_SAME_LETTER)
     text = re.sub(r"[^\W0-9_]", _digit, text)
     for unspaced, word in _pattern().findall(text):
@@ -73,19 +73,19 @@ def _words(text: str) -> Iterator[str]:
                 yield word[prefix.end() :]
 
 
-def _digit(found: re.Match[str]) -> str:
+def _digit(match: re.Match[str]) -> str:
     """A digit of any script as one of ASCII; another character as it is."""
-    value = unicodedata.decimal(found[0], None)
-    return found[0] if value is None else str(value)
+    value = unicodedata.decimal(match[0], None)
+    return match[0] if value is None else str(value)
 
 
 def _pairs(run: str) -> Iterator[str]:
     """Pairs of neighbouring characters with their marks; Chinese and Korean ones, and a lone one,
     singly too."""
     characters = _characters().findall(run)
-    for one in characters:
-        if len(characters) == 1 or re.match(f"[{_HAN}{_HANGUL}]", one):
-            yield one
+    for character in characters:
+        if len(characters) == 1 or re.match(f"[{_HAN}{_HANGUL}]", character):
+            yield character
     yield from map("".join, pairwise(characters))
 
 

@@ -75,7 +75,9 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
     def read(id: str, row: Row) -> Example:
         return Example(id, "", "", fields={name: _line(row, name) for name in names})
 
-    return [Demonstration(**one.fields) for one in examples_of(table, path.stem, names, read)]
+    return [
+        Demonstration(**example.fields) for example in examples_of(table, path.stem, names, read)
+    ]
 
 
 def _line(row: Row, name: str) -> str:
@@ -130,15 +132,24 @@ class Rewriter:
                 f"{len(demonstrations)} demonstrations have {math.factorial(len(demonstrations))} "
                 f"orders: give more of them, or fewer --skills.orders than {orders}"
             )
-        self.template = WITH_SCHEMA if any(one.schema for one in demonstrations) else TEMPLATE
-        shown = [
-            Example("", one.input, one.skill, fields={"schema": one.schema})
-            for one in demonstrations
+        self.template = (
+            WITH_SCHEMA
+            if any(demonstration.schema for demonstration in demonstrations)
+            else TEMPLATE
+        )
+        examples = [
+            Example(
+                "",
+                demonstration.input,
+                demonstration.skill,
+                fields={"schema": demonstration.schema},
+            )
+            for demonstration in demonstrations
         ]
         self._openings = [
             INSTRUCTION
             + self.template.separator
-            + examples_text(self.template, [shown[i] for i in shuffled])
+            + examples_text(self.template, [examples[i] for i in shuffled])
             for shuffled in _shuffles(len(demonstrations), orders, seed)
         ]
         self._shown_inputs = {demonstration.input for demonstration in demonstrations}
@@ -155,11 +166,11 @@ class Rewriter:
     def prompts(self, examples: Sequence[Example], order: int) -> list[str]:
         """Return the prompt that asks for each example's skill, with its schema where
         demonstrations have one."""
-        shown = [
+        queries = [
             Example("", example.input, "", fields={"schema": example.fields.get("schema", "")})
             for example in examples
         ]
-        return [prompt_text(self.template, [], one, self._openings[order]) for one in shown]
+        return [prompt_text(self.template, [], query, self._openings[order]) for query in queries]
 
     def rewrite(self, examples: Sequence[Example], order: int) -> Rewrites:
         """Return the skill of each example's input, asked with one order; the input itself where a
@@ -174,7 +185,7 @@ class Rewriter:
         failures = Counter({"too long": len(inputs) - len(fitting)})
         skills = dict(inputs)
         if fitting:
-            texts = [one.strip() for one in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
+            texts = [text.strip() for text in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
             for prompt, skill, tokens in zip(
                 fitting, texts, self.lm.count_tokens(texts), strict=True
             ):
@@ -185,13 +196,13 @@ class Rewriter:
         copies = sum(skill in self._shown_skills for skill in skills.values())
         return Rewrites([skills[prompt] for prompt in prompts], +failures, copies, len(inputs))
 
-    def _failure(self, asked: str, skill: str, tokens: int) -> str:
+    def _failure(self, input: str, skill: str, tokens: int) -> str:
         """The kind of failure; "" for none."""
         if not skill:
             return "empty"
         if tokens >= RUNAWAY * MAX_NEW_TOKENS:
             return "runaway"
-        if skill == asked.strip():
+        if skill == input.strip():
             return "the input itself"
         return "a demonstration's input" if skill in self._shown_inputs else ""
 
@@ -199,11 +210,11 @@ class Rewriter:
 def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
     """Different orders of `count` things; each depends only on the seed and on the orders before
     it."""
-    found: list[list[int]] = []
+    shuffles: list[list[int]] = []
     for order in range(orders):
         generator = np.random.default_rng([seed, order])
         shuffled = generator.permutation(count).tolist()
-        while shuffled in found:
+        while shuffled in shuffles:
             shuffled = generator.permutation(count).tolist()
-        found.append(shuffled)
-    return found
+        shuffles.append(shuffled)
+    return shuffles

@@ -67,11 +67,11 @@ def epr_candidates(
         groups = np.array([bank[0].choices.index(example.output) for example in bank])
     count = min(count, len(bank) - 1)
     shortlist = np.full((len(queries), count), -1, np.int32)
-    asked = [query.input if by_input else query.output for query in queries]
-    index.warn_of_strangers(asked)
-    for row, own in enumerate(OwnRows(bank, "id")(queries)):
-        scores = index.scores(asked[row])
-        scores[own] = -np.inf
+    texts = [query.input if by_input else query.output for query in queries]
+    index.warn_of_strangers(texts)
+    for row, own_positions in enumerate(OwnRows(bank, "id")(queries)):
+        scores = index.scores(texts[row])
+        scores[own_positions] = -np.inf
         order = best_first(scores, len(bank))
         # the rank of each example among those with its answer: the best of every answer comes
         # first, then the second…

@@ -255,8 +255,8 @@ class _SetTraining:
 
     def _quality(self, params: Params, examples: ExampleVectors) -> Float[np.ndarray, " h"]:
         log_probs = []
-        for first in range(0, len(self.held_out), _HELD_OUT_QUERIES):
-            queries = self.held_out[first : first + _HELD_OUT_QUERIES]
+        for start in range(0, len(self.held_out), _HELD_OUT_QUERIES):
+            queries = self.held_out[start : start + _HELD_OUT_QUERIES]
             source, batch = self._batch_of(examples, queries, self._every_set(len(queries)))
             vectors = examples.vectors(params, source)
             log_probs.append(np.asarray(self.log_probs(params, vectors, batch)))

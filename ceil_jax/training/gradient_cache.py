@@ -67,12 +67,13 @@ class TokenTable:
         Texts of similar length share a chunk; the last chunk is filled up with copies of its last
         text. Few texts make one chunk of a multiple of eight, so that few shapes compile.
         """
-        texts, place = np.unique(rows, return_inverse=True)
+        texts, position = np.unique(rows, return_inverse=True)
         size = min(size, -(-len(texts) // 8) * 8)
         order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
         chunks = np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
         return Texts(
-            [self[texts[chunk]] for chunk in chunks], np.argsort(order)[place].reshape(rows.shape)
+            [self[texts[chunk]] for chunk in chunks],
+            np.argsort(order)[position].reshape(rows.shape),
         )
 
 
@@ -107,11 +108,11 @@ class GradientCache:
         self._backward = jit_whole(backward)
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
-    def vectors(self, own: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
-        """The vector of the text at every place by the parameters `own` of `apply`, without
+    def vectors(self, params: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
+        """The vector of the text at every place by the parameters of `apply`, without
         dropout."""
         # all chunks are under way before the first is waited for
-        return np.concatenate([self._encode(own, tokens, None) for tokens in texts.chunks])[
+        return np.concatenate([self._encode(params, tokens, None) for tokens in texts.chunks])[
             texts.place
         ]
 
@@ -121,21 +122,21 @@ class GradientCache:
         """Return the loss and its gradient with respect to all of `params`; `batch` is the loss's
         third argument."""
         of_loss, of_texts = jax.random.split(key)
-        own = params[self._name]
+        weights = params[self._name]
         chunks = [
             (tokens, jax.random.fold_in(of_texts, number))
             for number, tokens in enumerate(texts.chunks)
         ]
         keep = sum(len(jax.tree.leaves(tokens)[0]) for tokens in texts.chunks) <= _KEPT
         forward = self._forward if keep else lambda *rest: (self._encode(*rest), None)
-        found, backs = zip(*(forward(own, *chunk) for chunk in chunks), strict=True)
-        encoded = np.concatenate(found)
+        chunk_vectors, backs = zip(*(forward(weights, *chunk) for chunk in chunks), strict=True)
+        encoded = np.concatenate(chunk_vectors)
         value, (gradient, at_places) = self._loss(params, encoded[texts.place], batch, of_loss)
         slopes = np.zeros_like(encoded)
         np.add.at(slopes, texts.place, np.asarray(at_places))
         through = gradient[self._name]
         for chunk, back, slope in zip(chunks, backs, np.split(slopes, len(chunks)), strict=True):
             if not keep:
-                _, back = self._forward(own, *chunk)
+                _, back = self._forward(weights, *chunk)
             through = self._backward(back, slope, through)
         return value, {**gradient, self._name: through}

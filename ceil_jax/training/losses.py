@@ -76,17 +76,17 @@ def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], A
             gives no scalar.
     """
     loss = LOSSES[name]
-    given = {}
+    values = {}
     _, *parameters = inspect.signature(loss, eval_str=True).parameters.values()
-    known = {one.name: one for one in parameters}
+    known = {parameter.name: parameter for parameter in parameters}
     for option in options:
         field, _, value = option.partition("=")
         if field not in known:
             raise unknown_name(f"option of loss {name}", field, known, "Give each as NAME=VALUE.")
-        given[field] = _parsed(option, value, known[field])
+        values[field] = _parsed(option, value, known[field])
 
     def one_number(scores: SetScores) -> Array:
-        value = loss(scores, **given)
+        value = loss(scores, **values)
         if value is None or jnp.shape(value) != ():
             raise UserError(
                 f"loss {name!r} returned {value!r:.80}; expected one number for the sets of a query"
@@ -245,6 +245,8 @@ def kendall_tau(log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"]) ->
 
     0 when either side is all ties.
     """
-    by_model, by_lm = (jnp.sign(one[:, None] - one[None, :]) for one in (log_probs, lm_scores))
+    by_model, by_lm = (
+        jnp.sign(scores[:, None] - scores[None, :]) for scores in (log_probs, lm_scores)
+    )
     untied = jnp.abs(by_lm).sum() * jnp.abs(by_model).sum()
     return (by_lm * by_model).sum() / jnp.sqrt(jnp.maximum(untied, 1))

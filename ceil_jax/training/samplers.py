@@ -103,8 +103,8 @@ class NearestSingles:
     def draw(self, inputs: SamplerInputs) -> CandidateSets:
         """Take each example of the shortlist as a set of its own."""
         shape = (*inputs.shortlist.shape, 1)
-        places = np.arange(inputs.shortlist.shape[1], dtype=np.int32)[None, :, None]
-        return CandidateSets(inputs.shortlist, np.broadcast_to(places, shape))
+        positions = np.arange(inputs.shortlist.shape[1], dtype=np.int32)[None, :, None]
+        return CandidateSets(inputs.shortlist, np.broadcast_to(positions, shape))
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def k_dpp_sets(
     ) -> jax.Array:
         kernel = conditional_kernel(relevance, similarity_from_features(features), trade_off)
         keys = jax.random.split(key, _DRAWS_A_SET * (count - 1))
-        return jax.vmap(lambda one: sample_k_dpp(one, kernel, size))(keys)
+        return jax.vmap(lambda key: sample_k_dpp(key, kernel, size))(keys)
 
     # exp(r / λ) overflows float32 unless the highest r is 0
     relevance = relevance - relevance.max(axis=1, keepdims=True)
@@ -285,7 +285,9 @@ def k_dpp_sets(
                 key, bank_vectors[shortlist[row]], relevance[row], trade_off * 2.0**doubling
             )
             whole = {
-                tuple(sorted(one)): None for one in np.asarray(drawn).tolist() if min(one) >= 0
+                tuple(sorted(items)): None
+                for items in np.asarray(drawn).tolist()
+                if min(items) >= 0
             }
             whole.pop(tuple(range(size)), None)
             if len(whole) >= count - 1:
@@ -304,17 +306,17 @@ def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarra
 
 
 def _different(
-    first: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int
+    nearest: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int
 ) -> np.ndarray:
-    """Return int [count, k]: `first`, then draws that repeat none before them, unless no other of
+    """Return int [count, k]: `nearest`, then draws that repeat none before them, unless no other of
     the possible sets is left. Every set is ascending; the draws have no end."""
-    sets = [first]
-    before = {tuple(first.tolist())}
+    sets = [nearest]
+    before = {tuple(nearest.tolist())}
     for drawn in draws:
         if len(sets) == count:
             break
-        one = tuple(drawn.tolist())
-        if one not in before or len(before) >= possible:
-            before.add(one)
+        items = tuple(drawn.tolist())
+        if items not in before or len(before) >= possible:
+            before.add(items)
             sets.append(drawn)
     return np.stack(sets)

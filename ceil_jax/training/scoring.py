@@ -86,11 +86,11 @@ def scored_sets(
             they stand. What a local LM reads of prompts that begin alike, it reads once.
     """
     sets = len(prompts) // max(1, len(queries))
-    asked = [query for query in queries for _ in range(sets)]
-    outputs = [read_outputs(query, all_choices) for query in asked]
+    repeated = [query for query in queries for _ in range(sets)]
+    outputs = [read_outputs(query, all_choices) for query in repeated]
     texts = [
-        [template.continuation(query, output) for output in own]
-        for query, own in zip(asked, outputs, strict=True)
+        [template.continuation(query, output) for output in outputs_of_query]
+        for query, outputs_of_query in zip(repeated, outputs, strict=True)
     ]
     per_token = per_token and bool(queries[0].choices)
     numbers = list(range(len(prompts))) if order is None else order.tolist()
@@ -99,7 +99,10 @@ def scored_sets(
     )
     rows = [row for _, row in sorted(zip(numbers, given, strict=True), key=lambda pair: pair[0])]
     gold = np.array(
-        [row[own.index(query.output)] for row, own, query in zip(rows, outputs, asked, strict=True)]
+        [
+            row[outputs_of_query.index(query.output)]
+            for row, outputs_of_query, query in zip(rows, outputs, repeated, strict=True)
+        ]
     )
     columns = {"lm_scores": gold}
     if all_choices and queries[0].choices:

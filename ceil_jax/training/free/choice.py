@@ -68,12 +68,15 @@ def agreement(
     )
     bank = rows.take(inside)
     queries = rows.take(outside)
-    found = {}
+    agreements = {}
     for name, fit in fits.items():
         chosen = inside[nearest(fit(bank), bank, queries, k)]
-        alike = [[f1(own, one) for one in some] for own, some in zip(outside, chosen, strict=True)]
-        found[name] = np.array(alike, np.float32).mean(axis=1)
-    return found
+        alike = [
+            [f1(row, example) for example in examples]
+            for row, examples in zip(outside, chosen, strict=True)
+        ]
+        agreements[name] = np.array(alike, np.float32).mean(axis=1)
+    return agreements
 
 
 def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.ndarray, "rows w"]:
@@ -93,8 +96,8 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
     return blocks
 
 
-def best_head(found: Mapping[str, Float[np.ndarray, " q"]]) -> str:
+def best_head(agreements: Mapping[str, Float[np.ndarray, " q"]]) -> str:
     """Return the head with the highest mean `agreement`, or "cosine" where none is better beyond
     noise."""
-    best = max(found, key=lambda name: float(found[name].mean()))
-    return best if better_beyond_noise(found[best], found["cosine"]) else "cosine"
+    best = max(agreements, key=lambda name: float(agreements[name].mean()))
+    return best if better_beyond_noise(agreements[best], agreements["cosine"]) else "cosine"

@@ -271,8 +271,10 @@ class FreeEncoder:
         networks = None
         if (folder / "network").is_dir():
             bank = load_encoder(folder / "network")
-            own = folder / "query_network"
-            networks = EncoderPair(load_encoder(own) if own.is_dir() else bank, bank)
+            query_folder = folder / "query_network"
+            networks = EncoderPair(
+                load_encoder(query_folder) if query_folder.is_dir() else bank, bank
+            )
         base = base or load_encoder(content["base"] or folder / "base")
         head = kind(**settings, **arrays)
         return cls(base, head, networks, content["parser"], content["pairs"], learnt)

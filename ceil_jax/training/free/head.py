@@ -61,21 +61,21 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
     labels, y = np.unique(list(rows.outputs), return_inverse=True)
     x = features(rows)
 
-    def fitted(places: np.ndarray, c: float) -> LabelHead:
-        if len(np.unique(y[places])) == 1:
+    def fitted(positions: np.ndarray, c: float) -> LabelHead:
+        if len(np.unique(y[positions])) == 1:
             return LabelHead(
-                (str(labels[y[places][0]]),),
+                (str(labels[y[positions][0]]),),
                 np.zeros((x.shape[1], 1), np.float32),
                 np.zeros(1, np.float32),
             )
-        model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x[places], y[places])
-        seen = tuple(map(str, labels[model.classes_]))
+        model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x[positions], y[positions])
+        known_labels = tuple(map(str, labels[model.classes_]))
         weights = model.coef_.T
         bias = model.intercept_
-        if len(seen) == 2:  # scikit-learn has one row of weights for two classes
+        if len(known_labels) == 2:  # scikit-learn has one row of weights for two classes
             weights = np.hstack([0 * weights, weights])
             bias = np.append(0, bias)
-        return LabelHead(seen, weights.astype(np.float32), bias.astype(np.float32))
+        return LabelHead(known_labels, weights.astype(np.float32), bias.astype(np.float32))
 
     fold = fold_numbers(len(y), _FOLDS)
 
@@ -95,11 +95,11 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
     head = fitted(np.arange(len(y)), chosen)
     if like is None or head.labels == like.labels:
         return head
-    places = [like.labels.index(label) for label in head.labels]
+    positions = [like.labels.index(label) for label in head.labels]
     weights = np.zeros_like(like.weights)
     bias = np.full_like(like.bias, -np.inf)
-    weights[:, places] = head.weights
-    bias[places] = head.bias
+    weights[:, positions] = head.weights
+    bias[positions] = head.bias
     return LabelHead(like.labels, weights, bias)
 
 

@@ -76,7 +76,7 @@ class StructureHead:
 def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = None) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    found = TfidfVectorizer(
+    vectorizer = TfidfVectorizer(
         ngram_range=(1, 2),
         token_pattern=r"\w+",
         max_features=WORDS,
@@ -84,8 +84,8 @@ def _tf_idf(vocabulary: Sequence[str] | None = None, idf: np.ndarray | None = No
         vocabulary=vocabulary,
     )
     if idf is not None:
-        found.idf_ = np.asarray(idf, np.float64)
-    return found
+        vectorizer.idf_ = np.asarray(idf, np.float64)
+    return vectorizer
 
 
 def fit_structure_head(rows: Observations, like: StructureHead | None = None) -> StructureHead:
@@ -108,9 +108,11 @@ def fit_structure_head(rows: Observations, like: StructureHead | None = None) ->
     # equally common ones in the order of their names
     counts = Counter(sorted(chain.from_iterable(rows.structures)))
     names = (
-        like.structures if like else tuple(sorted(one for one, _ in counts.most_common(STRUCTURES)))
+        like.structures
+        if like
+        else tuple(sorted(name for name, _ in counts.most_common(STRUCTURES)))
     )
-    held = [one.intersection(names) for one in rows.structures]
+    held = [structures.intersection(names) for structures in rows.structures]
     y = MultiLabelBinarizer(classes=names).fit_transform(held).astype(np.float32)
 
     def fitted(rows: Observations, y: np.ndarray, penalty: float) -> StructureHead:
@@ -131,10 +133,10 @@ def fit_structure_head(rows: Observations, like: StructureHead | None = None) ->
 
         def log_loss(penalty: float) -> float:
             p = fitted(rows.take(inside), y[inside], penalty).probabilities(rows.take(outside))
-            shown.update()
+            progress.update()
             return float(-np.log(np.clip(np.where(y[outside] > 0, p, 1 - p), 1e-6, 1)).mean())
 
-        with bar(len(PENALTIES), "learning structures") as shown:
+        with bar(len(PENALTIES), "learning structures") as progress:
             penalty = min(PENALTIES, key=log_loss)
     return fitted(rows, y, penalty)
 
