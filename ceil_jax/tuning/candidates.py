@@ -97,9 +97,9 @@ def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:
     most = len(task.train) - 1
     ks = tuple(k for k in sorted(set(search.ks)) if 1 <= k <= most)
     if not ks:
-        given = " ".join(map(str, search.ks))
+        ks_asked_for = " ".join(map(str, search.ks))
         raise UserError(
-            f"--ks {given}: the bank of {task.name} has {most + 1} examples; give numbers from 1 "
+            f"--ks {ks_asked_for}: the bank of {task.name} has {most + 1} examples; give numbers from 1 "
             f"to {most}"
         )
     return ks
@@ -107,13 +107,20 @@ def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:
 
 def candidates(extent: Extent) -> list[Candidate]:
     """Return the candidates of a search that need no preparation."""
-    return [one for row in extent.rows for one in _variants(row, extent) if not one.prepared]
+    return [
+        candidate
+        for row in extent.table_rows
+        for candidate in _variants(row, extent)
+        if not candidate.prepared
+    ]
 
 
 def prepared(rows: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]:
     """Return the candidates of some rows that an LM has to prepare, with K = `shots`."""
     with_shots = replace(extent, ks=(shots,), encoders=())
-    return [one for row in rows for one in _variants(row, with_shots) if one.prepared]
+    return [
+        candidate for row in rows for candidate in _variants(row, with_shots) if candidate.prepared
+    ]
 
 
 def _variants(row: Row, extent: Extent) -> Iterator[Candidate]:

@@ -19,7 +19,7 @@ PLAIN_SHOTS = 8
 class Extent:
     """The candidates of a search, and the rows of data that they answer."""
 
-    rows: tuple[Row, ...]
+    table_rows: tuple[Row, ...]
     ks: tuple[int, ...]
     trade_offs: tuple[float, ...]
     encoders: tuple[str, ...]
@@ -52,7 +52,7 @@ class Extent:
         if self.ks != whole.ks:
             parts.append(f"only K = {_listed(self.ks)}")
         parts += [f"no encoder {name}" for name in whole.encoders if name not in self.encoders]
-        gone = [row.label for row in whole.rows if row not in self.rows]
+        gone = [row.label for row in whole.table_rows if row not in self.table_rows]
         parts += [f"no {', no '.join(gone)}"] if gone else []
         return "; ".join(parts)
 

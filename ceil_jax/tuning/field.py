@@ -155,22 +155,22 @@ class Field:
             least: rows of the span that are read although the minutes have passed.
             paced: whether the time that it takes says how fast the LM is.
         """
-        asked = queries[span]
-        keys = [
+        rows_in_span = queries[span]
+        questions = [
             [
                 (prompt, *query.choices)
-                for prompt, query in zip(one.prompts[span], asked, strict=True)
+                for prompt, query in zip(entrant.prompts[span], rows_in_span, strict=True)
             ]
-            for one in entrants
+            for entrant in entrants
         ]
-        tokens = [one.tokens[span] for one in entrants]
+        tokens = [entrant.tokens[span] for entrant in entrants]
         new: dict[tuple[str, ...], tuple[int, float]] = {}
-        for row in range(len(asked)):
-            for own, counts in zip(keys, tokens, strict=True):
-                if own[row] not in self._answers:
-                    new.setdefault(own[row], (row, float(counts[row])))
+        for row in range(len(rows_in_span)):
+            for of_entrant, counts in zip(questions, tokens, strict=True):
+                if of_entrant[row] not in self._answers:
+                    new.setdefault(of_entrant[row], (row, float(counts[row])))
         waiting = list(new)
-        with bar(len(new), what) as shown:
+        with bar(len(new), what) as progress:
             while waiting:
                 readable = waiting
                 if self.budget.out_of_time(reserve):
@@ -179,7 +179,7 @@ class Field:
                         break
                 chunk = readable[: self._chunk(new[waiting[0]][1])]
                 waiting = waiting[len(chunk) :]
-                rows = [asked[new[key][0]] for key in chunk]
+                rows = [rows_in_span[new[key][0]] for key in chunk]
                 with self.lm.metered(what) as spent:
                     replies = ask(
                         self.lm, self.base.answering, self.task.stop, [k[0] for k in chunk], rows
@@ -187,10 +187,11 @@ class Field:
                 estimated = sum(new[key][1] for key in chunk)
                 self.budget.spend(spent.cost, estimated, paced=paced)
                 self._answers |= zip(chunk, replies, strict=True)
-                shown.update(len(chunk))
-        done = new[waiting[0]][0] if waiting else len(asked)
+                progress.update(len(chunk))
+        done = new[waiting[0]][0] if waiting else len(rows_in_span)
         return [
-            self.score([self._answers[key] for key in own[:done]], asked[:done]) for own in keys
+            self.score([self._answers[key] for key in of_entrant[:done]], rows_in_span[:done])
+            for of_entrant in questions
         ]
 
     def _chunk(self, tokens: float) -> int:

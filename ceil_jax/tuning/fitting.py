@@ -62,17 +62,21 @@ class Costs(NamedTuple):
         """Return the least cost of a search: the race's first rounds, and four prompts on the final
         rows."""
         racing = candidates(extent)
-        race = sum(self.tokens[one.shots] if one.shots else self.zero for one in racing)
-        largest = max((self.tokens[one.shots] for one in racing if one.shots), default=0.0)
+        race = sum(
+            self.tokens[candidate.shots] if candidate.shots else self.zero for candidate in racing
+        )
+        largest = max(
+            (self.tokens[candidate.shots] for candidate in racing if candidate.shots), default=0.0
+        )
         final = self.zero + self.tokens[extent.plain]
         if extent.first:
             final += 2 * largest
         tokens = ROUNDS * extent.first * race + 1.1 * extent.final * final
-        encoders = {one.encoder for one in racing if one.row.encodes}
+        encoders = {candidate.encoder for candidate in racing if candidate.row.encodes}
         encoding = 0.0
         if extent.vectors:
             # learning from the bank's outputs takes about as long as encoding it
-            learns = self.classifies or any(row.method.is_head for row in extent.rows)
+            learns = self.classifies or any(row.method.is_head for row in extent.table_rows)
             encoding = self.encoding * (max(1, len(encoders)) + learns)
             encoding = max(0.0, encoding - self.done)
         return Need(tokens, tokens * self.pace + encoding, encoding)
@@ -114,13 +118,15 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     while len(extent.ks) > 2:
         extent = replace(extent, ks=extent.ks[:-1])
         yield extent
-    names = [row.name for row in extent.rows]
+    names = [row.name for row in extent.table_rows]
     plugins = [name for name in reversed(names) if name not in (*DISPENSABLE, *LAST, "free_map")]
     for name in (*DISPENSABLE, *plugins):
         if name == "random" and not extent.vectors:
             continue
-        if len(extent.rows) > 2 and len(rest := _without(extent.rows, name)) < len(extent.rows):
-            extent = replace(extent, rows=rest)
+        if len(extent.table_rows) > 2 and len(rest := _without(extent.table_rows, name)) < len(
+            extent.table_rows
+        ):
+            extent = replace(extent, table_rows=rest)
             yield extent
     extent = with_final(100)
     yield extent
@@ -134,12 +140,12 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     extent = with_final(50)
     yield extent
     last = LAST if extent.vectors else ("random", "zero")
-    kept = tuple(row for row in extent.rows if row.name in last) or extent.rows[-1:]
-    extent = replace(extent, rows=kept)
+    kept = tuple(row for row in extent.table_rows if row.name in last) or extent.table_rows[-1:]
+    extent = replace(extent, table_rows=kept)
     yield extent
     extent = with_final(20)
     yield extent
-    extent = replace(extent, rows=_without(kept, "free") or kept, first=0)
+    extent = replace(extent, table_rows=_without(kept, "free") or kept, first=0)
     yield extent
     yield with_final(LEAST_FINAL)
 
@@ -147,10 +153,10 @@ def smaller(whole: Extent) -> Iterator[Extent]:
 def without_vectors(whole: Extent) -> Extent:
     """Return a search without the rows that need vectors, with random examples in place of the
     nearest."""
-    rows = tuple(row for row in whole.rows if not row.encodes)
+    rows = tuple(row for row in whole.table_rows if not row.encodes)
     if "random" not in [row.name for row in rows]:
         rows = (*rows, RANDOM_ROW)
-    return replace(whole, rows=rows, encoders=(), vectors=False)
+    return replace(whole, table_rows=rows, encoders=(), vectors=False)
 
 
 class Forecast(NamedTuple):

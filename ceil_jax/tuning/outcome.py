@@ -106,11 +106,11 @@ class Outcome:
     def finals_table(self) -> Table:
         """Return what answered the final rows, the recommended first; a column counts each kind of
         trouble with the LM's answers that there was."""
-        standings = sorted(self.finals, key=lambda one: one is not self.recommended)
+        standings = sorted(self.finals, key=lambda standing: standing is not self.recommended)
         rows = [list(row) for row in _table("prompt", standings).rows]
         header = list(_HEADER)
         for trouble, column in TROUBLE_COLUMNS.items():
-            counts = [one.troubles.get(trouble) for one in standings]
+            counts = [standing.troubles.get(trouble) for standing in standings]
             if any(counts):
                 header.insert(-1, column)
                 for row, count in zip(rows, counts, strict=True):
@@ -130,22 +130,22 @@ class Outcome:
     def differences(self) -> list[str]:
         """Return a sentence for each pair of finalists."""
         return [
-            f"{self.finals[one.better].label} − {self.finals[one.worse].label}: "
-            f"{signed(one.interval.percent())} points, "
-            + ("certain" if one.certain else f"not certain (p = {one.p:.2f})")
-            for one in self.verdict.differences
+            f"{self.finals[difference.better].label} − {self.finals[difference.worse].label}: "
+            f"{signed(difference.interval.percent())} points, "
+            + ("certain" if difference.certain else f"not certain (p = {difference.p:.2f})")
+            for difference in self.verdict.differences
         ]
 
     def advice(self) -> list[str]:
         """Return what to do, in sentences: the first says what is recommended and why."""
-        verdict, place, best = self.verdict, self.verdict.recommended, self.recommended
-        zero = next(i for i, one in enumerate(self.finals) if one.candidate == ZERO)
+        verdict, recommended, best = self.verdict, self.verdict.recommended, self.recommended
+        zero = next(i for i, standing in enumerate(self.finals) if standing.candidate == ZERO)
         helped = any(verdict.certainly_better(i, zero) for i in range(len(self.finals)))
         winner = self.finals[0]
         loss = winner.score.percent().mean - best.score.percent().mean
-        said = []
+        sentences = []
         if self.alone is not None and self.classifier_does_as_well:
-            said += [
+            sentences += [
                 "Recommended: a classifier alone does as well and asks no LM: trained on the "
                 f"bank's labels it has {_scored(self.alone.score)}.",
                 f"The best prompt is {best.label}, {_scored(best.score)} with "
@@ -154,41 +154,41 @@ class Outcome:
                 f"{_sure(self.alone.minus)}.",
             ]
         elif best.candidate == ZERO:
-            said.append(
+            sentences.append(
                 f"Recommended: zero examples, {_scored(best.score)} with {best.tokens:,.0f} tokens "
                 "a prompt: no examples that were tried do better for certain."
             )
-        elif place != 0 and abs(loss) <= self.tolerance:
+        elif recommended != 0 and abs(loss) <= self.tolerance:
             saved = winner.tokens - best.tokens
-            said.append(
+            sentences.append(
                 f"Recommended: {best.label}, {_scored(best.score)} with {best.tokens:,.0f} tokens "
                 f"a prompt: it does as well as the winner of the race, {winner.label}, for "
                 f"{saved:,.0f} tokens less."
             )
         else:
-            said.append(
+            sentences.append(
                 f"Recommended: {best.label}, {_scored(best.score)} with {best.tokens:,.0f} tokens "
                 "a prompt."
             )
-        if verdict.certainly_better(place, zero):
-            said.append(f"{best.label} is certainly better than zero examples.")
+        if verdict.certainly_better(recommended, zero):
+            sentences.append(f"{best.label} is certainly better than zero examples.")
         elif not helped and best.candidate != ZERO:
-            said.append(
+            sentences.append(
                 "Nothing helps for certain: no choice of examples is certainly better than zero "
                 "examples."
             )
-        if place != 0 and abs(loss) > self.tolerance:
-            said.append(
+        if recommended != 0 and abs(loss) > self.tolerance:
+            sentences.append(
                 f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} "
                 f"tokens more and was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} "
                 "here, which is not certain."
             )
         if self.alone is not None and not self.classifier_does_as_well:
-            said.append(
+            sentences.append(
                 "A classifier of the bank's labels alone, without an LM, less the recommended "
                 f"prompt: {signed(self.alone.minus.percent())} points, {_sure(self.alone.minus)}."
             )
-        return said
+        return sentences
 
     def text(self) -> str:
         """Return the outcome for a terminal."""
@@ -206,32 +206,42 @@ class Outcome:
     def data(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
         names = ("task", "metric", "lm", "bank", "tuning", "final", "tokens", "spent", "notes")
-        labels = [one.label for one in self.finals]
+        labels = [standing.label for standing in self.finals]
         return {
             **{name: getattr(self, name) for name in names},
             "recommended": self.recommends,
             "prompt": self.recommended.label,
             "advice": self.advice(),
-            "finals": [_data(one) for one in self.finals],
+            "finals": [_data(standing) for standing in self.finals],
             "differences": [
-                {"better": labels[one.better], "worse": labels[one.worse]}
-                | json_value(one.interval.percent())
-                | {"p": one.p, "certain": one.certain}
-                for one in self.verdict.differences
+                {"better": labels[difference.better], "worse": labels[difference.worse]}
+                | json_value(difference.interval.percent())
+                | {"p": difference.p, "certain": difference.certain}
+                for difference in self.verdict.differences
             ],
-            "race": [_data(one) for one in self.race],
+            "race": [_data(standing) for standing in self.race],
             "example": self.example and self.example._asdict(),
-            "wrong": [one._asdict() for one in self.wrong],
+            "wrong": [answered_row._asdict() for answered_row in self.wrong],
             "classifier": self.alone
-            and {name: json_value(one.percent()) for name, one in self.alone._asdict().items()},
+            and {
+                name: json_value(interval.percent())
+                for name, interval in self.alone._asdict().items()
+            },
         }
 
 
 def _table(named: str, standings: Sequence[Standing]) -> Table:
     rows: list[list[Value]] = [
-        [one.label, score.mean, score, one.rows, Number(one.tokens, 0), one.remark]
-        for one in standings
-        for score in [one.score.percent()]
+        [
+            standing.label,
+            score.mean,
+            score,
+            standing.rows,
+            Number(standing.tokens, 0),
+            standing.remark,
+        ]
+        for standing in standings
+        for score in [standing.score.percent()]
     ]
     return Table([named, *_HEADER[1:]], rows)
 
@@ -247,17 +257,17 @@ def _sure(difference: Interval) -> str:
     return "certain" if low < high and (low > 0 or high < 0) else "not certain"
 
 
-def _data(one: Standing) -> dict[str, Any]:
-    candidate = one.candidate
+def _data(standing: Standing) -> dict[str, Any]:
+    candidate = standing.candidate
     return {
         "method": candidate.row.name,
         "shots": candidate.shots,
         "trade_off": candidate.trade_off,
         "encoder": candidate.encoder,
-        "label": one.label,
-        "rows": one.rows,
-        "tokens": one.tokens,
-        "remark": one.remark,
-        **({"troubles": dict(one.troubles)} if one.troubles else {}),
-        **json_value(one.score.percent()),
+        "label": standing.label,
+        "rows": standing.rows,
+        "tokens": standing.tokens,
+        "remark": standing.remark,
+        **({"troubles": dict(standing.troubles)} if standing.troubles else {}),
+        **json_value(standing.score.percent()),
     }

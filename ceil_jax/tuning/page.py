@@ -43,7 +43,7 @@ def page(outcome: Outcome, program: str, note: str) -> str:
         program: uses the selector; "" without one.
         note: what the selector is, if it is not what is recommended.
     """
-    first, *others = outcome.advice()
+    recommendation, *others = outcome.advice()
     notes = [text for text in (*outcome.notes, note) if text]
     template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
     return template.format(
@@ -53,7 +53,7 @@ def page(outcome: Outcome, program: str, note: str) -> str:
             f"{outcome.lm} on {outcome.final:,} final rows, which were looked at once; "
             f"{outcome.metric} in percent. Spent: {outcome.spent}."
         ),
-        recommended=html.escape(typeset(first.removeprefix("Recommended: "))),
+        recommended=html.escape(typeset(recommendation.removeprefix("Recommended: "))),
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in others),
         chart=_chart(outcome),
         finals=_finals(outcome),
@@ -74,13 +74,18 @@ def page(outcome: Outcome, program: str, note: str) -> str:
 
 def _chart(outcome: Outcome) -> str:
     points = [
-        Point("", one.tokens, *one.score.percent())
-        for one in outcome.race
-        if one.candidate not in {final.candidate for final in outcome.finals}
+        Point("", standing.tokens, *standing.score.percent())
+        for standing in outcome.race
+        if standing.candidate not in {final.candidate for final in outcome.finals}
     ]
     points += [
-        Point(one.label, one.tokens, *one.score.percent(), best=one.label == outcome.recommends)
-        for one in outcome.finals
+        Point(
+            standing.label,
+            standing.tokens,
+            *standing.score.percent(),
+            best=standing.label == outcome.recommends,
+        )
+        for standing in outcome.finals
     ]
     if outcome.alone is not None:
         best = outcome.classifier_does_as_well
@@ -106,12 +111,12 @@ def _finals(outcome: Outcome) -> str:
 
 def _race(outcome: Outcome) -> str:
     rows = []
-    for one in outcome.race:
-        score = one.score.percent()
+    for standing in outcome.race:
+        score = standing.score.percent()
         interval = f"{score.low:.1f} to {score.high:.1f}"
-        remark = f"{one.remark}, {one.rows} rows"
-        tokens = f"{one.tokens:,.0f}"
-        rows.append(_row("", one.label, remark, f"{score.mean:.1f}", interval, tokens))
+        remark = f"{standing.remark}, {standing.rows} rows"
+        tokens = f"{standing.tokens:,.0f}"
+        rows.append(_row("", standing.label, remark, f"{score.mean:.1f}", interval, tokens))
     return _table(rows, "on the tuning rows") if rows else "<p>There was no race.</p>"
 
 
@@ -132,13 +137,13 @@ def _table(rows: Sequence[str], where: str) -> str:
 
 
 def _example(outcome: Outcome) -> str:
-    shown = outcome.example
-    if shown is None:
+    answered_row = outcome.example
+    if answered_row is None:
         return ""
-    verdict = "right" if shown.right else f"wrong: {_cut(shown.gold)} was expected"
+    verdict = "right" if answered_row.right else f"wrong: {_cut(answered_row.gold)} was expected"
     return (
-        f"<h2>The prompt, for one of the final rows</h2><pre>{html.escape(_cut(shown.prompt, 3000))}"
-        f"</pre><p>{html.escape(outcome.lm)} answers <b>{html.escape(_cut(shown.answer))}</b>, which "
+        f"<h2>The prompt, for one of the final rows</h2><pre>{html.escape(_cut(answered_row.prompt, 3000))}"
+        f"</pre><p>{html.escape(outcome.lm)} answers <b>{html.escape(_cut(answered_row.answer))}</b>, which "
         f"is {html.escape(verdict)}. This is {html.escape(outcome.recommended.label)}.</p>"
     )
 
@@ -147,10 +152,10 @@ def _wrong(outcome: Outcome) -> str:
     if not outcome.wrong:
         return ""
     rows = "".join(
-        f"<tr><td class='text'>{html.escape(_cut(one.query))}</td>"
-        f"<td class='text'>{html.escape(_cut(one.answer))}</td>"
-        f"<td class='text'>{html.escape(_cut(one.gold))}</td></tr>"
-        for one in outcome.wrong
+        f"<tr><td class='text'>{html.escape(_cut(answered_row.query))}</td>"
+        f"<td class='text'>{html.escape(_cut(answered_row.answer))}</td>"
+        f"<td class='text'>{html.escape(_cut(answered_row.gold))}</td></tr>"
+        for answered_row in outcome.wrong
     )
     return (
         f"<h2>What it gets wrong</h2><p>The first {len(outcome.wrong)} of the final rows that "

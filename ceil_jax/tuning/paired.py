@@ -30,18 +30,18 @@ def chance(better: Sample, worse: Sample) -> float:
     >>> chance(Sample(np.ones((5, 1)), mean), Sample(np.zeros((5, 1)), mean))  # 1 of 2⁵ swaps
     0.03125
     """
-    ours, theirs = (np.asarray(one.values, np.float64) for one in (better, worse))
+    ours, theirs = (np.asarray(sample.values, np.float64) for sample in (better, worse))
     ours, theirs = ours.reshape(len(ours), -1), theirs.reshape(len(theirs), -1)
     change = theirs - ours
     if ours.shape[1] == 1 and _one_size(change):
         return float(chances(-change.T)[0])
     swaps = np.random.default_rng(0).integers(2, size=(DRAWS, len(ours))).astype(np.float64)
     moved, count = swaps @ change, len(ours)
-    found = better.statistic(ours.sum(0) + moved, count) - worse.statistic(
+    swapped = better.statistic(ours.sum(0) + moved, count) - worse.statistic(
         theirs.sum(0) - moved, count
     )
     here = better.statistic(ours.sum(0), count) - worse.statistic(theirs.sum(0), count)
-    return float((1 + np.count_nonzero(found >= here - 1e-12)) / (1 + DRAWS))
+    return float((1 + np.count_nonzero(swapped >= here - 1e-12)) / (1 + DRAWS))
 
 
 def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
@@ -55,8 +55,8 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
         # P(X ≥ up), where X is the number of heads of up + down fair coins
         return bdtrc(up - 1.0, up + down, 0.5)
     signs = 2.0 * np.random.default_rng(0).integers(2, size=(draws, differences.shape[1])) - 1
-    found, here = signs @ differences.T, differences.sum(1)
-    return (1 + np.count_nonzero(found >= here - 1e-12, axis=0)) / (1 + draws)
+    swapped, here = signs @ differences.T, differences.sum(1)
+    return (1 + np.count_nonzero(swapped >= here - 1e-12, axis=0)) / (1 + draws)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -67,9 +67,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     adjusted, least = [1.0] * len(p_values), 0.0
-    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
-        least = max(least, min(1.0, p_values[place] * (len(p_values) - rank)))
-        adjusted[place] = least
+    for rank, test in enumerate(np.argsort(p_values, kind="stable")):
+        least = max(least, min(1.0, p_values[test] * (len(p_values) - rank)))
+        adjusted[test] = least
     return adjusted
 
 

@@ -47,15 +47,15 @@ class Race:
     Args:
         tokens: float [A, N], upper bound of the LM tokens of each candidate on each row.
         rivals: the largest number of candidates, with those that join later; A by default.
-        first: rows of the first round; each later round doubles the number of answered rows.
+        first_rows: rows of the first round; each later round doubles the number of answered rows.
     """
 
     def __init__(
-        self, tokens: np.ndarray, *, rivals: int | None = None, first: int = FIRST_ROWS
+        self, tokens: np.ndarray, *, rivals: int | None = None, first_rows: int = FIRST_ROWS
     ) -> None:
         self.tokens = np.asarray(tokens, np.float64)
         self.rows = self.tokens.shape[1]
-        self.stops = checkpoints(self.rows, first)
+        self.stops = checkpoints(self.rows, first_rows)
         self.scores: list[np.ndarray] = [np.zeros(0) for _ in self.tokens]
         self.states: list[State] = ["racing" for _ in self.tokens]
         self.level = MISTAKES / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
@@ -143,20 +143,20 @@ class Race:
         cheapest first."""
         winner = self.winner()
         count = len(self.scores[winner])
-        found = [winner]
+        near_the_winner = [winner]
         for i, values in enumerate(self.scores):
             if i == winner or len(values) < count or self.states[i] == "worse":
                 continue
             ahead = self.scores[winner] - values[:count]
             if ahead.mean() <= points and chances(ahead[None])[0] > NEAR:
-                found.append(i)
-        return sorted(found, key=lambda i: (self.mean_tokens(i), i))
+                near_the_winner.append(i)
+        return sorted(near_the_winner, key=lambda i: (self.mean_tokens(i), i))
 
     def mean_tokens(self, racer: int) -> float:
         return float(self.tokens[racer].mean())
 
 
-def checkpoints(rows: int, first: int = FIRST_ROWS) -> list[int]:
+def checkpoints(rows: int, first_rows: int = FIRST_ROWS) -> list[int]:
     """Return the number of rows answered after each round.
 
     It doubles from round to round; a short last round is merged into the one before.
@@ -164,7 +164,7 @@ def checkpoints(rows: int, first: int = FIRST_ROWS) -> list[int]:
     >>> checkpoints(100), checkpoints(70), checkpoints(10)
     ([16, 32, 64, 100], [16, 32, 70], [10])
     """
-    stops = [min(first, rows)]
+    stops = [min(first_rows, rows)]
     while stops[-1] < rows:
         stops.append(min(2 * stops[-1], rows))
     if len(stops) > 2 and 4 * (stops[-1] - stops[-2]) < stops[-2]:
@@ -177,5 +177,5 @@ def hold(
 ) -> None:
     """Run a race to its end: `left` gives the LM tokens that remain, `ask` a round's scores, or {}
     to end it."""
-    while (asked := race.next_round(left())) is not None and (scores := ask(asked)):
+    while (next_round := race.next_round(left())) is not None and (scores := ask(next_round)):
         race.tell(scores)

@@ -32,12 +32,14 @@ def split_rows(
     all, at most 500. Too few rows, or a single label, are a UserError.
     """
 
-    def shown(example: Example) -> str:
+    def words(example: Example) -> str:
         return question_key(task.template.query(example))
 
-    known = {shown(example) for example in task.train}
+    words_of_bank = {words(example) for example in task.train}
     queries = [
-        query for query in first_of_each(task.validation, shown) if shown(query) not in known
+        query
+        for query in first_of_each(task.validation, words)
+        if words(query) not in words_of_bank
     ]
     if task.validation[0].choices and len({example.output for example in task.train}) < 2:
         raise UserError(

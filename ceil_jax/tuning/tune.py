@@ -116,13 +116,13 @@ class Search:
         if repeated:
             why = "were left out, for they repeat others or stand in the bank."
             self.notes.append(f"{repeated:,} held-out rows {why}")
-        self.rows, left_out = scorable(self.field.base.lm.get(), wanted)
+        self.table_rows, left_out = scorable(self.field.base.lm.get(), wanted)
         self.notes += [left_out] if left_out else []
-        learning = [row for row in self.rows if row.learns_from_lm]
+        learning = [row for row in self.table_rows if row.learns_from_lm]
         if learning and len(self.task.train) < _LEAST_BANK:
             small = f"A bank of {len(self.task.train)} examples is too small to train on."
             self.notes.append(small)
-            self.rows = tuple(row for row in self.rows if row not in learning)
+            self.table_rows = tuple(row for row in self.table_rows if row not in learning)
 
     costs: Costs
     """What prompts and texts cost here; measured for the forecast."""
@@ -138,7 +138,7 @@ class Search:
         """The largest search that what is left of the budget pays for."""
         budget, costs = self.field.budget, self.costs
         whole = Extent(
-            tuple(row for row in self.rows if not Candidate(row, 1).prepared),
+            tuple(row for row in self.table_rows if not Candidate(row, 1).prepared),
             self.ks,
             self.search.trade_offs,
             self.search.encoders,
@@ -199,7 +199,7 @@ class Search:
         field.answer(probes, self.tuning, slice(_WARM, _WARM + _PROBE), what, least=1)
         return Costs(
             float(self.zero.tokens.mean()),
-            {k: float(one.tokens.mean()) for k, one in random.items()},
+            {k: float(entrant.tokens.mean()) for k, entrant in random.items()},
             field.budget.pace,
             field.encoding([*self.tuning, *self.held_out]),
             classifies=not no_labels(self.task),
@@ -238,18 +238,20 @@ class Search:
         self.plain = self.field.enter(plain(extent), self.tuning)
         self.entrants = [self.plain]
         if extent.first:
-            found = [self.field.enter(one, self.tuning) for one in candidates(extent)]
+            entrants = [
+                self.field.enter(candidate, self.tuning) for candidate in candidates(extent)
+            ]
             # the first of those whose prompts are all the same
-            distinct = {tuple(one.prompts): one for one in reversed(found)}
+            distinct = {tuple(entrant.prompts): entrant for entrant in reversed(entrants)}
             self.entrants = list(distinct.values())[::-1] or self.entrants
         # what the end needs beside the LM is done before the race, which is given the time left
         self.field.enter(self.plain.candidate, self.final)
         predicted = self._classified()
-        learning = prepared(self.rows, extent, PLAIN.shots) if extent.first else []
+        learning = prepared(self.table_rows, extent, PLAIN.shots) if extent.first else []
         self.race = Race(
-            np.stack([one.tokens for one in self.entrants]),
+            np.stack([entrant.tokens for entrant in self.entrants]),
             rivals=len(self.entrants) + len(learning),
-            first=extent.first or FIRST_ROWS,
+            first_rows=extent.first or FIRST_ROWS,
         )
         # encoding may have taken longer than expected: at most half of what is left is for the end
         while len(self.final) > FEWEST_ROWS and self._reserve() > self.field.budget.left() / 2:
@@ -259,9 +261,9 @@ class Search:
             if self.field.budget.out_of_time() and not any(map(len, self.race.scores)):
                 self.notes.append("The minutes had passed before the race began.")
             shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
-            for one in self._prepared(prepared(self.rows, extent, shots)):
-                self.race.join(one.tokens)
-                self.entrants.append(one)
+            for entrant in self._prepared(prepared(self.table_rows, extent, shots)):
+                self.race.join(entrant.tokens)
+                self.entrants.append(entrant)
                 hold(self.race, self._ask, self._left)
         # what the race has not spent pays for final rows again
         self.final = wanted
@@ -281,8 +283,8 @@ class Search:
     def _left(self) -> float:
         return self.field.budget.left() - self._reserve()
 
-    def _ask(self, asked: Round) -> Mapping[int, np.ndarray]:
-        racers, start, stop = asked
+    def _ask(self, next_round: Round) -> Mapping[int, np.ndarray]:
+        racers, start, stop = next_round
         states, budget = self.race.states, self.field.budget
         log.info(
             "race, rows %d to %d: %d prompts, %d clearly worse, %d set aside; %s; %s",
@@ -301,7 +303,7 @@ class Search:
             self.notes.append("The minutes had passed before the race was over.")
         if rows == 0:
             return {}
-        if start == 0 and len(racers) > 1 and not any(one.scores.any() for one in answered):
+        if start == 0 and len(racers) > 1 and not any(entrant.scores.any() for entrant in answered):
             query, answer = self.tuning[0], answered[-1].replies[0].prediction
             self.notes.insert(
                 0,
@@ -310,36 +312,36 @@ class Search:
                 "--lm, --template or --metric.",
             )
             return {}
-        return {i: one.scores for i, one in zip(racers, answered, strict=True)}
+        return {i: entrant.scores for i, entrant in zip(racers, answered, strict=True)}
 
     def _prepared(self, waiting: list[Candidate]) -> Iterator[Entrant]:
         """Those that the budget pays for, each when it is its turn."""
         budget = self.field.budget
-        for one in waiting:
-            shots = one.shots
+        for candidate in waiting:
+            shots = candidate.shots
             reference = min(self.entrants, key=lambda other: abs(other.candidate.shots - shots))
             left = max(0.0, min(budget.tokens_left() - self._reserve(), self._left()))
             try:
-                tokens, seconds = self.field.preparation(one, reference)
-                while tokens + reference.tokens.sum() > left and self.field.lighten(one):
-                    tokens, seconds = self.field.preparation(one, reference)
+                tokens, seconds = self.field.preparation(candidate, reference)
+                while tokens + reference.tokens.sum() > left and self.field.lighten(candidate):
+                    tokens, seconds = self.field.preparation(candidate, reference)
             except UserError as error:
-                self.notes.append(f"{one.label} was not tried: {error}.")
+                self.notes.append(f"{candidate.label} was not tried: {error}.")
                 continue
             needed = tokens + float(reference.tokens.sum())
             if needed > left:
                 self.notes.append(
-                    f"{one.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "
+                    f"{candidate.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "
                     f"left pays for {left:,.0f}."
                 )
                 continue
             if seconds + (needed + self._reserve()) * budget.pace > budget.seconds_left:
                 self.notes.append(
-                    f"{one.label} was not tried: training takes about {duration(seconds)}, and "
+                    f"{candidate.label} was not tried: training takes about {duration(seconds)}, and "
                     f"{budget.remaining()}."
                 )
                 continue
-            yield self.field.enter(one, self.tuning)
+            yield self.field.enter(candidate, self.tuning)
 
     def _finalists(self) -> dict[Candidate, str]:
         """The prompts that answer the final rows, the winner first, each with why it does."""
@@ -354,14 +356,14 @@ class Search:
         roles: dict[Candidate, list[str]] = {}
         for role, candidate in named:
             roles.setdefault(candidate, []).append(role)
-        return {one: ", ".join(filter(None, words)) for one, words in roles.items()}
+        return {candidate: ", ".join(filter(None, words)) for candidate, words in roles.items()}
 
     def _finish(self, predicted: dict[str, Reply] | None) -> Outcome:
         """Let the finalists answer the final rows; `predicted` are the classifier's answers."""
         field, budget = self.field, self.field.budget
         roles = self._finalists()
         entered = [field.enter(candidate, self.final) for candidate in roles]
-        each = np.sum([one.tokens for one in entered], axis=0)
+        each = np.sum([entrant.tokens for entrant in entered], axis=0)
         paid = int((np.cumsum(each) <= budget.tokens_left()).sum())
         paid = min(len(self.final), max(LEAST_FINAL, paid))
         log.info("final rows: %d prompts on %d rows; %s", len(entered), paid, budget.remaining())
@@ -385,13 +387,13 @@ class Search:
                 f"{len(rows)} final rows prove little: differences below about {noise:.0f} points "
                 "cannot be told from noise."
             )
-        lengths = [float(one.lengths.mean()) for one in entered]
-        samples = [one.sample for one in answered]
-        self._note_troubles([reply for one in answered for reply in one.replies])
+        lengths = [float(entrant.lengths.mean()) for entrant in entered]
+        samples = [answers.sample for answers in answered]
+        self._note_troubles([reply for answers in answered for reply in answers.replies])
         groups = programs(rows, self.task.train)
         verdict = judge(samples, lengths, self.search.tolerance / 100, groups)
         best = verdict.recommended
-        shown = [
+        answered_rows = [
             Shown(row.input, prompt, reply.prediction, row.output, bool(score == 1))
             for row, prompt, reply, score in zip(
                 rows,
@@ -428,8 +430,8 @@ class Search:
             tolerance=self.search.tolerance,
             notes=tuple(self.notes),
             alone=alone,
-            example=shown[0],
-            wrong=tuple(one for one in shown if not one.right)[:_WRONG],
+            example=answered_rows[0],
+            wrong=tuple(row for row in answered_rows if not row.right)[:_WRONG],
         )
 
     def _note_troubles(self, replies: Sequence[Reply]) -> None:
@@ -461,21 +463,28 @@ class Search:
             "aside": "set aside for the budget",
             "worse": "clearly worse",
         }
-        found = []
-        for one, scores, state in zip(
+        standings = []
+        for entrant, scores, state in zip(
             self.entrants, self.race.scores, self.race.states, strict=True
         ):
             if len(scores):
                 score, tokens = (
                     metric_interval(Sample(scores[:, None], mean)),
-                    float(one.lengths.mean()),
+                    float(entrant.lengths.mean()),
                 )
-                found.append(Standing(one.candidate, score, len(scores), tokens, ends[state]))
+                standings.append(
+                    Standing(entrant.candidate, score, len(scores), tokens, ends[state])
+                )
         order = list(ends.values())
-        found.sort(
-            key=lambda one: (order.index(one.remark), -one.rows, -one.score.mean, one.tokens)
+        standings.sort(
+            key=lambda standing: (
+                order.index(standing.remark),
+                -standing.rows,
+                -standing.score.mean,
+                standing.tokens,
+            )
         )
-        return tuple(found)
+        return tuple(standings)
 
 
 def _troubles(replies: Sequence[Reply]) -> dict[str, int]:

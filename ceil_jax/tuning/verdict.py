@@ -81,8 +81,8 @@ def judge(
             answer: they are resampled and swapped together.
         resamples: bootstrap resamples of an interval.
     """
-    scores = tuple(metric_interval(one, groups, resamples=resamples) for one in samples)
-    grouped = [by_group(one, groups) for one in samples]
+    scores = tuple(metric_interval(sample, groups, resamples=resamples) for sample in samples)
+    grouped = [by_group(sample, groups) for sample in samples]
     pairs, p_values = [], []
     for one, other in combinations(range(len(samples)), 2):
         better, worse = (one, other) if scores[one].mean >= scores[other].mean else (other, one)

@@ -29,16 +29,16 @@ class TuneFiles(NamedTuple):
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
-    able = [one for one in outcome.finals if one.candidate.row.exports]
+    able = [standing for standing in outcome.finals if standing.candidate.row.exports]
     chosen: Standing | None = outcome.recommended
     if chosen not in able:
-        chosen = max(able, key=lambda one: one.score.mean, default=None)
+        chosen = max(able, key=lambda standing: standing.score.mean, default=None)
     target = None if chosen is None else folder / "selector"
     note = _note(outcome, chosen)
     program = "" if chosen is None or target is None else _program(search, chosen, target)
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
-    shown = page(outcome, program, note).encode()
-    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": shown})
+    content = page(outcome, program, note).encode()
+    write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": content})
     if chosen is not None and target is not None:
         _export(search, outcome, chosen, target)
     return TuneFiles(folder / "tune.html", target, note, program)

@@ -232,7 +232,7 @@ def test_a_small_budget_searches_less_and_says_what_was_cut(tmp_path):
     small = search(tmp_path, lm_tokens=30_000)
     extent = small.forecast.extent
     assert extent.first > 0
-    assert len(extent.rows) < len(whole.extent.rows)
+    assert len(extent.table_rows) < len(whole.extent.table_rows)
     assert small.forecast.cut.startswith("cut to fit --lm-tokens 30000: ")
     assert "no random" in small.forecast.cut
     assert "for all of it: --lm-tokens " in small.forecast.cut
@@ -263,7 +263,7 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     extent = made.forecast.extent
     assert not extent.vectors
     assert extent.first == 16
-    assert {"random", "bm25"} <= {row.name for row in extent.rows}
+    assert {"random", "bm25"} <= {row.name for row in extent.table_rows}
     assert "random examples in place of the nearest" in made.forecast.cut
     outcome = made.run()
     assert {one.candidate.row.name for one in outcome.race} <= {"zero", "random", "bm25"}
