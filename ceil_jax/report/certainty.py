@@ -65,11 +65,18 @@ def certainty(
         queries: how many queries they were measured on.
         others: the certain differences of all other pairs; named without their intervals.
     """
-    pairs = sorted((one.upwards() for one in differences), key=lambda one: -one.interval.mean)
+    pairs = sorted(
+        (difference.upwards() for difference in differences),
+        key=lambda difference: -difference.interval.mean,
+    )
     if not pairs:
         return ""
-    sure = [f"{one.better} − {one.worse} {signed(one.interval)}" for one in pairs if one.certain]
-    unsure = [_unsure(one, queries) for one in pairs if not one.certain]
+    sure = [
+        f"{difference.better} − {difference.worse} {signed(difference.interval)}"
+        for difference in pairs
+        if difference.certain
+    ]
+    unsure = [_unsure(difference, queries) for difference in pairs if not difference.certain]
     sentences = []
     if sure:
         sentences.append(f"Certain (95 %, each pair by its own interval): {_listed(sure)}.")
@@ -85,8 +92,8 @@ def certainty(
 def _over(differences: Sequence[Difference]) -> str:
     """Pairs without their numbers, one part for each better row: `free over random and BM25`."""
     worse: dict[str, list[str]] = {}
-    for one in map(Difference.upwards, differences):
-        worse.setdefault(one.better, []).append(one.worse)
+    for difference in map(Difference.upwards, differences):
+        worse.setdefault(difference.better, []).append(difference.worse)
     parts = [f"{better} over {_and(names)}" for better, names in worse.items()]
     more = len(parts) - _NAMED
     return "; ".join([*parts[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
@@ -96,12 +103,12 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _unsure(one: Difference, queries: int) -> str:
-    if one.interval.mean == 0:
-        return f"{one.better} − {one.worse} (equal here)"
-    count = one.needed(queries)
+def _unsure(difference: Difference, queries: int) -> str:
+    if difference.interval.mean == 0:
+        return f"{difference.better} − {difference.worse} (equal here)"
+    count = difference.needed(queries)
     how = "more than a million" if count is None else f"about {count:,}"
-    return f"{one.better} − {one.worse} {one.interval.mean:+.1f} ({how} queries would decide it)"
+    return f"{difference.better} − {difference.worse} {difference.interval.mean:+.1f} ({how} queries would decide it)"
 
 
 def _listed(parts: list[str]) -> str:

@@ -34,12 +34,12 @@ class Comparison(RunTable):
     def text(self) -> str:
         """Return the comparison for a terminal: scores, paired differences and the cost of every
         stage."""
-        one = self.record
+        record = self.record
         return "\n".join(
             [
                 # the number of queries stands with every score: an accuracy without its n says
                 # little
-                f"{one.task}: {one.metric} in percent on {self.asked}, {one.lm}",
+                f"{record.task}: {record.metric} in percent on {self.asked}, {record.lm}",
                 *("", self.table().text(), "", *map(str, self.differences)),
                 *(["", self.certainty] if self.differences else []),
                 *(["", parts.text()] if (parts := self.parts()) else []),
@@ -81,10 +81,13 @@ class Comparison(RunTable):
                 for row in self.rows
             ],
             "differences": [
-                {"better": one.better, "worse": one.worse}
-                | json_value(one.interval)
-                | {"certain": one.certain, "queries_needed": one.needed(self.record.queries)}
-                for one in self.differences
+                {"better": difference.better, "worse": difference.worse}
+                | json_value(difference.interval)
+                | {
+                    "certain": difference.certain,
+                    "queries_needed": difference.needed(self.record.queries),
+                }
+                for difference in self.differences
             ],
             "parts": parts and parts.data(),
             "costs": {
@@ -153,12 +156,12 @@ def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> s
 def _stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
     """Return what each stage took, those of a tenth of a second and no token summed up in one
     line."""
-    found: dict[str, Cost] = {}
+    costs: dict[str, Cost] = {}
     rest = Cost()
     for key, (what, cost) in run.costs(targets).items():
         if cost.tokens or cost.seconds >= 0.1:
-            label = what if what not in found else f"{what} ({key[-6:]})"
-            found[label] = cost
+            label = what if what not in costs else f"{what} ({key[-6:]})"
+            costs[label] = cost
         else:
             rest += cost
-    return found | ({"everything else": rest} if rest.seconds else {})
+    return costs | ({"everything else": rest} if rest.seconds else {})

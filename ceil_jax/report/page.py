@@ -43,14 +43,14 @@ def render(
     script = page_file("page.js")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     cut = f"The browser has the first {BROWSED:,} queries of each table; the tables count all."
-    shown = [note for note in notes if note]
-    shown += [cut] if any(table.record.queries > BROWSED for table in tables) else []
+    paragraphs = [note for note in notes if note]
+    paragraphs += [cut] if any(table.record.queries > BROWSED for table in tables) else []
     return page_file("page.html").format(
         policy="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
         f"'sha256-{hashed}'",
         title=html.escape(title),
         style=page_file("page.css"),
-        notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in shown),
+        notes="".join(f'<p class="note">{html.escape(note)}</p>' for note in paragraphs),
         tables="".join(map(_section, tables)),
         costs=f"<section><h2>What it cost</h2>{cost_table(costs).html()}</section>"
         if costs
@@ -105,7 +105,9 @@ def _section(table: RunTable) -> str:
             + (f" Its other rows are {html.escape(others)}.</p>" if others else "</p>")
         )
     if table.differences:
-        listed = "".join(f"<li>{html.escape(typeset(str(one)))}</li>" for one in table.differences)
+        listed = "".join(
+            f"<li>{html.escape(typeset(str(difference)))}</li>" for difference in table.differences
+        )
         parts.append(
             "<details><summary>Paired differences on the same queries, with 95 % bootstrap "
             f"intervals</summary><ul>{listed}</ul></details>"
@@ -135,13 +137,13 @@ def _browsable(table: RunTable) -> dict[str, Any]:
     record = table.record
     stored = json.loads((record.root / record.texts / "texts.json").read_text("utf-8"))
     texts: list[list[str]] = []
-    places: dict[tuple[str, str], int] = {}
+    positions: dict[tuple[str, str], int] = {}
 
-    def place(kind: str, id: str) -> int:
-        if (kind, id) not in places:
-            places[kind, id] = len(texts)
+    def position_of(kind: str, id: str) -> int:
+        if (kind, id) not in positions:
+            positions[kind, id] = len(texts)
             texts.append([id, *(_cut(text) for text in stored[kind].get(id, ("?", "?")))])
-        return places[kind, id]
+        return positions[kind, id]
 
     runs = []
     for run in table.rows:
@@ -149,9 +151,9 @@ def _browsable(table: RunTable) -> dict[str, Any]:
         gains = run.record.gains == "log determinant"
         rows = []
         for row, score in islice(zip(run.record.rows(), run.scores, strict=True), BROWSED):
-            query = place("queries", row["id"])
+            query = position_of("queries", row["id"])
             examples = [
-                [place("bank", id), _finite(relevance), _finite(gain) if gains else None]
+                [position_of("bank", id), _finite(relevance), _finite(gain) if gains else None]
                 for id, relevance, gain in row["examples"]
             ]
             rows.append([query, _finite(round(float(score), 4)), _cut(row["prediction"]), examples])

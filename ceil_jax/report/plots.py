@@ -25,14 +25,14 @@ def picture(draw: Callable[[Axes], None], width: float, height: float) -> tuple[
     except ModuleNotFoundError:
         raise UserError("matplotlib is not installed; pip install 'ceil-jax[plots]'") from None
 
-    found = []
+    files = []
     for style in ("default", "dark_background"):
         with matplotlib.style.context(style):
             figure, out = Figure(figsize=(width, height), layout="constrained"), io.BytesIO()
             draw(figure.subplots())
             figure.savefig(out, format="png", dpi=130)
-            found.append(out.getvalue())
-    return found[0], found[1]
+            files.append(out.getvalue())
+    return files[0], files[1]
 
 
 def draw_points(
@@ -46,15 +46,17 @@ def draw_points(
     open diamonds."""
     from matplotlib.transforms import ScaledTranslation
 
-    for place, ((mean, low, high), paper) in enumerate(
+    for height, ((mean, low, high), paper) in enumerate(
         zip(values[::-1], papers[::-1], strict=True)
     ):
         # rounding may put the ends of an empty interval on the wrong side
         bars = [[max(0.0, mean - low)], [max(0.0, high - mean)]]
-        axes.errorbar(mean, place, xerr=bars, fmt="o", color=BLUE, capsize=3)
-        axes.annotate(f"{mean:.1f}", (mean, place), (0, 5), textcoords="offset points", ha="center")
+        axes.errorbar(mean, height, xerr=bars, fmt="o", color=BLUE, capsize=3)
+        axes.annotate(
+            f"{mean:.1f}", (mean, height), (0, 5), textcoords="offset points", ha="center"
+        )
         if paper is not None:
-            axes.plot(paper, place, "D", markerfacecolor="none", color=ORANGE)
+            axes.plot(paper, height, "D", markerfacecolor="none", color=ORANGE)
     handles: list[Any] = [axes.errorbar([], [], xerr=[], fmt="o", color=BLUE, capsize=3)]
     names = ["measured, 95 % bootstrap interval"]
     if any(paper is not None for paper in papers):

@@ -49,13 +49,13 @@ class RunTable:
     @property
     def lead(self) -> str:
         """A sentence on metric, queries, bank and models."""
-        configs, one = [row.record.config for row in self.rows], self.record
+        configs, record = [row.record.config for row in self.rows], self.record
         shots, encoders = (
             sorted({config[name] for config in configs}) for name in ("shots", "encoder")
         )
         return (
-            f"{one.metric} in percent on {one.queries:,} held-out queries; {one.lm}; at most "
-            f"{' or '.join(map(str, shots))} examples from a bank of {one.bank:,}; encoder "
+            f"{record.metric} in percent on {record.queries:,} held-out queries; {record.lm}; at most "
+            f"{' or '.join(map(str, shots))} examples from a bank of {record.bank:,}; encoder "
             f"{' or '.join(encoders)}"
         )
 
@@ -108,9 +108,9 @@ class RunTable:
         body: list[list[Value]] = [
             [row.label, *(row.only(where).value for where in parts.values())] for row in self.rows
         ]
-        for one, other in _pairs(self.rows):
-            less = [one.only(where).minus(other.only(where)) for where in parts.values()]
-            body.append([f"{one.label} − {other.label}", *map(signed, less)])
+        for run, other in _pairs(self.rows):
+            less = [run.only(where).minus(other.only(where)) for where in parts.values()]
+            body.append([f"{run.label} − {other.label}", *map(signed, less)])
         return Table(["queries whose", *parts], body) if parts else None
 
 
@@ -122,27 +122,29 @@ def run_table(records: Sequence[Record]) -> RunTable:
         Runs((record,), paper=paper.get(name), label=label)
         for record, name, label in zip(records, names, _labels(records), strict=True)
     )
-    shown = _pairs(rows)
-    compared = {frozenset(map(id, pair)) for pair in shown}
+    compared_pairs = _pairs(rows)
+    compared = {frozenset(map(id, pair)) for pair in compared_pairs}
     if rows:
         best = max(rows, key=lambda row: row.value)
         against = [row for row in rows if row is not best]
-        shown += [(best, row) for row in against if frozenset(map(id, (best, row))) not in compared]
+        compared_pairs += [
+            (best, row) for row in against if frozenset(map(id, (best, row))) not in compared
+        ]
         compared |= {frozenset(map(id, (best, row))) for row in against}
     rest = [pair for pair in combinations(rows, 2) if frozenset(map(id, pair)) not in compared]
     differences, others = (
         [
-            Difference(one.label, other.label, one.minus(other))
-            for one, other in pairs
-            if one.known and other.known
+            Difference(run.label, other.label, run.minus(other))
+            for run, other in pairs
+            if run.known and other.known
         ]
-        for pairs in (shown, rest)
+        for pairs in (compared_pairs, rest)
     )
-    others.sort(key=lambda one: -abs(one.interval.mean))
+    others.sort(key=lambda difference: -abs(difference.interval.mean))
     return RunTable(
         rows,
         tuple(differences),
-        tuple(one for one in others if one.certain),
+        tuple(difference for difference in others if difference.certain),
         {n: value for n, value in paper.items() if n not in names},
     )
 
@@ -154,7 +156,7 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
     A method has one row for all runs with the same predictions: their settings differ only where
     the method does not depend on them.
     """
-    order = {name: place for place, name in enumerate(ROWS)}
+    order = {name: position for position, name in enumerate(ROWS)}
     groups: dict[tuple[str, ...], dict[tuple[str, str], Record]] = {}
     for record in reversed(records):
         group = groups.setdefault((record.task, record.lm, record.metric, record.texts), {})
@@ -162,10 +164,11 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
     return [
         run_table(
             sorted(
-                found.values(), key=lambda r: (order.get(r.method, len(order)), r.method, r.name)
+                records_of_table.values(),
+                key=lambda r: (order.get(r.method, len(order)), r.method, r.name),
             )
         )
-        for _, found in sorted(groups.items())
+        for _, records_of_table in sorted(groups.items())
     ]
 
 
@@ -179,15 +182,15 @@ def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
     for row in rows:
         runs.setdefault(row.record.method, []).append(row)
     known = [name for name in ROWS if name in runs]
-    found: list[tuple[Runs, Runs]] = []
+    pairs: list[tuple[Runs, Runs]] = []
     for name in [*(name for name in runs if name not in ROWS), *reversed(known)]:
         row_of_name = ROWS.get(name)
         against = ("topk",) if row_of_name is None else row_of_name.against
-        found += [(row, runs[name][0]) for row in runs[name][1:]]
-        found += [
+        pairs += [(row, runs[name][0]) for row in runs[name][1:]]
+        pairs += [
             (row, base) for other in against for base in runs.get(other, ()) for row in runs[name]
         ]
-    return found
+    return pairs
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
@@ -195,12 +198,12 @@ def _labels(records: Sequence[Record]) -> list[str]:
     of it."""
     settings = [_flat(record.config) for record in records]
     labels = []
-    for record, own in zip(records, settings, strict=True):
+    for record, flat in zip(records, settings, strict=True):
         same = [
             other for r, other in zip(records, settings, strict=True) if r.method == record.method
         ]
-        varied = [name for name in own if any(other.get(name) != own[name] for other in same)]
-        settings_shown = (f"{name} {own[name]}" for name in varied)
+        varied = [name for name in flat if any(other.get(name) != flat[name] for other in same)]
+        settings_shown = (f"{name} {flat[name]}" for name in varied)
         labels.append(", ".join([recorded_label(record), *settings_shown]))
     return labels
 

@@ -68,10 +68,10 @@ class Runs:
     @property
     def statistics(self) -> np.ndarray:
         """float [S, N, s]: statistics of each query, for each of S seeds."""
-        found = np.stack(
+        statistics = np.stack(
             [record.statistics for record in self.records if record.statistics is not None]
         )
-        return found if self.where is None else found[:, self.where]
+        return statistics if self.where is None else statistics[:, self.where]
 
     @property
     def questions(self) -> np.ndarray | None:
@@ -91,7 +91,9 @@ class Runs:
         if self.where is None:
             return tuple(record.value for record in self.records)
         value = METRICS[self.record.metric].from_sums
-        return tuple(100 * float(value(one.sum(axis=0), self.queries)) for one in self.statistics)
+        return tuple(
+            100 * float(value(of_run.sum(axis=0), self.queries)) for of_run in self.statistics
+        )
 
     @property
     def value(self) -> float:
@@ -107,8 +109,8 @@ class Runs:
     def examples(self) -> float | None:
         """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds;
         None if unknown."""
-        found = [record.examples for record in self.records if record.examples is not None]
-        return float(np.mean(found)) if len(found) == len(self.records) else None
+        counts = [record.examples for record in self.records if record.examples is not None]
+        return float(np.mean(counts)) if len(counts) == len(self.records) else None
 
     @cached_property
     def sample(self) -> Sample:

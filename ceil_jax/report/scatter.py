@@ -76,8 +76,8 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
                 f'<circle class="raced" cx="{x(point.tokens):.1f}" cy="{y(point.score):.1f}" '
                 'r="2.5"/>'
             )
-    places = _apart([y(point.score) for point in named])
-    for point, label_y in zip(named, places, strict=True):
+    heights = _apart([y(point.score) for point in named])
+    for point, label_y in zip(named, heights, strict=True):
         kind = "best" if point.best else "final"
         where, px, py = x(point.tokens), x(point.tokens), y(point.score)
         left = where > _WIDTH * 0.55
@@ -87,13 +87,13 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
             f'<text x="{px + (-9 if left else 9):.1f}" y="{label_y + 4:.1f}" '
             f'text-anchor="{"end" if left else "start"}">{html.escape(point.label)}</text></g>'
         )
-    said = "; ".join(
+    description = "; ".join(
         f"{p.label} {p.score:.1f} ({p.low:.1f} to {p.high:.1f}) with {p.tokens:,.0f} tokens"
         for p in named
     )
     return (
         f'<svg class="scatter" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-        f"<title>{html.escape(title)}</title><desc>{html.escape(said)}</desc>{''.join(parts)}</svg>"
+        f"<title>{html.escape(title)}</title><desc>{html.escape(description)}</desc>{''.join(parts)}</svg>"
     )
 
 
@@ -102,14 +102,14 @@ def _ticks(low: float, high: float) -> list[float]:
     size = 10.0
     steps = [size**power * step for power in range(-1, 7) for step in (1, 2, 5)]
     step = next(step for step in steps if (high - low) / step <= 6)
-    first = -(-low // step)
-    return [step * (first + i) for i in range(7) if step * (first + i) <= high]
+    lowest = -(-low // step)
+    return [step * (lowest + i) for i in range(7) if step * (lowest + i) <= high]
 
 
-def _apart(places: Sequence[float]) -> list[float]:
+def _apart(heights: Sequence[float]) -> list[float]:
     """The places of labels, moved down as far as they would cover one another."""
-    moved = list(places)
+    moved = list(heights)
     before = -_LINE * 1.0
-    for i in sorted(range(len(places)), key=lambda i: places[i]):
-        moved[i] = before = max(places[i], before + _LINE)
+    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
+        moved[i] = before = max(heights[i], before + _LINE)
     return moved

@@ -121,9 +121,9 @@ class Table:
         """Whether each column is flush left: the first, and those that hold only text."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
         return [
-            place == 0
+            number == 0
             or (any(column) and all(isinstance(cell, str) for cell in column if cell is not None))
-            for place, column in enumerate(columns)
+            for number, column in enumerate(columns)
         ]
 
 

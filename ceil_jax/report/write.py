@@ -36,9 +36,9 @@ def write_page(roots: Sequence[Path], out: Path) -> Path:
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
     stores = dict.fromkeys(store for root in roots for store in _stores(root))
-    found = [read_records(store) for store in stores]
-    records = [record for some, _ in found for record in some]
-    trouble = [line for _, lines in found for line in lines]
+    contents = [read_records(store) for store in stores]
+    records = [record for records_of_store, _ in contents for record in records_of_store]
+    trouble = [line for _, lines in contents for line in lines]
     if not records:
         none = f"{roots[0]}: no runs here; ceil-jax compare --out {roots[0]} makes one"
         raise UserError([*trouble, none][0])
