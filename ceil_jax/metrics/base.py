@@ -54,8 +54,8 @@ class Metric(ABC):
         are none."""
         if not predictions:
             return float("nan")
-        found = self.statistics(self.scored(predictions, examples), predictions, examples)
-        return float(self.from_sums(found.sum(axis=0), len(found)))
+        statistics = self.statistics(self.scored(predictions, examples), predictions, examples)
+        return float(self.from_sums(statistics.sum(axis=0), len(statistics)))
 
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]

@@ -25,12 +25,12 @@ def character_counts(prediction: str, gold: str) -> list[int]:
     matches = []
     totals = []
     for n in range(1, ORDER + 1):
-        said, meant = (
+        predicted, expected = (
             Counter(string[i : i + n] for i in range(len(string) - n + 1))
             for string in (prediction, gold)
         )
-        matches.append((said & meant).total())
-        totals.append(said.total())
+        matches.append((predicted & expected).total())
+        totals.append(predicted.total())
     return [*matches, *totals, len(prediction), len(gold)]
 
 

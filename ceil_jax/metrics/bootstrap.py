@@ -94,10 +94,12 @@ def _resampled(
     batch = max(1, min(resamples, _AT_ONCE // count))
     times, rng = _first_draws(count, batch, seed)
     rng = deepcopy(rng)
-    found = [statistic(times @ values, count)]
+    values_drawn = [statistic(times @ values, count)]
     for start in range(batch, resamples, batch):
-        found.append(statistic(_draws(rng, min(batch, resamples - start), count) @ values, count))
-    resampled = np.concatenate(found)
+        values_drawn.append(
+            statistic(_draws(rng, min(batch, resamples - start), count) @ values, count)
+        )
+    resampled = np.concatenate(values_drawn)
     if resampled.ndim == 1:
         return here, resampled
     # the mean over as many seeds as there are, drawn with replacement for each resample
@@ -121,9 +123,9 @@ def _draws(rng: np.random.Generator, rows: int, count: int) -> np.ndarray:
     return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.uint8)
 
 
-def _percentile(here: float, found: np.ndarray) -> Interval:
-    low, high = np.percentile(found, [2.5, 97.5])
-    return Interval(here, float(low), float(high))
+def _percentile(value: float, resampled: np.ndarray) -> Interval:
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Interval(value, float(low), float(high))
 
 
 def averaged_interval(samples: Sequence[Sample]) -> Interval:
@@ -132,10 +134,10 @@ def averaged_interval(samples: Sequence[Sample]) -> Interval:
     The examples of each task are resampled by themselves, and all tasks have the same weight.
     """
     drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
-    here = float(np.mean([value for value, _ in drawn]))
+    value = float(np.mean([value for value, _ in drawn]))
     # a task on which nothing varies is one number, whatever is resampled
     return _percentile(
-        here, np.mean([np.broadcast_to(found, RESAMPLES) for _, found in drawn], axis=0)
+        value, np.mean([np.broadcast_to(resampled, RESAMPLES) for _, resampled in drawn], axis=0)
     )
 
 
@@ -165,11 +167,11 @@ def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
     """
     if groups is None or len(np.unique(groups)) == len(groups):
         return sample
-    _, place = np.unique(groups, return_inverse=True)
+    _, group = np.unique(groups, return_inverse=True)
     # the last column is a group's size: resamples differ in how many examples they have
-    columns = np.column_stack([sample.values, np.ones(len(place))])
-    sums = np.zeros((place.max() + 1, columns.shape[1]))
-    np.add.at(sums, place, columns)
+    columns = np.column_stack([sample.values, np.ones(len(group))])
+    sums = np.zeros((group.max() + 1, columns.shape[1]))
+    np.add.at(sums, group, columns)
     return Sample(sums, lambda sums, _: sample.statistic(sums[..., :-1], sums[..., -1]))
 
 
@@ -184,7 +186,7 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
     def difference(sums: np.ndarray, n: int | np.ndarray) -> np.ndarray:
         higher = ours.statistic(sums[..., :cut], n)
         lower = theirs.statistic(sums[..., cut:], n)
-        seeds = {np.shape(one)[-1] for one in (higher, lower) if np.ndim(one)}
+        seeds = {np.shape(values)[-1] for values in (higher, lower) if np.ndim(values)}
         if len(seeds - {1}) > 1:  # several of both, but not in pairs
             if lower.shape[-1] < higher.shape[-1]:
                 lower = lower.mean(axis=-1, keepdims=True)

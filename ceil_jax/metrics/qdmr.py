@@ -71,26 +71,26 @@ def steps(decomposition: str) -> list[str] | None:
         parts = re.split(r"(?:^|\s)(\d+)#\)", " " + decomposition)
         if parts[1::2] != [str(n) for n in range(1, len(parts) // 2 + 1)]:
             return None
-        found = [part.strip() for part in parts[2::2]]
+        texts = [part.strip() for part in parts[2::2]]
     else:
-        found = [part.strip() for part in decomposition.split(";")]
-    for number, step in enumerate(found, 1):
+        texts = [part.strip() for part in decomposition.split(";")]
+    for number, step in enumerate(texts, 1):
         if not step.removeprefix("return").strip():
             return None
         if not all(1 <= int(reference) < number for reference in re.findall(r"#(\d+)", step)):
             return None
-    return found
+    return texts
 
 
 def lf_em(prediction: str, example: Example) -> float:
     """Return 1 where prediction and gold answer are the same graph, else 0; a malformed one never
     is."""
-    said = steps(prediction)
-    meant = steps(example.output)
-    if said is None or meant is None:
+    predicted = steps(prediction)
+    expected = steps(example.output)
+    if predicted is None or expected is None:
         return 0.0
     classes: dict[tuple[Word, ...], int] = {}
-    return float(_graph(said, classes) == _graph(meant, classes))
+    return float(_graph(predicted, classes) == _graph(expected, classes))
 
 
 def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[int, frozenset[int]]:
@@ -104,7 +104,7 @@ def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[in
     for step in program:
         used |= {int(reference) - 1 for reference in re.findall(r"#(\d+)", step)}
         numbers.append(classes.setdefault(_operation(step, numbers), len(classes)))
-    loose = frozenset(number for place, number in enumerate(numbers) if place not in used)
+    loose = frozenset(number for position, number in enumerate(numbers) if position not in used)
     return numbers[-1], loose
 
 
@@ -115,7 +115,7 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
     if len(arguments) > 1 and not others:
         return ("union", *arguments)
     if len(arguments) > 1 and ("both" in words or "either" in words):
-        link = next(place for place, word in enumerate(words) if word in ("both", "either"))
+        link = next(position for position, word in enumerate(words) if word in ("both", "either"))
         linked = sorted(word for word in words[link:] if isinstance(word, int))
         rest = [
             word
@@ -131,7 +131,7 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
 def _words(step: str, numbers: list[int]) -> Iterator[Word]:
     """Yield the words of a step in canonical form, references as the classes of their steps."""
     bare = " ".join(word for word in _TOKEN.findall(step) if word not in _DROPPED)
-    named = _PHRASE.sub(lambda found: _CANONICAL[found[1]], bare)
+    named = _PHRASE.sub(lambda match: _CANONICAL[match[1]], bare)
     for word in named.split():
         if re.fullmatch(r"#\d+", word):
             yield numbers[int(word[1:]) - 1]

@@ -138,15 +138,17 @@ class SqlExecution(Metric):
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         self.check(examples)
         with SqlSandbox() as sandbox:
-            found = [
+            outcomes = [
                 sandbox.compare(example.fields["database"], example.output, prediction)
                 for prediction, example in zip(predictions, examples, strict=True)
             ]
-        pairs = zip(examples, found, strict=True)
+        pairs = zip(examples, outcomes, strict=True)
         failed = [
-            f"{query.id} ({one.detail})" for query, one in pairs if one.outcome == "gold failed"
+            f"{query.id} ({outcome.detail})"
+            for query, outcome in pairs
+            if outcome.outcome == "gold failed"
         ]
         if failed:
-            shown = ", ".join(failed[:5])
-            log.warning("%d gold queries do not run and count as wrong: %s", len(failed), shown)
-        return np.array([outcome.right for outcome in found], np.float64)
+            named = ", ".join(failed[:5])
+            log.warning("%d gold queries do not run and count as wrong: %s", len(failed), named)
+        return np.array([outcome.right for outcome in outcomes], np.float64)

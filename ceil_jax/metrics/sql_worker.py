@@ -237,9 +237,9 @@ def answer_jobs() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for line in sys.stdin:
-        found = outcome_of(json.loads(line))
+        outcome = outcome_of(json.loads(line))
         signal.setitimer(signal.ITIMER_REAL, 0)
-        print(json.dumps(found), flush=True)
+        print(json.dumps(outcome), flush=True)
 
 
 if __name__ == "__main__":
