@@ -72,7 +72,7 @@ Without --input and --output, it looks at the file and proposes them.""")
 def compare_command(
     config: Annotated[RunConfig, Flags],
     method: Annotated[Sequence[str] | None, tyro.conf.arg(help=METHOD_ROWS)] = None,
-    own: Annotated[OwnData, Flags] = NO_FILE,
+    file: Annotated[OwnData, Flags] = NO_FILE,
     minutes: Annotated[float | None, Range(above=0)] = None,
     dry_run: Switch = False,
     json: Switch = False,
@@ -106,11 +106,11 @@ def compare_command(
     if method is not None and not method:
         raise UserError("--method: name at least one")
     needed = () if dry_run else ("matplotlib",)
-    begun = begin(config, own, COMPARED if method is None else method, *needed)
-    models = CountingModels() if dry_run else begun.models
-    session = open_run(begun.config, begun.task, models)
-    rows = begun.rows
-    remarks = [begun.left_out]
+    opened = begin(config, file, COMPARED if method is None else method, *needed)
+    models = CountingModels() if dry_run else opened.models
+    session = open_run(opened.config, opened.task, models)
+    rows = opened.rows
+    remarks = [opened.left_out]
     if method is None:
         rows, left_out = applicable(session.setup.task, rows)
         remarks.append(left_out)
@@ -126,7 +126,7 @@ def compare_command(
     table = compare_rows(*session, rows, remarks=remarks)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), own, [row.name for row in rows]]
+    key = [replace(config, out=Path()), file, [row.name for row in rows]]
     page = write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}", table)
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
@@ -138,7 +138,7 @@ def score_command(
     config: Annotated[RunConfig, Flags],
     stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
     shard: str | None = None,
-    own: Annotated[OwnData, Flags] = NO_FILE,
+    file: Annotated[OwnData, Flags] = NO_FILE,
 ) -> None:
     """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
 
@@ -157,8 +157,8 @@ def score_command(
     from ceil_jax.store.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
-    begun = begin(config, own, (stage,))
-    run, setup = open_run(begun.config, begun.task, begun.models)
+    opened = begin(config, file, (stage,))
+    run, setup = open_run(opened.config, opened.task, opened.models)
     method = setup.config.method(EPR if stage == "epr" else CEIL)
     scores = row_stages.scored_sets(setup, method).scores
     assert isinstance(scores, Scores), "the LM scores both"
@@ -178,7 +178,7 @@ def export_command(
     config: Annotated[RunConfig, Flags],
     method: str = "ceil",
     license: str = "",
-    own: Annotated[OwnData, Flags] = NO_FILE,
+    file: Annotated[OwnData, Flags] = NO_FILE,
 ) -> None:
     """Export a method as a selector that `CeilSelector.from_pretrained` opens.
 
@@ -196,15 +196,15 @@ def export_command(
     from ceil_jax.pipeline.export import export_row
     from ceil_jax.pipeline.setup import open_run
 
-    begun = begin(config, own, (method,))
-    run, setup = open_run(begun.config, begun.task, begun.models)
-    [row] = begun.rows
+    opened = begin(config, file, (method,))
+    run, setup = open_run(opened.config, opened.task, opened.models)
+    [row] = opened.rows
     print(export_row(run, setup, row, folder, license))
 
 
 def tune_command(
     config: Annotated[RunConfig, Flags],
-    own: Annotated[OwnData, Flags] = NO_FILE,
+    file: Annotated[OwnData, Flags] = NO_FILE,
     search: Annotated[TuneConfig, Flags] = _TUNE,
     json: Switch = False,
 ) -> None:
@@ -231,15 +231,15 @@ def tune_command(
     began = time.perf_counter()
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
-    begun = begin(config, own, search.method, held_out=HELD_OUT)
-    config = begun.config
-    searched = Search(config, begun.task, search, begun.models, began)
+    opened = begin(config, file, search.method, held_out=HELD_OUT)
+    config = opened.config
+    searched = Search(config, opened.task, search, opened.models, began)
     out = sys.stderr if json else sys.stdout
     print(searched.forecast.text, file=out)
     if searched.forecast.cut:
         print(searched.forecast.cut, file=out)
     outcome = searched.run()
-    key = [replace(config, out=Path()), own, search]
+    key = [replace(config, out=Path()), file, search]
     files = write_outcome(searched, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
     if json:
         selector = files.selector and str(files.selector)

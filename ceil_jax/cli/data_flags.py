@@ -55,14 +55,14 @@ NO_FILE = OwnData()
 """No file: use the task that `--task` names."""
 
 
-def check_flags(config: RunConfig, own: OwnData) -> None:
+def check_flags(config: RunConfig, file: OwnData) -> None:
     """Raise a UserError for flags of `--data` without it, and for `--task` beside it."""
-    if own.data is None:
+    if file.data is None:
         # the length of answers is a setting of every task
-        own = replace(own, max_new_tokens=None)
-        given = [f.name for f in fields(own) if getattr(own, f.name) != getattr(NO_FILE, f.name)]
-        if given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        file = replace(file, max_new_tokens=None)
+        names = [f.name for f in fields(file) if getattr(file, f.name) != getattr(NO_FILE, f.name)]
+        if names:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
             raise UserError(
                 f"{flags}: only with --data FILE; a named task has its own columns and metric"
             )
@@ -72,14 +72,14 @@ def check_flags(config: RunConfig, own: OwnData) -> None:
         )
 
 
-def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
+def read_data(config: RunConfig, file: OwnData, held_out: float = 0.1) -> Task:
     """Load the task of `--data` if it is given, else of `--task`, and log its size and the output
     folder.
 
     A share of a file's inputs is `held_out` as queries, unless --validation has them. Data that
     cannot be read are a UserError.
     """
-    task = _named_task(config, own) if own.data is None else _own_task(config, own, held_out)
+    task = _named_task(config, file) if file.data is None else _own_task(config, file, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
     cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
     bank = f"{len(task.train):,} examples in the bank{cut}"
@@ -91,38 +91,38 @@ def read_data(config: RunConfig, own: OwnData, held_out: float = 0.1) -> Task:
     return task
 
 
-def _named_task(config: RunConfig, own: OwnData) -> Task:
+def _named_task(config: RunConfig, file: OwnData) -> Task:
     from ceil_jax.tasks.load import load_task
 
-    limit = own.max_new_tokens
+    limit = file.max_new_tokens
     where = config.task, config.data_dir, config.limit, config.data_seed
     task = load_task(*where, bank_limit=config.bank_limit)
     return replace(task, max_new_tokens=limit or task.max_new_tokens)
 
 
-def _own_task(config: RunConfig, own: OwnData, held_out: float) -> Task:
+def _own_task(config: RunConfig, file: OwnData, held_out: float) -> Task:
     from ceil_jax.cli.propose import check_named
     from ceil_jax.tasks.own_file import FileOptions, load_file
 
-    assert own.data is not None
-    delimiter = own.delimiter and _unescaped(own.delimiter)
-    if own.input == NO_FILE.input or own.output == NO_FILE.output:
-        check_named(own.data, own.input, own.output, delimiter)
+    assert file.data is not None
+    delimiter = file.delimiter and _unescaped(file.delimiter)
+    if file.input == NO_FILE.input or file.output == NO_FILE.output:
+        check_named(file.data, file.input, file.output, delimiter)
     options = FileOptions(
-        input=own.input,
-        output=own.output,
-        template=own.template and _unescaped(own.template),
-        metric=own.metric,
+        input=file.input,
+        output=file.output,
+        template=file.template and _unescaped(file.template),
+        metric=file.metric,
         seed=config.data_seed,
-        validation=own.validation or held_out,
-        stop=None if own.stop is None else [_unescaped(end) for end in own.stop],
-        max_new_tokens=own.max_new_tokens,
+        validation=file.validation or held_out,
+        stop=None if file.stop is None else [_unescaped(end) for end in file.stop],
+        max_new_tokens=file.max_new_tokens,
         delimiter=delimiter,
-        skip_bad_rows=own.skip_bad_rows,
+        skip_bad_rows=file.skip_bad_rows,
         limit=config.limit,
         bank_limit=config.bank_limit,
     )
-    return load_file(own.data, options)
+    return load_file(file.data, options)
 
 
 def _unescaped(text: str) -> str:
@@ -130,4 +130,4 @@ def _unescaped(text: str) -> str:
     marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
     if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
         log.info(r"%s: read with \t as a tab and \n as a line's end; \\ is a backslash", text)
-    return re.sub(r"\\[tn\\]", lambda found: marks[found[0]], text)
+    return re.sub(r"\\[tn\\]", lambda match: marks[match[0]], text)

@@ -61,7 +61,7 @@ class Begun(NamedTuple):
 
 def begin(
     config: RunConfig,
-    own: OwnData = NO_FILE,
+    file: OwnData = NO_FILE,
     methods: Sequence[str] = (),
     *needed: str,
     held_out: float = 0.1,
@@ -74,7 +74,7 @@ def begin(
 
     Args:
         config: the settings of the run.
-        own: the file of the user's own, if there is one.
+        file: the file of the user's own, if there is one.
         methods: the names of rows that the command is given; empty where it chooses them itself.
         needed: libraries that the command needs besides those of the settings.
         held_out: the share of a file's inputs that are its queries.
@@ -85,27 +85,27 @@ def begin(
             can learn from the LM.
     """
     rows = tuple(config.row(name) for name in dict.fromkeys(methods))
-    models = check_first(config, own, *needed) or Models()
+    models = check_first(config, file, *needed) or Models()
     lm = NamedLM(models, config.lm, config.dtype, config.device_map, config.endpoint)
     usable = Usable(rows)
     # those of this machine give log-probabilities
     if is_address(config.lm) or is_function(config.lm):
         usable = scorable(lm.get(), rows)
-    task = read_data(config, own, held_out=held_out)
+    task = read_data(config, file, held_out=held_out)
     if any(row.encodes for row in usable.rows):
         NamedEncoder(models, config.encoder, config.endpoint).get()
     return Begun(replace(config, task=task.name), task, models, *usable)
 
 
-def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> Models | None:
+def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Models | None:
     """Raise a UserError for what the settings alone show to be wrong, and for a server that does
     not answer; do without an unreachable hub. Return the models that are on servers, if any.
 
     For the arguments see `begin`.
     """
-    check_flags(config, own)
-    if own.metric is not None:
-        METRICS.require(own.metric)
+    check_flags(config, file)
+    if file.metric is not None:
+        METRICS.require(file.metric)
     if config.out.is_file():
         raise UserError(f"--out {config.out} is a file; name a folder")
     local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
@@ -116,7 +116,7 @@ def check_first(config: RunConfig, own: OwnData = NO_FILE, *needed: str) -> Mode
     named = {"--lm": config.lm, "--encoder": config.encoder, "--skills.lm": config.skills.lm}
     on_hub = {flag: name for flag, name in named.items() if name and _on_hub(name)}
     wanted = [*on_hub.values()]
-    if own.data is None and config.data_dir is None:
+    if file.data is None and config.data_dir is None:
         hub = TASKS[config.task].hub
         wanted += [] if hub is None else [hub.repo]
     if wanted and go_offline_without_hub(wanted):

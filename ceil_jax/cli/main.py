@@ -103,26 +103,28 @@ def command(
             stream.reconfigure(errors="replace")
     try:
         try:
-            given, rest = _SHARED.parse_known_args(arguments)
+            shared_flags, rest = _SHARED.parse_known_args(arguments)
         except argparse.ArgumentError as error:
             raise UserError(f"{error.argument_name}: {error.message}") from None
-        scale = given.scale or "tiny"
+        scale = shared_flags.scale or "tiny"
         if scale not in scales:
             raise unknown_name("scale", scale, scales)
         if (
-            given.scale
+            shared_flags.scale
             and scaled
             and rest
             and rest[0] not in scaled
             and not rest[0].startswith("-")
         ):
             raise UserError(f"--scale: {rest[0]} has no scales; leave it out")
-        logging.getLogger("ceil_jax").setLevel(logging.WARNING if given.quiet else logging.INFO)
-        if given.quiet:
+        logging.getLogger("ceil_jax").setLevel(
+            logging.WARNING if shared_flags.quiet else logging.INFO
+        )
+        if shared_flags.quiet:
             os.environ["TQDM_DISABLE"] = "1"
         # shells leave ~ as it is behind an equals sign
         rest = [
-            re.sub(r"^(--[\w.-]+=|)(~/.*)", lambda found: f"{found[1]}{user_path(found[2])}", word)
+            re.sub(r"^(--[\w.-]+=|)(~/.*)", lambda match: f"{match[1]}{user_path(match[2])}", word)
             for word in rest
         ]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))
@@ -131,7 +133,7 @@ def command(
                 "%s stands twice: the last one counts; several values stand behind one", flag
             )
         load_plugins()
-        import_plugins(given.plugin)
+        import_plugins(shared_flags.plugin)
         code = run(scales[scale], rest)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)

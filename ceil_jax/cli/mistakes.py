@@ -82,9 +82,9 @@ def _mistake(
     """Return what is wrong with a command or its flags; "" where they are all known."""
     command = arguments[0] if arguments else ""
     if command not in commands:
-        given = f"unknown command {command!r}" if command else "name a command"
+        problem = f"unknown command {command!r}" if command else "name a command"
         listed = f"{', '.join(commands)} (ceil-jax --help)"
-        return f"{given}{_near(command, commands) or '.'} Known: {listed}"
+        return f"{problem}{_near(command, commands) or '.'} Known: {listed}"
     known = flags_of(command, parse)
     for word in arguments[1:]:
         flag = word.split("=")[0].replace("_", "-")

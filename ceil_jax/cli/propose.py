@@ -69,37 +69,42 @@ def check_named(
     answer = output if output != "output" or same_text(output, there) else ""
     if named and answer:
         return
-    found = columns([row for row in table.rows if not isinstance(row, RowError)])
-    flags = propose(found, named, answer)
+    candidates = columns([row for row in table.rows if not isinstance(row, RowError)])
+    flags = propose(candidates, named, answer)
     how = (
         f"name the columns, such as {flags}"
         if flags
         else "no two of them are a text and its answer"
     )
-    shown = ", ".join(map(str, found)) or f"no column of texts or numbers, but {', '.join(there)}"
-    raise UserError(f"{file}: {len(table.rows):,} rows with {shown}{nested(table)}: {how}")
+    listed = (
+        ", ".join(map(str, candidates)) or f"no column of texts or numbers, but {', '.join(there)}"
+    )
+    raise UserError(f"{file}: {len(table.rows):,} rows with {listed}{nested(table)}: {how}")
 
 
-def propose(found: Sequence[Column], inputs: Sequence[str], output: str) -> str:
+def propose(candidates: Sequence[Column], inputs: Sequence[str], output: str) -> str:
     """Return flags that name a file's columns; "" where no two of them can be meant.
 
     The output is the first column of labels, with the others named beside it, else the text with
     the fewest words; the input is the text with the most words of the others. Columns that are
     named already are not proposed again.
     """
-    left = [one for one in found if one.name not in (*inputs, output)]
+    left = [column for column in candidates if column.name not in (*inputs, output)]
     texts = sorted(
-        (one for one in left if one.words and one.distinct > 1), key=lambda one: -one.words
+        (column for column in left if column.words and column.distinct > 1),
+        key=lambda column: -column.words,
     )
     if not inputs and texts:
         inputs = [texts.pop(0).name]
-    labels = [one.name for one in left if one.labels and one.name not in inputs]
+    labels = [column.name for column in left if column.labels and column.name not in inputs]
     others = "" if output else "".join(f" (or --output {shlex.quote(name)})" for name in labels[1:])
     if not output and (labels or texts):
         output = labels[0] if labels else texts[-1].name
     if not (inputs and output):
         return ""
     metric = (
-        ["--metric", "accuracy"] if any(one.name == output and one.labels for one in found) else []
+        ["--metric", "accuracy"]
+        if any(column.name == output and column.labels for column in candidates)
+        else []
     )
     return shlex.join(["--input", *inputs, "--output", output, *metric]) + others
