@@ -89,7 +89,9 @@ class Range:
 
 def range_of(hint: Any) -> Range | None:
     """Return the range in a type hint, `Annotated[int, Range(1)]`; None where there is none."""
-    return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Range)), None)
+    return next(
+        (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Range)), None
+    )
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:

@@ -139,14 +139,14 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
         raise UserError(
             f"{kind} {name!r}: {error}; expected module:function, importable from here"
         ) from None
-    found = getattr(module, function, None)
-    if found is None:
+    value = getattr(module, function, None)
+    if value is None:
         raise unknown_name(
             f"function in {module_name}", function, [n for n in vars(module) if n[0] != "_"]
         )
-    if not callable(found) or isinstance(found, type):
-        raise UserError(f"{name} is {found!r}; expected a function that returns the {kind}")
-    return found
+    if not callable(value) or isinstance(value, type):
+        raise UserError(f"{name} is {value!r}; expected a function that returns the {kind}")
+    return value
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:

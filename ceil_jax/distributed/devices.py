@@ -140,8 +140,8 @@ def _filled(batch: Any, size: int) -> Any:
     random keys support."""
     if len(batch) == size:
         return batch
-    places = np.arange(size)
-    return batch[np.where(places < len(batch), places, 0)]
+    positions = np.arange(size)
+    return batch[np.where(positions < len(batch), positions, 0)]
 
 
 @functools.lru_cache(maxsize=128)

@@ -162,5 +162,5 @@ def save_arrays(file: Path, **arrays: np.ndarray) -> None:
 
 def load_arrays(file: Path) -> dict[str, np.ndarray]:
     """Return what `save_arrays` wrote."""
-    with np.load(file, allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}

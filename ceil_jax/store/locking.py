@@ -97,9 +97,9 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
     full = _FULL.search(str(error))
     why = full.group() if full else getattr(error, "strerror", None) or error
     remedy = "make room" if full else "mend that or name another folder"
-    shown = str(folder) if len(str(folder)) < 200 else f"{str(folder)[:120]}…"
+    name = str(folder) if len(str(folder)) < 200 else f"{str(folder)[:120]}…"
     return UserError(
-        f"cannot write to {shown}: {why}; what was finished is safe: {remedy} and run the same "
+        f"cannot write to {name}: {why}; what was finished is safe: {remedy} and run the same "
         "command again"
     )
 

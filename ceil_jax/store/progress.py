@@ -45,13 +45,13 @@ def _shown() -> bool:
 def _sayer() -> Callable[[str], None]:
     """Return a function that logs a line now and then: after a few seconds first, then ever more
     rarely, and at last once a minute."""
-    said = time.monotonic()
+    last = time.monotonic()
     pause = _FIRST_LINE
 
     def say(line: str) -> None:
-        nonlocal said, pause
-        if time.monotonic() - said >= pause:
-            said = time.monotonic()
+        nonlocal last, pause
+        if time.monotonic() - last >= pause:
+            last = time.monotonic()
             pause = min(_LINE_EVERY, 2 * pause)
             log.info("%s", line)
 
@@ -125,13 +125,13 @@ class CommandBar:
         """Return the seconds that the command still takes, when this share of the running stage is
         done."""
         passed = time.monotonic() - self._began
-        own = self._expected.get(self._stage, 0.0)
-        done = self._spent_expected + share * own
+        expected = self._expected.get(self._stage, 0.0)
+        done = self._spent_expected + share * expected
         spent = self._spent + passed
         pace = (spent + _STARTING) / (done + _STARTING)
-        rest = sum(self._expected.values()) - own
+        rest = sum(self._expected.values()) - expected
         # the running stage is its own best measure once a part of it is done
-        running = passed * (1 - share) / share if share > 0.25 else pace * own * (1 - share)
+        running = passed * (1 - share) / share if share > 0.25 else pace * expected * (1 - share)
         return running + pace * rest
 
     def show(self) -> None:
@@ -156,14 +156,14 @@ class CommandBar:
 @contextmanager
 def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
     """Show one bar for all work inside the block, by the expected seconds of each stage."""
-    one = CommandBar(dict(expected))
-    token = running_bar.set(one)
+    command = CommandBar(dict(expected))
+    token = running_bar.set(command)
     try:
-        with _beating(one.show):
-            yield one
+        with _beating(command.show):
+            yield command
     finally:
         running_bar.reset(token)
-        one.bar.close()
+        command.bar.close()
 
 
 class _Part:
@@ -217,9 +217,9 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
                 yield _Part(total, initial, advance)
         else:
             with (
-                tqdm(total=total, initial=initial, desc=what, delay=delay) as own,
-                _beating(own.refresh),
+                tqdm(total=total, initial=initial, desc=what, delay=delay) as progress,
+                _beating(progress.refresh),
             ):
-                yield own
+                yield progress
     finally:
         _inside.reset(token)
