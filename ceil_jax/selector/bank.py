@@ -110,7 +110,7 @@ class Snapshot:
         """No two have equal input and output, and at most `most` have one value of the balanced
         field."""
         passes = passes_filter(call)
-        own = asks_the_same(query, call.template)
+        asks_it = asks_the_same(query, call.template)
         group = group_reader(call)
         rows: list[int] = []
         fixed = self._fixed(call)
@@ -125,7 +125,7 @@ class Snapshot:
             text = _text(example)
             if taken[group(example)] >= most or text in texts or not passes(example):
                 continue
-            if not call.own_answer and own(example):
+            if not call.own_answer and asks_it(example):
                 excluded += 1
                 continue
             relevance = float(similarity(cosines[row]))
@@ -207,8 +207,8 @@ class Bank:
             return [example.id for example in named]
 
     def _with_ids(self, examples: Sequence[Example]) -> list[Example]:
-        given = Counter(example.id for example in examples if example.id)
-        known = next((id for id, count in given.items() if count > 1 or id in self._rows), None)
+        counts = Counter(example.id for example in examples if example.id)
+        known = next((id for id, count in counts.items() if count > 1 or id in self._rows), None)
         if known is not None:
             raise UserError(
                 f"an example with id {known!r} is there already; ids are unique: remove it first"
@@ -216,7 +216,7 @@ class Bank:
         named = []
         for example in examples:
             if not example.id:
-                while (id := f"bank-{self.next_id}") in self._rows or id in given:
+                while (id := f"bank-{self.next_id}") in self._rows or id in counts:
                     self.next_id += 1
                 example = replace(example, id=id)
                 self.next_id += 1
@@ -230,8 +230,8 @@ class Bank:
         with self._changing:
             unknown = [id for id in ids if id not in self._rows]
             if unknown:
-                shown = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
-                raise UserError(f"no example with id {shown} in the bank; nothing was removed")
+                named = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
+                raise UserError(f"no example with id {named} in the bank; nothing was removed")
             live = self.snapshot.live.copy()
             for id in ids:
                 live[self._rows.pop(id)] = False

@@ -88,15 +88,15 @@ def _steps(
     def others() -> Iterator[Pick]:
         """Combinations of chosen vectors, such as copies, which greedy MAP never takes: other
         questions of them."""
-        questions = [question(one, call.template.fields) for one in shortlist.examples]
-        asked = {questions[step.item] for step in taken}
+        questions = [question(example, call.template.fields) for example in shortlist.examples]
+        questions_taken = {questions[step.item] for step in taken}
         count = Counter(int(groups[step.item]) for step in taken if step.item < count_near)
         left = list(range(len(examples)))
         while left:
             item = min(left, key=lambda i: count[int(groups[i])])
             left.remove(item)
-            if questions[item] not in asked and fits(item):
-                asked.add(questions[item])
+            if questions[item] not in questions_taken and fits(item):
+                questions_taken.add(questions[item])
                 repeats.add(item)
                 count[int(groups[item])] += 1
                 yield Pick(item, -np.inf, 0.0)

@@ -107,9 +107,9 @@ def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
         check_field("field in filter", name, bank, call)
         there = list(dict.fromkeys(map(field_reader(name, call), bank)))
         if not any(says(text, wanted) for text in there for wanted in _values(name, value)):
-            shown = ", ".join(map(repr, there[:6])) + (" …" if len(there) > 6 else "")
+            listed = ", ".join(map(repr, there[:6])) + (" …" if len(there) > 6 else "")
             raise UserError(
-                f"filter: no example has {name!r} = {value!r:.60}; its values are {shown}"
+                f"filter: no example has {name!r} = {value!r:.60}; its values are {listed}"
             )
 
 
@@ -133,8 +133,8 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
 
 def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
     """Return the identity of an example's question: that of its input and of some of its fields."""
-    shown = example.input, *(example.field(name) or "" for name in names)
-    return tuple(map(question_key, shown))
+    texts = example.input, *(example.field(name) or "" for name in names)
+    return tuple(map(question_key, texts))
 
 
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
@@ -144,5 +144,5 @@ def asks_the_same(query: Example, template: Template) -> Callable[[Example], boo
     Ids say nothing, because they may come from different files.
     """
     names = [name for name in template.fields if query.field(name) is not None]
-    own = question(query, names)
-    return lambda example: question(example, names) == own
+    of_query = question(query, names)
+    return lambda example: question(example, names) == of_query

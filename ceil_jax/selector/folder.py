@@ -119,8 +119,8 @@ def check_target(folder: Path) -> None:
     """
     if (folder / MANIFEST).exists() or not folder.exists():
         return
-    found = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
-    if found and LOCK not in found:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if names and LOCK not in names:
         raise UserError(f"{folder} is there already and is no selector; choose another folder")
 
 

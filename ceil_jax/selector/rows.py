@@ -57,18 +57,18 @@ def as_examples(
             and field.
     """
     frame = None if isinstance(rows, Example) else frame_rows(rows)
-    given = _listed(rows, source) if frame is None else list(frame.rows)
-    plain = all(isinstance(row, Mapping) for row in given)
+    rows_given = _listed(rows, source) if frame is None else list(frame.rows)
+    plain = all(isinstance(row, Mapping) for row in rows_given)
     needed: tuple[str, ...] = ()
     if plain:
         needed = (*columns.input, columns.output) if answered else columns.input
-    table = numbered_rows(source, given, unit).with_whole_numbers()
+    table = numbered_rows(source, rows_given, unit).with_whole_numbers()
     ids = frame is None or ids_of_rows(table)  # ids of a list are meant, and refused if they repeat
     read = partial(_example, columns=columns, answered=answered, ids=ids)
-    found = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
+    examples = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
     if answered:
         columns.note(source)
-    return found
+    return examples
 
 
 def _listed(rows: Any, source: str) -> list[Any]:
@@ -119,9 +119,9 @@ def table_examples(
     """
     split = read_table(table, delimiter)
     read = partial(_example, columns=columns, ids=ids_of_rows(split))
-    found = examples_of(split, "", columns.used, read, skip_bad_rows=skip_bad_rows, hint=_HINT)
+    examples = examples_of(split, "", columns.used, read, skip_bad_rows=skip_bad_rows, hint=_HINT)
     columns.note(split.source)
-    return found
+    return examples
 
 
 def _example(
@@ -139,11 +139,11 @@ def _example(
         raise RowError(
             f"expected an Example or {{'input': …, 'output': …}}, found {type(row).__name__}"
         )
-    own: dict[str, Any] = {
+    lists: dict[str, Any] = {
         name: several
         for name in ("choices", "references")
         if name not in columns.used and (several := list_of_texts(row, name)) is not None
     }
-    rest = {name: value for name, value in row.items() if name not in own}
-    example = replace(row_example("", rest, columns, answered=answered, ids=ids), **own)
-    return valid(example, answered, columns.output) if own else example
+    rest = {name: value for name, value in row.items() if name not in lists}
+    example = replace(row_example("", rest, columns, answered=answered, ids=ids), **lists)
+    return valid(example, answered, columns.output) if lists else example

@@ -141,9 +141,9 @@ def _texts(record: Mapping[str, Any], name: str, file: Path) -> dict[str, str]:
 
 
 def _wrong(file: Path, field: str, expected: str, value: Any) -> UserError:
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
-    return UserError(f"{file}, {field!r}: expected {expected}, found {shown}; {AGAIN}")
+    text = repr(value)
+    text = text if len(text) <= 80 else f"{text[:80]}…"
+    return UserError(f"{file}, {field!r}: expected {expected}, found {text}; {AGAIN}")
 
 
 def check_files(content: Path, files: Mapping[str, str]) -> None:
@@ -221,8 +221,8 @@ def example_of(record: Any, where: str) -> Example:
     """Return the example that a JSON object holds; a UserError, which begins with `where`, if it is
     none."""
     if not isinstance(record, dict) or record.keys() != _EXAMPLE.keys():
-        shown = f"{record!r:.80}"
-        raise UserError(f"{where}: expected the fields {', '.join(_EXAMPLE)}, found {shown}")
+        text = f"{record!r:.80}"
+        raise UserError(f"{where}: expected the fields {', '.join(_EXAMPLE)}, found {text}")
     for name, expected in _EXAMPLE.items():
         if not _IS_FIELD[expected](record[name]):
             raise UserError(

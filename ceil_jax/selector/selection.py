@@ -79,11 +79,11 @@ class Selection:
     def __repr__(self) -> str:
         ids = ", ".join(repr(example.id) for example in self)
         tokens = "" if self.tokens is None else f", tokens={self.tokens}"
-        shown = (
+        text = (
             f"Selection({shortened(self.query.input, 40)!r}: [{ids}], "
             f"stopped={self.stopped!r}{tokens}"
         )
-        return f"{shown}, repeats={self.repeats})" if self.repeats else f"{shown})"
+        return f"{text}, repeats={self.repeats})" if self.repeats else f"{text})"
 
     def explain(self) -> str:
         """Return a table of the examples in prompt order: how relevant each is, and what it added

@@ -83,8 +83,10 @@ class CeilSelector(Settings):
         values: dict[str, Any] = {**settings}
         super().__init__(**values)
         self.bank = bank
-        self.encoder, own = as_encoders(encoder)
-        self.query_encoder: Any = own if query_encoder is None else as_encoders(query_encoder)[1]
+        self.encoder, query_side = as_encoders(encoder)
+        self.query_encoder: Any = (
+            query_side if query_encoder is None else as_encoders(query_encoder)[1]
+        )
         self._bank_side = example_encoder(self.encoder)
         self._query_side = example_encoder(self.query_encoder)
         self._told = False
@@ -161,8 +163,8 @@ class CeilSelector(Settings):
         """
         names = {field.name for field in fields(Settings)}
         check_options("from_csv", more, FromExamples.__annotations__)
-        given: dict[str, Any] = {**more}
-        columns = Settings(**{name: given[name] for name in given if name in names}).columns
+        options: dict[str, Any] = {**more}
+        columns = Settings(**{name: options[name] for name in options if name in names}).columns
         rows = table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows)
         return cls.from_examples(rows, **more)
 
@@ -256,7 +258,9 @@ class CeilSelector(Settings):
         save_selector(user_path(folder), snapshot, next_id, encoders, self.settings)
 
     @classmethod
-    def over(cls, examples: Iterable[ExampleLike], given: CeilSelector | Encodes) -> Self:
+    def over(
+        cls, examples: Iterable[ExampleLike], selector_or_encoder: CeilSelector | Encodes
+    ) -> Self:
         """Return a selector of examples, called input and output, with a selector's encoders and
         settings.
 
@@ -264,11 +268,18 @@ class CeilSelector(Settings):
         settings may name fields and ids that only its own examples have. Given an encoder, all
         settings are the default ones.
         """
-        if not isinstance(given, CeilSelector):
-            return cls.from_examples(examples, encoder=given)
+        if not isinstance(selector_or_encoder, CeilSelector):
+            return cls.from_examples(examples, encoder=selector_or_encoder)
         of_these = ("template", "card", "input_key", "output_key", "balance", "fixed")
-        settings = {name: value for name, value in given.settings.items() if name not in of_these}
-        encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
+        settings = {
+            name: value
+            for name, value in selector_or_encoder.settings.items()
+            if name not in of_these
+        }
+        encoders = {
+            "encoder": selector_or_encoder.encoder,
+            "query_encoder": selector_or_encoder.query_encoder,
+        }
         return cls.from_examples(examples, **encoders, **settings)
 
     def __copy__(self) -> Self:
@@ -338,7 +349,9 @@ class CeilSelector(Settings):
             UserError: an id that is not there, or that of a fixed example; nothing is removed.
         """
         several = [ids] if isinstance(ids, (str, Example)) or not isinstance(ids, Iterable) else ids
-        names = [one.id if isinstance(one, Example) else str(one) for one in several]
+        names = [
+            example.id if isinstance(example, Example) else str(example) for example in several
+        ]
         if in_use := [name for name in names if name in self.fixed]:
             raise UserError(
                 f"{in_use[0]!r} is a fixed example, which stands in every prompt; take it from "
@@ -382,15 +395,16 @@ class CeilSelector(Settings):
         together."""
         check_names("select", options, CallSettings)
         settings = CallSettings(**{**self.settings, **options})
-        asked = as_examples(queries, self.columns, "queries", "query", answered=False)
+        query_examples = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
         call = of_this_bank(settings, bank if isinstance(bank, Snapshot) else None)
-        texts = [query.input for query in asked]
+        texts = [query.input for query in query_examples]
         encode = self._query_side.encode_queries
-        vectors = embed(encode, asked, texts, bank.dim, self.query_encoder)
-        shortlists = bank.shortlists(asked, vectors, call)
+        vectors = embed(encode, query_examples, texts, bank.dim, self.query_encoder)
+        shortlists = bank.shortlists(query_examples, vectors, call)
         selections = [
-            select_from(query, each, call) for query, each in zip(asked, shortlists, strict=True)
+            select_from(query, each, call)
+            for query, each in zip(query_examples, shortlists, strict=True)
         ]
         met = sum(selection.excluded > 0 for selection in selections)
         if met and not self._told:
@@ -398,5 +412,5 @@ class CeilSelector(Settings):
             way = (
                 "their own examples are left out, now and later: own_answer=True would choose them"
             )
-            log.warning("%d of %d queries stand in the bank; %s", met, len(asked), way)
+            log.warning("%d of %d queries stand in the bank; %s", met, len(query_examples), way)
         return selections

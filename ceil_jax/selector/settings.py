@@ -108,7 +108,7 @@ class Settings:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as they are now, by name."""
-        return {one.name: getattr(self, one.name) for one in fields(Settings)}
+        return {setting.name: getattr(self, setting.name) for setting in fields(Settings)}
 
     @property
     def columns(self) -> Columns:

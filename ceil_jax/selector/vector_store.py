@@ -179,7 +179,7 @@ class StoreBank:
         """The documents that are examples, and these; the others are left out with one note
         each. If none is one, the first one's trouble is raised."""
         rows = self._rows(documents, columns)
-        names = [row["id"] or place for place, row in enumerate(rows, 1)]
+        names = [row["id"] or number for number, row in enumerate(rows, 1)]
         source = "documents of the store"
         try:
             examples = as_examples(rows, columns, source, "document", names=names)

@@ -45,32 +45,36 @@ class RememberedQueries:
         self.model = str(named or type(embeddings).__name__)
 
 
-def as_encoders(given: Any) -> tuple[Any, Any]:
+def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
     """Return what embeds examples and what embeds queries; the same object but for LangChain's
     embeddings.
 
     `CeilSelector.from_examples` says what may be given; anything else is a UserError.
     """
-    if isinstance(given, (str, os.PathLike)):
+    if isinstance(encoder_like, (str, os.PathLike)):
         from ceil_jax.training.free.encoder import open_encoder
 
-        given = open_encoder(given)
+        encoder_like = open_encoder(encoder_like)
     # a class has methods too, and nothing to call them on
-    if not isinstance(given, type):
-        if any(callable(getattr(given, side, None)) for side in ("encode", "encode_bank")):
-            return given, given
-        if callable(getattr(given, "embed_documents", None)) and callable(
-            getattr(given, "embed_query", None)
+    if not isinstance(encoder_like, type):
+        if any(callable(getattr(encoder_like, side, None)) for side in ("encode", "encode_bank")):
+            return encoder_like, encoder_like
+        if callable(getattr(encoder_like, "embed_documents", None)) and callable(
+            getattr(encoder_like, "embed_query", None)
         ):
-            named = getattr(given, "model_name", None) or getattr(given, "model", None)
-            name = str(named or type(given).__name__)
-            query = FunctionEncoder(lambda texts: [given.embed_query(text) for text in texts], name)
-            return FunctionEncoder(given.embed_documents, name), query
-        if callable(given):
-            encoder = FunctionEncoder(given)
+            named = getattr(encoder_like, "model_name", None) or getattr(
+                encoder_like, "model", None
+            )
+            name = str(named or type(encoder_like).__name__)
+            query = FunctionEncoder(
+                lambda texts: [encoder_like.embed_query(text) for text in texts], name
+            )
+            return FunctionEncoder(encoder_like.embed_documents, name), query
+        if callable(encoder_like):
+            encoder = FunctionEncoder(encoder_like)
             return encoder, encoder
     raise UserError(
-        f"encoder is {given!r:.80}; expected a name, a folder, a hub id or an address, an object "
+        f"encoder is {encoder_like!r:.80}; expected a name, a folder, a hub id or an address, an object "
         "with encode(texts), LangChain embeddings, or a function from a list of texts to their "
         "vectors"
     )

@@ -40,8 +40,8 @@ def chat_messages(
         UserError: a name that an example or the query lacks.
     """
     conversations = [turns_of(example) for example in selection.examples]
-    asked = turns_of(selection.query)
-    shared = _system_of([*conversations, *([asked] if asked else [])])
+    query_turns = turns_of(selection.query)
+    shared = _system_of([*conversations, *([query_turns] if query_turns else [])])
     system = shared if system is None else system
     messages: list[Message] = []
     if system is not None:
@@ -54,8 +54,8 @@ def chat_messages(
         names = _names(selection, example)
         names |= {"output": example.output, selection.output_key: example.output}
         messages.append({"role": "assistant", "content": filled(assistant, example, names)})
-    if asked:
-        return messages + _without_system(asked)
+    if query_turns:
+        return messages + _without_system(query_turns)
     query = _asked(selection, selection.query, user)
     return [*messages, {"role": "user", "content": query}]
 
@@ -75,11 +75,11 @@ def _names(selection: Selection, example: Example) -> dict[str, str]:
 
 def _system_of(conversations: Sequence[Sequence[Message]]) -> str | None:
     """The system message that all conversations have; None where they differ or have none."""
-    found = {
+    contents = {
         next((turn.get("content") for turn in turns if _is_system(turn)), None)
         for turns in conversations
     }
-    [content] = found if len(found) == 1 else [None]
+    [content] = contents if len(contents) == 1 else [None]
     return content
 
 

@@ -106,7 +106,7 @@ def _example(id: str, row: Row) -> Example:
         raise FieldError(FIELD, _EXPECTED, None)
     turns = _turns(column, row[column])
     last = max(
-        (place for place, turn in enumerate(turns) if turn["role"] == "assistant"), default=-1
+        (number for number, turn in enumerate(turns) if turn["role"] == "assistant"), default=-1
     )
     if last < 1:
         raise FieldError(column, "an answer of the assistant behind a message of the user", turns)

@@ -59,14 +59,14 @@ def choose_few_shot(
             'as TaskManager().load(name)["tasks"][name]'
         )
     sampler = CeilSampler(task, selector, text or task.doc_to_text, balance)
-    asked = list(task.eval_docs)
-    if inside := sum(sampler.key(doc) in sampler.keys for doc in asked):
+    questions = list(task.eval_docs)
+    if inside := sum(sampler.key(doc) in sampler.keys for doc in questions):
         log.warning(
             "%s: %d of %d questions stand among the few-shot documents; each is left out of its "
             "own prompt",
             task.config.task,
             inside,
-            len(asked),
+            len(questions),
         )
     if not isinstance(task.sampler, CeilSampler):
         _tell(task)
@@ -136,7 +136,7 @@ class CeilSampler(ContextSampler):
             )
         question = self.question if eval_doc is None else eval_doc
         assert question is not None, "choose_few_shot lets the task tell it"
-        own = self.key(question)
+        key_of_question = self.key(question)
         # by what the task asks: `text` may be a view that many documents share, such as their
         # passage
         chosen = self.selector.select(
@@ -145,7 +145,7 @@ class CeilSampler(ContextSampler):
             # the harness asks for n whatever their relevance
             min_relevance=None,
             own_answer=True,
-            filter=lambda example: self.keys[int(example.id)] != own,
+            filter=lambda example: self.keys[int(example.id)] != key_of_question,
             balance=self.balance,
         )
         if len(chosen) < n:
@@ -157,8 +157,8 @@ class CeilSampler(ContextSampler):
 
     def key(self, doc: Doc) -> str:
         """Return what a document's question is known by."""
-        asked = self._asks(doc)
-        return question_key(asked if isinstance(asked, str) else self._text(doc))
+        prompt = self._asks(doc)
+        return question_key(prompt if isinstance(prompt, str) else self._text(doc))
 
     def _text(self, doc: Doc) -> str:
         text = self.text(doc)
