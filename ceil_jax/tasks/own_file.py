@@ -143,23 +143,25 @@ def load_file(
     table = read_table(path, options.delimiter)
     reader = _Reader(options, metric, _shape(options, table), choices)
     rows = reader.examples(table, "train")
-    asked = None
+    validation = None
     if not isinstance(options.validation, int | float):
-        asked = read_table(options.validation, options.delimiter)
+        validation = read_table(options.validation, options.delimiter)
     if not choices and (metric == "accuracy" or labels_of(rows)):
         rows = _spelled_alike(rows, table.source)
-        others = reader.examples(asked, "validation") if asked and not options.metric else []
+        others = (
+            reader.examples(validation, "validation") if validation and not options.metric else []
+        )
         metric = options.metric or _metric_of_labels(rows, others, table.source)
     if metric == "accuracy" and not choices:
         choices = tuple(sorted({row.output for row in rows}))
         reader = replace(reader, choices=choices, source=f" (the answers in {table.source})")
         rows = [replace(row, choices=choices) for row in rows]
-    if asked is None:
+    if validation is None:
         assert isinstance(options.validation, int | float)
         bank, queries = _hold_out(rows, options.validation, options.seed, table.source)
     else:
         bank = rows
-        queries = reader.examples(asked, "validation")
+        queries = reader.examples(validation, "validation")
     outputs = [row.output for row in (*bank, *queries)]
     stops = options.stops
     if stops is None:
@@ -213,7 +215,7 @@ class _Reader:
             example = self._checked(row_example(id, row, columns, ids=ids))
             return _with_database(example, table.source) if needs_database else example
 
-        found = examples_of(
+        examples = examples_of(
             table,
             name,
             columns.used,
@@ -222,7 +224,7 @@ class _Reader:
             hint=hint,
         )
         columns.note(table.source)
-        return found
+        return examples
 
     def _checked(self, example: Example) -> Example:
         """The example with its choices; a FieldError if its output is none of them, or no answer
@@ -275,11 +277,11 @@ def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
     alike = look_alikes(counts)
     if not alike:
         return rows
-    shown = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
+    listed = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
     log.warning(
         "%s: labels that look the same: %s; each is read as the spelling of most rows",
         source,
-        shown,
+        listed,
     )
     spelling = {
         label: max(several, key=lambda other: counts[other])
@@ -293,10 +295,10 @@ def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
     """The choices as texts, in order."""
     if isinstance(choices, str | Mapping):
         raise UserError(f"choices are {choices!r:.80}; expected a list of texts")
-    given = [as_text(choice) for choice in (() if choices is None else choices)]
-    texts = tuple(text.strip() for text in given if text)
-    if len({*texts}) < len(given) or look_alikes(texts):
-        raise UserError(f"choices are {given!r:.80}; expected different texts")
+    written = [as_text(choice) for choice in (() if choices is None else choices)]
+    texts = tuple(text.strip() for text in written if text)
+    if len({*texts}) < len(written) or look_alikes(texts):
+        raise UserError(f"choices are {written!r:.80}; expected different texts")
     return texts
 
 
@@ -398,17 +400,17 @@ def separated(task: Task, source: str = "") -> Task:
     task = _checked(task)
     source = source or task.name
 
-    def shown(example: Example) -> str:
+    def question_of(example: Example) -> str:
         return question_key(task.template.query(example))
 
-    asked = {shown(query) for query in task.validation}
-    others = [row for row in task.train if shown(row) not in asked]
+    questions = {question_of(query) for query in task.validation}
+    others = [row for row in task.train if question_of(row) not in questions]
     if not others:
         raise UserError(
             f"{source}: every row has the text of a query, so that none is left for the bank"
         )
-    bank = first_of_each(others, shown)
-    _warn_of_conflicts(source, [*task.train, *task.validation], shown)
+    bank = first_of_each(others, question_of)
+    _warn_of_conflicts(source, [*task.train, *task.validation], question_of)
     for count, what in (
         (len(task.train) - len(others), "with a query's text"),
         (len(others) - len(bank), "with another's text"),
@@ -424,12 +426,12 @@ def separated(task: Task, source: str = "") -> Task:
 
 
 def _warn_of_conflicts(
-    source: str, examples: Sequence[Example], shown: Callable[[Example], str]
+    source: str, examples: Sequence[Example], question_of: Callable[[Example], str]
 ) -> None:
     """Log how many texts have answers that differ, and one of them with its answers."""
     answers: dict[str, dict[str, str]] = {}
     for example in examples:
-        answers.setdefault(shown(example), {})[question_key(example.output)] = example.output
+        answers.setdefault(question_of(example), {})[question_key(example.output)] = example.output
     conflicts = [(text, several) for text, several in answers.items() if len(several) > 1]
     if conflicts:
         text, several = conflicts[0]

@@ -68,19 +68,23 @@ def examples_of(
             bad.append((position, error))
     if not bad:
         return examples
-    _, first = bad[0]
+    _, mistake = bad[0]
     lines = [str(table.lines[position]) for position, _ in bad]
-    between = ", " if isinstance(first, FieldError) else ": "
-    said = f"{table.source}, {table.unit} {lines[0]}{between}{first}"
+    between = ", " if isinstance(mistake, FieldError) else ": "
+    message = f"{table.source}, {table.unit} {lines[0]}{between}{mistake}"
     if len(bad) > 1:
-        shown = lines if skip_bad_rows else lines[:20]
-        more = f" and {len(lines) - len(shown):,} more" if len(lines) > len(shown) else ""
-        said += f"; {len(bad):,} rows cannot be used: {table.unit}s {', '.join(shown)}{more}"
+        named_lines = lines if skip_bad_rows else lines[:20]
+        more = (
+            f" and {len(lines) - len(named_lines):,} more" if len(lines) > len(named_lines) else ""
+        )
+        message += (
+            f"; {len(bad):,} rows cannot be used: {table.unit}s {', '.join(named_lines)}{more}"
+        )
     if skip_bad_rows and examples:
-        log.warning("%s; left out", said)
+        log.warning("%s; left out", message)
         return examples
     way = "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists them"
-    raise UserError(said + way * (skip_bad_rows is not None))
+    raise UserError(message + way * (skip_bad_rows is not None))
 
 
 def _absent(columns: Sequence[str], names: Collection[str]) -> list[str]:
@@ -91,8 +95,8 @@ def _absent(columns: Sequence[str], names: Collection[str]) -> list[str]:
 def nested(table: TableRows) -> str:
     """Return a clause that names the columns that hold objects or lists in the table's first row,
     and what to do; "" where there are none."""
-    first = next((row for row in table.rows if not isinstance(row, RowError)), {})
-    names = [repr(name) for name, value in first.items() if nests(value)]
+    row = next((row for row in table.rows if not isinstance(row, RowError)), {})
+    names = [repr(name) for name, value in row.items() if nests(value)]
     if not names:
         return ""
     return (
@@ -180,16 +184,18 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
         FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or
             the output, which the user calls `output`, is none of the choices.
     """
-    own = {"id": example.id, "input": example.input, "output": example.output}
+    fields = {"id": example.id, "input": example.input, "output": example.output}
     several = [
-        (name, one) for name in ("choices", "references", "parts") for one in getattr(example, name)
+        (name, value)
+        for name in ("choices", "references", "parts")
+        for value in getattr(example, name)
     ]
-    for name, value in (*own.items(), *several, *example.fields.items()):
+    for name, value in (*fields.items(), *several, *example.fields.items()):
         if not isinstance(value, str):
             raise FieldError(name, "a text", value)
         check_text(name, value)
     for name in ("input", "output")[: 1 + answered]:
-        text(own, name)
+        text(fields, name)
     if not (answered and example.choices):
         return example
     return replace(example, output=choice_of(example.output, example.choices, output))

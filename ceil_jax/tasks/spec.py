@@ -96,9 +96,9 @@ class FieldError(RowError):
     """A field of a row is not what the task needs."""
 
     def __init__(self, name: str, expected: str, found: object) -> None:
-        shown = repr(found)
+        value = repr(found)
         super().__init__(
-            f"field {name!r}: expected {expected}, found {shown[:60]}{'…' * (len(shown) > 60)}"
+            f"field {name!r}: expected {expected}, found {value[:60]}{'…' * (len(value) > 60)}"
         )
 
 

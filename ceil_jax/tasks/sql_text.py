@@ -112,29 +112,29 @@ def as_spider(query: str) -> str:
         return query
     tokens = list(sql_tokens(query))
     out: list[str] = []
-    place = 0
-    while place < len(tokens):
-        token = tokens[place]
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
         stop = 0
         if token.text in ("<", ">", "!"):
-            stop = _end(tokens, place, "=")
+            stop = _end(tokens, position, "=")
             out.append(f"{token.text}=" if stop else token.text)
         elif token.is_word("YEAR"):
-            stop = _end(tokens, place, "(", "CURDATE", "(", ")", ")")
+            stop = _end(tokens, position, "(", "CURDATE", "(", ")", ")")
             out.append("2020" if stop else token.text)
         else:
             out.append(token.text)
-        place = stop or place + 1
+        position = stop or position + 1
     return "".join(out)
 
 
-def _end(tokens: list[Token], place: int, *expected: str) -> int:
+def _end(tokens: list[Token], position: int, *expected: str) -> int:
     """Return the position after the `expected` tokens, if they are the next after `place`
     but for blanks; else 0."""
     for text in expected:
-        place += 1
-        while place < len(tokens) and tokens[place].kind == "blank":
-            place += 1
-        if place >= len(tokens) or tokens[place].text.upper() != text:
+        position += 1
+        while position < len(tokens) and tokens[position].kind == "blank":
+            position += 1
+        if position >= len(tokens) or tokens[position].text.upper() != text:
             return 0
-    return place + 1
+    return position + 1

@@ -36,7 +36,7 @@ def bracketed(program: str) -> frozenset[str]:
     >>> sorted(bracketed("answer(loc(m0))"))
     ['answer', 'answer>loc', 'loc', 'loc>m0', 'm0']
     """
-    found: set[str] = set()
+    structures: set[str] = set()
     heads: list[str] = []  # of the open brackets; "" where the head is not read yet
     opened: list[str] = []
     role, last, end = "", "", -1
@@ -52,12 +52,12 @@ def bracketed(program: str) -> frozenset[str]:
             if opened[-1:] == ["["] and heads[-1]:
                 continue
             parent = role or next((head for head in reversed(heads) if head), "")
-            found |= {name, f"{parent}>{name}"} if parent else {name}
+            structures |= {name, f"{parent}>{name}"} if parent else {name}
             role = name if token["role"] else ""
             if heads and not heads[-1]:
                 heads[-1] = name
             last, end = name, token.end()
-    return frozenset(found)
+    return frozenset(structures)
 
 
 _SQL_TOKEN = re.compile(
@@ -79,7 +79,7 @@ def sql(query: str) -> frozenset[str]:
     >>> sorted(sql("SELECT count(*) FROM head"))
     ['*', 'count', 'count>*', 'from', 'from>head', 'head', 'select', 'select>count']
     """
-    found: set[str] = set()
+    structures: set[str] = set()
     # for each open bracket: the head outside it, and the clause that is being read
     above, clauses = [""], [""]
     previous = ""
@@ -95,11 +95,11 @@ def sql(query: str) -> frozenset[str]:
         elif previous != "as" and name not in ("as", "by"):
             clause = _CLAUSES.fullmatch(name)
             parent = above[-1] if clause else clauses[-1]
-            found |= {name, f"{parent}>{name}"} if parent else {name}
+            structures |= {name, f"{parent}>{name}"} if parent else {name}
             if clause:
                 clauses[-1] = name
         previous = name
-    return frozenset(found)
+    return frozenset(structures)
 
 
 def structure_parser_of(bank: Sequence[Example]) -> Structures | None:

@@ -30,10 +30,10 @@ def bert_words(text: str) -> str:
 
 def first_of_each(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
     """Return the first item of each key, in order."""
-    first: dict[str, T] = {}
+    item_of_key: dict[str, T] = {}
     for item in items:
-        first.setdefault(key(item), item)
-    return list(first.values())
+        item_of_key.setdefault(key(item), item)
+    return list(item_of_key.values())
 
 
 class Overlap(NamedTuple):
@@ -52,25 +52,25 @@ class Overlap(NamedTuple):
 
         A split is left out if one side has fewer than a twentieth of the queries.
         """
-        found = {}
+        parts = {}
         for what, inside in (("question", self.question_in_bank), ("output", self.output_in_bank)):
             if min(inside.sum(), (~inside).sum()) >= max(1, len(inside) / 20):
-                found[f"{what} in the bank ({inside.sum():,})"] = inside
-                found[f"{what} not in the bank ({(~inside).sum():,})"] = ~inside
-        return found
+                parts[f"{what} in the bank ({inside.sum():,})"] = inside
+                parts[f"{what} not in the bank ({(~inside).sum():,})"] = ~inside
+        return parts
 
 
 def overlap(queries: Sequence[Example], bank: Sequence[Example]) -> Overlap:
     """Return which of N queries share a question (`question_key`), and whose question or output the
     bank has."""
-    asked = [question_key(query.input) for query in queries]
-    number = {key: place for place, key in enumerate(dict.fromkeys(asked))}
+    questions = [question_key(query.input) for query in queries]
+    number = {key: position for position, key in enumerate(dict.fromkeys(questions))}
     inputs, outputs = (
         {question_key(example.input) for example in bank},
         {example.output for example in bank},
     )
     return Overlap(
-        np.array([number[key] for key in asked], np.int64),
-        np.array([key in inputs for key in asked], bool),
+        np.array([number[key] for key in questions], np.int64),
+        np.array([key in inputs for key in questions], bool),
         np.array([query.output in outputs for query in queries], bool),
     )

@@ -61,9 +61,9 @@ def declared_schemas(folder: Path) -> dict[str, str]:
 
 def stored_schema(database: Path) -> str:
     """Return the schema text of a database file itself; a UserError if it is no SQLite database."""
-    place = f"file:{quote(str(database))}?mode=ro&immutable=1"
+    address = f"file:{quote(str(database))}?mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(place, uri=True)) as connection:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
             rows = connection.execute(
                 "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
                 "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.rowid, c.cid"
@@ -83,13 +83,13 @@ def database_files(folder: Path) -> dict[str, Path]:
     They are found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked
     once into the cache (nothing is written into the data folder).
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     archives = [_unpacked(archive) for archive in sorted(folder.glob("database*.tar.gz"))]
     for root in [*archives, *(path for path in sorted(folder.glob("database*")) if path.is_dir())]:
         for file in sorted(root.rglob("*.sqlite")):
-            found.setdefault(file.stem, file)
-            found.setdefault(f"{file.parent.parent.name}/{file.stem}", file)
-    return found
+            files.setdefault(file.stem, file)
+            files.setdefault(f"{file.parent.parent.name}/{file.stem}", file)
+    return files
 
 
 def _unpacked(archive: Path) -> Path:

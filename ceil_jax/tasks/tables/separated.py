@@ -90,8 +90,8 @@ def _row(header: list[str], line: int, cells: list[str], written: list[str]) -> 
 
 
 def _shown(header: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, header))
-    return shown if len(shown) <= 80 else f"{shown[:79]}…"
+    text = ", ".join(map(repr, header))
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 class _Fit(NamedTuple):
@@ -184,11 +184,11 @@ def _check_header(
     lengths = Counter(len(cells) for _, cells in rows)
     [(usual, count)] = lengths.most_common(1) or [(0, 0)]
     if len(header) < usual and len(header) not in lengths and 2 * count >= len(rows) >= 2:
-        first, cells = next((number, cells) for number, cells in rows if len(cells) == usual)
+        line, cells = next((number, cells) for number, cells in rows if len(cells) == usual)
         raise UserError(
             f"{source}: line {line} was taken for the header: {_shown(header)}; it has "
             f"{len(header)} cell{'s' * (len(header) > 1)}, and {count:,} of {len(rows):,} lines "
-            f"below it have {usual}. If the header is line {first} ({_shown(cells)}), take away "
+            f"below it have {usual}. If the header is line {line} ({_shown(cells)}), take away "
             "what stands above it; else name the missing columns"
         )
     for other in SEPARATORS:

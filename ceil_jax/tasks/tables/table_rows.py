@@ -56,5 +56,5 @@ def check_names(source: str, names: Sequence[str]) -> None:
     a name are none."""
     named = [name for name in names if name.strip()]
     if len({*named}) < len(named) or look_alikes(named):
-        shown = ", ".join(map(ascii if look_alikes(named) else repr, names))
-        raise UserError(f"{source}: two columns have one name: {shown}")
+        listed = ", ".join(map(ascii if look_alikes(named) else repr, names))
+        raise UserError(f"{source}: two columns have one name: {listed}")
