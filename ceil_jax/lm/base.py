@@ -89,7 +89,9 @@ class LanguageModel:
         """Return int [N], the number of tokens of each text, special tokens not counted."""
         raise NotImplementedError
 
-    def scores(self, asked: Continuations) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
+    def scores(
+        self, continuations: Continuations
+    ) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
         """Return the log-likelihood of each continuation in nats, and the number of its tokens.
 
         The text prompt + continuation is tokenized whole; the continuation's tokens are those that
@@ -132,22 +134,22 @@ class LanguageModel:
             UserError: a prompt has no choices, or one string in place of a list of them.
         """
         check_choices(choices)
-        asked = Continuations([], [], [])
+        continuations = Continuations([], [], [])
         for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
-            asked.numbers.extend([row] * len(options))
-            asked.prompts.extend([prompt] * len(options))
-            asked.texts.extend(options)
-        found = self.scores(asked)
-        if not isinstance(found, tuple) or len(found) != 2:
+            continuations.numbers.extend([row] * len(options))
+            continuations.prompts.extend([prompt] * len(options))
+            continuations.texts.extend(options)
+        scores_and_lengths = self.scores(continuations)
+        if not isinstance(scores_and_lengths, tuple) or len(scores_and_lengths) != 2:
             raise UserError(
-                f"{self.name}: scores returned {found!r:.80}; expected (log-likelihoods, lengths)"
+                f"{self.name}: scores returned {scores_and_lengths!r:.80}; expected (log-likelihoods, lengths)"
             )
-        scores, lengths = found
+        scores, lengths = scores_and_lengths
         flat = np.asarray(scores, np.float64)
-        if not len(flat) == len(lengths) == len(asked.texts) or np.isnan(flat).any():
+        if not len(flat) == len(lengths) == len(continuations.texts) or np.isnan(flat).any():
             raise UserError(
                 f"{self.name} gave {len(flat)} scores and {len(lengths)} lengths of "
-                f"{len(asked.texts)} texts, {np.isnan(flat).sum()} of them no numbers; expected a "
+                f"{len(continuations.texts)} texts, {np.isnan(flat).sum()} of them no numbers; expected a "
                 "number for each"
             )
         if per_token:
@@ -174,8 +176,8 @@ class LanguageModel:
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
         """Return the texts of `answers`, which has the same arguments."""
-        given = self.answers(prompts, max_new_tokens, stop, temperature=temperature, seed=seed)
-        return [answer.text for answer in given]
+        answers = self.answers(prompts, max_new_tokens, stop, temperature=temperature, seed=seed)
+        return [answer.text for answer in answers]
 
     def answers(
         self,
@@ -215,8 +217,8 @@ class LanguageModel:
         seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
 
         def write(rows: Sequence[int], texts: Sequence[str], ends: Sequence[str]) -> list[Answer]:
-            own = [seeds[row] for row in rows]
-            return self.written(texts, max_new_tokens, ends, temperature, own)
+            seeds_of_rows = [seeds[row] for row in rows]
+            return self.written(texts, max_new_tokens, ends, temperature, seeds_of_rows)
 
         answers = answers_to(prompts, stop, write)
         note = note_on(answers, max_new_tokens)
@@ -238,13 +240,13 @@ class LanguageModel:
         Raises:
             UserError: it gives another number of texts than there are prompts, or no texts.
         """
-        given = list(self.write(prompts, limit, stop, temperature, seeds))
-        if len(given) != len(prompts) or not all(isinstance(one, str | Answer) for one in given):
-            kinds = ", ".join(sorted({type(one).__name__ for one in given}))
+        texts = list(self.write(prompts, limit, stop, temperature, seeds))
+        if len(texts) != len(prompts) or not all(isinstance(text, str | Answer) for text in texts):
+            kinds = ", ".join(sorted({type(text).__name__ for text in texts}))
             raise UserError(
-                f"{self.name} wrote {len(given)} answers ({kinds}) to {len(prompts)} prompts"
+                f"{self.name} wrote {len(texts)} answers ({kinds}) to {len(prompts)} prompts"
             )
-        answers = [Answer(one) if isinstance(one, str) else one for one in given]
+        answers = [Answer(text) if isinstance(text, str) else text for text in texts]
         # a token limit may cut a character of two halves, which no file can hold
         return [
             answer._replace(

@@ -54,13 +54,13 @@ class CountingLM(LanguageModel):
         if together and self.reads_trees:
             read -= self._shared(distinct)
         length = self.count_tokens(answers).mean() + 1 if answers else 0
-        return float(read), float(sum(min(length, one.limit) for one in distinct))
+        return float(read), float(sum(min(length, request.limit) for request in distinct))
 
     def _read_once(self, requests: Sequence[LMRequest]) -> int:
         """The tokens read where a prompt is read once, and behind it all but the last token of each
         choice."""
-        choices = self.count_tokens([text for one in requests for text in one.choices])
-        prompts = self.count_tokens(list({one.prompt: 0 for one in requests}))
+        choices = self.count_tokens([text for request in requests for text in request.choices])
+        prompts = self.count_tokens(list({request.prompt: 0 for request in requests}))
         return int(prompts.sum() + (choices - 1).clip(0).sum())
 
     def _shared(self, requests: Sequence[LMRequest]) -> int:
@@ -77,10 +77,12 @@ class CountingLM(LanguageModel):
     def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
         """The tokens read where each choice of several tokens has a row of its own, and those of
         one token share that of the prompt."""
-        prompts = self.count_tokens([one.prompt for one in requests])
+        prompts = self.count_tokens([request.prompt for request in requests])
         read = 0
-        for one, length in zip(requests, prompts, strict=True):
-            behind = (self.count_tokens(one.choices) - 1).clip(0) if one.choices else np.zeros(1)
+        for request, length in zip(requests, prompts, strict=True):
+            behind = (
+                (self.count_tokens(request.choices) - 1).clip(0) if request.choices else np.zeros(1)
+            )
             own_rows = behind[behind > 0]
             shares_row = len(own_rows) < len(behind)
             read += int(length * (len(own_rows) + shares_row) + own_rows.sum())

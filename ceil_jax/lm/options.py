@@ -146,7 +146,7 @@ def _only_number(text: str, options: Sequence[str]) -> str | None:
     if None in values or len(values) < len(options):
         return None
     numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", _OUT_OF.sub(r"\1", text))
-    meant = {values[number] for one in numbers if (number := float(one)) in values}
+    meant = {values[number] for text in numbers if (number := float(text)) in values}
     return meant.pop() if len(meant) == 1 and len({*map(float, numbers)}) == 1 else None
 
 
@@ -166,7 +166,7 @@ def _number(text: str) -> float | None:
 def _mentioned(text: str, options: Sequence[str]) -> set[str]:
     """The options that stand in a text as words of their own and are not denied."""
     plain = unicodedata.normalize("NFKC", text)
-    found: set[str] = set()
+    mentioned: set[str] = set()
     for option in sorted(options, key=len, reverse=True):
         words = [re.escape(word) for word in re.split(r"[-_\s]+", _bare(option)) if word]
         # a letter is a label only as it is written, and not where it is the first word of a sentence
@@ -178,7 +178,7 @@ def _mentioned(text: str, options: Sequence[str]) -> set[str]:
         for mention in pattern.finditer(plain):
             denied = _NOT.search(plain[: mention.start()]) or _IS_NOT.match(plain[mention.end() :])
             if not denied:
-                found.add(option)
+                mentioned.add(option)
         # what is within a longer option is no mention of a shorter one
         plain = pattern.sub(lambda mention: "\0" * len(mention[0]), plain)
-    return found
+    return mentioned

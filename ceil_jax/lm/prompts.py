@@ -149,9 +149,9 @@ class PromptBuilder:
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
         """Return the tokens of the examples at these positions (int, of any shape), separator
         included."""
-        asked, place = np.unique(positions, return_inverse=True)
-        pieces = [self._piece(bank[i]) for i in asked]
-        return np.array(self._counted(pieces))[place].reshape(positions.shape)
+        different, number = np.unique(positions, return_inverse=True)
+        pieces = [self._piece(bank[i]) for i in different]
+        return np.array(self._counted(pieces))[number].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
         return examples_text(self.template, [example])
@@ -213,14 +213,14 @@ class PromptBuilder:
     def _ordered(
         self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
     ) -> tuple[int, ...]:
-        asked = [relevance[i] for i in fitting], [gains[i] for i in fitting]
-        places = [int(place) for place in self._order(*asked) or ()]
-        if sorted(places) != list(range(len(fitting))):
+        scores_of_fitting = [relevance[i] for i in fitting], [gains[i] for i in fitting]
+        positions = [int(position) for position in self._order(*scores_of_fitting) or ()]
+        if sorted(positions) != list(range(len(fitting))):
             raise UserError(
-                f"order {self._order_name!r} returned {places} for {len(fitting)} examples; "
+                f"order {self._order_name!r} returned {positions} for {len(fitting)} examples; "
                 f"expected each of 0 to {len(fitting) - 1} once"
             )
-        return tuple(fitting[place] for place in places)
+        return tuple(fitting[position] for position in positions)
 
 
 def answer_reserve(

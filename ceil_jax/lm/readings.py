@@ -70,18 +70,20 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
     All of them score, or all of them generate with the same settings but for the seed. So many
     chunks are read at a time, `sharing` the seconds.
     """
-    prompts, first = [one.prompt for one in requests], requests[0]
+    prompts, first_request = [request.prompt for request in requests], requests[0]
     began, before = time.perf_counter(), lm.tokens_read
     values: Sequence[Any]
-    if first.choices:
-        choices = [one.choices for one in requests]
-        found = lm.choice_log_likelihood(prompts, choices, per_token=first.per_token)
-        values = [row.tolist() for row in found]
+    if first_request.choices:
+        choices = [request.choices for request in requests]
+        scores = lm.choice_log_likelihood(prompts, choices, per_token=first_request.per_token)
+        values = [row.tolist() for row in scores]
     else:
-        seeds = [one.seed for one in requests]
-        written = lm.written(prompts, first.limit, first.stop, first.temperature, seeds)
+        seeds = [request.seed for request in requests]
+        written = lm.written(
+            prompts, first_request.limit, first_request.stop, first_request.temperature, seeds
+        )
         values = [answer.stored() for answer in written]
-    lengths = [1 + len(one.prompt) + sum(map(len, one.choices)) for one in requests]
+    lengths = [1 + len(request.prompt) + sum(map(len, request.choices)) for request in requests]
     upto = np.cumsum([0, *lengths]) / sum(lengths)
     seconds = np.diff(upto * (time.perf_counter() - began) / sharing).tolist()
     # whole numbers that add up to the tokens read
@@ -120,19 +122,21 @@ class Readings:
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
         """Return the readings that are there, by their keys."""
-        found: dict[bytes, Reading] = {}
+        readings: dict[bytes, Reading] = {}
         if not (self.shards or self._shared.path.exists()):
-            return found
+            return readings
         files = [self._database]
         if self._shard and self._shared.path.exists():
             files.append(self._shared)
         for file in files:
             for row in file.find(keys):
                 if row.is_whole:
-                    found[row.key] = Reading(json.loads(row.value), Cost(row.seconds, row.tokens))
+                    readings[row.key] = Reading(
+                        json.loads(row.value), Cost(row.seconds, row.tokens)
+                    )
                 else:
                     log.warning("%s: a damaged reading; reading that prompt again", file.path)
-        return found
+        return readings
 
     def keep(self, readings: Mapping[bytes, Reading]) -> None:
         """Keep readings by their keys; they are on the disk when this returns."""
@@ -229,8 +233,10 @@ class CachedLM(LanguageModel):
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
         check_choices(choices)
-        asked = [LMRequest(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)]
-        return [np.array(value, np.float64) for value in self._read(asked)]
+        requests = [
+            LMRequest(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)
+        ]
+        return [np.array(value, np.float64) for value in self._read(requests)]
 
     def write(
         self,
@@ -240,13 +246,13 @@ class CachedLM(LanguageModel):
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        asked = [
+        requests = [
             LMRequest(
                 prompt, (), False, limit, tuple(stop), temperature, seed if temperature else 0
             )
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
-        return [stored_answer(value) for value in self._read(asked)]
+        return [stored_answer(value) for value in self._read(requests)]
 
     def missing(self, requests: Sequence[LMRequest]) -> int:
         """Return how many of the distinct requests have not been read."""
@@ -258,38 +264,41 @@ class CachedLM(LanguageModel):
         distinct = dict(zip(keys, requests, strict=True))
         order = list(distinct)
         before = self.readings.find(order)
-        found = dict(before)
+        readings_by_key = dict(before)
         kind = "score" if requests and requests[0].choices else "write"
         size = LanguageModel.at_once[kind]
         # groups of one size whatever the LM, so that shards agree on them and actors have even
         # shares
         owned = [
             key
-            for place, key in enumerate(order)
-            if self._shard is None or self._shard.owns(place // size)
+            for number, key in enumerate(order)
+            if self._shard is None or self._shard.owns(number // size)
         ]
-        missing = [key for key in owned if key not in found]
+        missing = [key for key in owned if key not in readings_by_key]
         size = size if self._reader else self.lm.at_once[kind]
         chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
         if missing:
             if self._shard is None and self.readings.shards:
-                said = "%s: %d of %d prompts were read by no shard; reading them here"
-                log.warning(said, self._what, len(missing), len(order))
-            with bar(len(order), self._what, initial=len(order) - len(missing)) as shown:
-                asked = [[distinct[key] for key in chunk] for chunk in chunks]
+                message = "%s: %d of %d prompts were read by no shard; reading them here"
+                log.warning(message, self._what, len(missing), len(order))
+            with bar(len(order), self._what, initial=len(order) - len(missing)) as progress:
+                groups = [[distinct[key] for key in chunk] for chunk in chunks]
                 sharing = min(self.lm.in_flight, len(chunks))
-                here = self.lm.each(partial(read_chunk, self.lm, sharing=sharing), asked)
-                for number, readings in self._reader(asked) if self._reader else here:
+                here = self.lm.each(partial(read_chunk, self.lm, sharing=sharing), groups)
+                for number, readings in self._reader(groups) if self._reader else here:
                     new = dict(zip(chunks[number], readings, strict=True))
                     self.readings.keep(new)
-                    found |= new
-                    shown.update(len(new))
+                    readings_by_key |= new
+                    progress.update(len(new))
         for meter in self._meters:
-            for key, reading in found.items():
+            for key, reading in readings_by_key.items():
                 meter.enter(key, reading.cost, key not in before)
         if self._shard is None:
-            return [found[key].value for key in keys]
+            return [readings_by_key[key].value for key in keys]
         # what other shards read is not here
         return [
-            found[k].value if k in found else [0.0] * len(distinct[k].choices) or "" for k in keys
+            readings_by_key[k].value
+            if k in readings_by_key
+            else [0.0] * len(distinct[k].choices) or ""
+            for k in keys
         ]

@@ -229,9 +229,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     [[encoding]] = connection.execute("PRAGMA encoding")
     if tables != [("readings", _TABLE.format(condition=""))] or encoding != "UTF-8":
         raise sqlite3.DatabaseError("its table is not one of readings")
-    [[first]] = connection.execute("PRAGMA integrity_check(1)")
-    if first != "ok":
-        raise sqlite3.DatabaseError(first)
+    [[verdict]] = connection.execute("PRAGMA integrity_check(1)")
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
 
 
 def _accept_any_text(connection: sqlite3.Connection) -> None:
@@ -258,10 +258,10 @@ def _with_new_first_page(content: bytes) -> bytes:
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.execute(_TABLE.format(condition=""))
         [[size]] = empty.execute("PRAGMA page_size")
-        first = bytearray(empty.serialize()[:size])
+        first_page = bytearray(empty.serialize()[:size])
     pages = -(-len(content) // size)
-    first[_PAGES] = pages.to_bytes(4, "big")
-    return (bytes(first) + content[size:]).ljust(pages * size, b"\0")
+    first_page[_PAGES] = pages.to_bytes(4, "big")
+    return (bytes(first_page) + content[size:]).ljust(pages * size, b"\0")
 
 
 def _collect(damaged: sqlite3.Connection, rows: dict[bytes, Row]) -> bool:
@@ -290,11 +290,11 @@ def _collect(damaged: sqlite3.Connection, rows: dict[bytes, Row]) -> bool:
         return True
     if not read("WHERE FALSE"):
         return False  # no database with such a table
-    for first in range(256):
+    for first_byte in range(256):
         # keys have 16 bytes, so that 17 bytes of 0xff lie above all of them
-        after = bytes([first + 1]) if first < 255 else b"\xff" * 17
-        if not between(bytes([first]), after):
-            for second in range(256):
-                high = bytes([first, second + 1]) if second < 255 else after
-                between(bytes([first, second]), high)
+        after = bytes([first_byte + 1]) if first_byte < 255 else b"\xff" * 17
+        if not between(bytes([first_byte]), after):
+            for second_byte in range(256):
+                high = bytes([first_byte, second_byte + 1]) if second_byte < 255 else after
+                between(bytes([first_byte, second_byte]), high)
     return False

@@ -48,10 +48,12 @@ class TinyLM(LanguageModel):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([len(_TOKEN.findall(text)) for text in texts], dtype=np.int64)
 
-    def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
-        found = [self._scored(*choice) for choice in zip(*asked, strict=True)]
-        scores, lengths = [score for score, _ in found], [length for _, length in found]
-        self.tokens_read += int(self.count_tokens(asked.distinct_prompts()).sum()) + sum(lengths)
+    def scores(self, continuations: Continuations) -> tuple[list[float], list[int]]:
+        scored = [self._scored(*choice) for choice in zip(*continuations, strict=True)]
+        scores, lengths = [score for score, _ in scored], [length for _, length in scored]
+        self.tokens_read += int(self.count_tokens(continuations.distinct_prompts()).sum()) + sum(
+            lengths
+        )
         return scores, lengths
 
     def write(
@@ -76,10 +78,11 @@ class TinyLM(LanguageModel):
         check_lengths(self, [len(matches)], [row])
         tokens = [match.group() for match in matches]
         start = sum(match.end() <= len(prompt) for match in matches)
-        found = [
-            _log_probs(tokens[:place], [tokens[place]])[0] for place in range(start, len(tokens))
+        log_probs = [
+            _log_probs(tokens[:position], [tokens[position]])[0]
+            for position in range(start, len(tokens))
         ]
-        return float(sum(found)), len(found)
+        return float(sum(log_probs)), len(log_probs)
 
     def _continued(
         self,
@@ -91,13 +94,13 @@ class TinyLM(LanguageModel):
     ) -> Answer:
         begin = len(read)
         while read and len(read) - begin < limit and len(read) < self.context_length:
-            seen = list(dict.fromkeys(read))
-            log_probs = _log_probs(read, seen)
+            candidates = list(dict.fromkeys(read))
+            log_probs = _log_probs(read, candidates)
             if temperature:
                 weights = np.exp((log_probs - log_probs.max()) / temperature)
-                read.append(seen[draw.choice(len(seen), p=weights / weights.sum())])
+                read.append(candidates[draw.choice(len(candidates), p=weights / weights.sum())])
             else:
-                read.append(seen[log_probs.argmax()])
+                read.append(candidates[log_probs.argmax()])
             self.tokens_read += 1
             if first_stop("".join(read[begin:]), stop) is not None:
                 return Answer("".join(read[begin:]))
@@ -106,7 +109,7 @@ class TinyLM(LanguageModel):
 
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     """Return log P of each token when `read` has been read, float64 [len(tokens)], in nats."""
-    number = {token: place for place, token in enumerate(dict.fromkeys([*tokens, *read]))}
+    number = {token: position for position, token in enumerate(dict.fromkeys([*tokens, *read]))}
     base = np.array(
         [(1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY) for token in tokens]
     )
@@ -119,8 +122,8 @@ def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     stands = np.bincount(ids, weights, len(number))
     follows = np.bincount(ids[after], weights[after], len(number))
     followed = weights[after].cumsum()[-1] if len(after) else 0.0
-    asked = [number[token] for token in tokens]
+    numbers = [number[token] for token in tokens]
     # Σ wᵢ = n + (n + 1)/2
-    unigram = stands[asked] / (n + (n + 1) / 2)
-    bigram = follows[asked] / (followed or 1.0)
+    unigram = stands[numbers] / (n + (n + 1) / 2)
+    bigram = follows[numbers] / (followed or 1.0)
     return np.log(BIGRAM * bigram + UNIGRAM * unigram + (BASE + (0 if followed else BIGRAM)) * base)

@@ -65,8 +65,8 @@ class PairTokenizer:
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Return int [N], the number of tokens of each text, special tokens not counted."""
-        found = self._backend.encode_batch(list(texts), add_special_tokens=False)
-        return np.array([len(encoding) for encoding in found], dtype=np.int64)
+        encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return np.array([len(encoding) for encoding in encodings], dtype=np.int64)
 
     def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[PairTokens]:
         """Return the ids of each prompt + continuation, tokenized as one text.

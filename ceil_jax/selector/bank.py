@@ -114,7 +114,7 @@ class Snapshot:
         group = group_reader(call)
         rows: list[int] = []
         fixed = self._fixed(call)
-        asked = [row for row in fixed if not call.own_answer and own(self.examples[row])]
+        asked = [row for row in fixed if not call.own_answer and asks_it(self.examples[row])]
         excluded = len(asked)
         fixed = [row for row in fixed if row not in asked]
         texts = {_text(self.examples[row]) for row in (*fixed, *asked)}

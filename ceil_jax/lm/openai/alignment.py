@@ -46,8 +46,8 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
         ValueError: the tokens do not spell the text, or one that must have a log-probability has
             none.
     """
-    found, text = choice.get("logprobs") or {}, prompt + continuation
-    tokens, log_probs = found.get("tokens") or [], found.get("token_logprobs") or []
+    logprobs, text = choice.get("logprobs") or {}, prompt + continuation
+    tokens, log_probs = logprobs.get("tokens") or [], logprobs.get("token_logprobs") or []
     if not tokens:
         raise ValueError("no log-probabilities of the text's own tokens")
     if len(tokens) != len(log_probs):
@@ -55,22 +55,24 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
     # a server may write a token although it was asked for none
     if choice.get("text") not in (text, "", None) and len(tokens) > 1:
         tokens = tokens[:-1]
-    places = continuation_tokens(tokens, text, len(prompt))
-    first, rest = log_probs[:1], log_probs[1 : places.stop]
+    positions = continuation_tokens(tokens, text, len(prompt))
+    first_log_prob, rest = log_probs[:1], log_probs[1 : positions.stop]
     if None in rest:
         raise ValueError("log-probabilities of some of the tokens only")
-    if first == [None]:
-        if not places.start:
+    if first_log_prob == [None]:
+        if not positions.start:
             raise ValueError(
                 "a text's first token has none; give every prompt at least one character"
             )
-        first = [0.0]
+        first_log_prob = [0.0]
     # rounding may lift one a little above 0
-    if odd := [one for one in first + rest if not -math.inf < one <= 1e-3]:
+    if odd := [log_prob for log_prob in first_log_prob + rest if not -math.inf < log_prob <= 1e-3]:
         raise ValueError(f"{odd[0]} is no log-probability")
-    tokens = tokens[: places.stop]
-    others = _alternatives(found.get("top_logprobs"), tokens, places.start, prompt, continuation)
-    return ScoredText(tokens, first + rest, places.start, others)
+    tokens = tokens[: positions.stop]
+    others = _alternatives(
+        logprobs.get("top_logprobs"), tokens, positions.start, prompt, continuation
+    )
+    return ScoredText(tokens, first_log_prob + rest, positions.start, others)
 
 
 def _alternatives(
@@ -80,12 +82,12 @@ def _alternatives(
     exact = "".join(tokens[:start]).endswith(prompt) and "".join(tokens[start:]) == continuation
     if not exact or not prompt or not isinstance(top, list) or start >= len(top):
         return {}
-    place = top[start]
-    if not isinstance(place, dict):
+    alternatives = top[start]
+    if not isinstance(alternatives, dict):
         return {}
     return {
         token: float(log_prob)
-        for token, log_prob in place.items()
+        for token, log_prob in alternatives.items()
         if isinstance(log_prob, int | float) and -math.inf < log_prob <= 1e-3
     }
 
@@ -128,8 +130,8 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
         position = ends[-1]
     if position < len(text):
         raise ValueError(f"the tokens spell {position} of the text's {len(text)} characters")
-    first = next((place for place, end in enumerate(ends) if end > start), len(ends))
-    return range(first, len(ends))
+    beginning = next((number for number, end in enumerate(ends) if end > start), len(ends))
+    return range(beginning, len(ends))
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
@@ -139,7 +141,10 @@ def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
     for token in named:
         if position == len(text):
             break
-        spelt = next((one for one in (token, " " + token) if text.startswith(one, position)), None)
+        spelt = next(
+            (spelling for spelling in (token, " " + token) if text.startswith(spelling, position)),
+            None,
+        )
         if spelt is None:
             return None
         position += len(spelt)

@@ -81,12 +81,12 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     >>> chat_answer([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     Answer(text='good', ended='stop', removed=('reasoning', 'wrapper'))
     """
-    first = min(choices or [{}], key=lambda choice: choice.get("index") or 0)
-    message = first.get("message") or {}
-    ended = _ended(first)
-    content = message.get("content") or first.get("text") or ""
+    choice = min(choices or [{}], key=lambda choice: choice.get("index") or 0)
+    message = choice.get("message") or {}
+    ended = _ended(choice)
+    content = message.get("content") or choice.get("text") or ""
     entries = content if isinstance(content, list) else [content]
-    parts: list[Any] = [{"text": one} if isinstance(one, str) else one for one in entries]
+    parts: list[Any] = [{"text": entry} if isinstance(entry, str) else entry for entry in entries]
     whole = "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXTS)
     if message.get("refusal") or any(part.get("type") == "refusal" for part in parts):
         ended = "refused"
@@ -140,9 +140,9 @@ def _calls(message: Any) -> list[_Call]:
     calls = []
     for function in (*functions, message.get("function_call")):
         if isinstance(function, dict):
-            given = function.get("arguments", function.get("input"))
-            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            if given is not None:
+            value = function.get("arguments", function.get("input"))
+            arguments = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if value is not None:
                 calls.append(_Call(str(function.get("name") or ""), arguments))
     return calls
 
@@ -188,8 +188,8 @@ def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
     if (fence := _FENCE.match(text)) and fence[1] not in prompt:
         return trimmed(fence[2]), True
     for pattern in (_TAG, _BOX):
-        if (found := pattern.search(text)) and found[1] not in prompt:
-            text = found["text"]
+        if (match := pattern.search(text)) and match[1] not in prompt:
+            text = match["text"]
     text, before = text.strip(), prompt.rstrip()
     cue = before.rpartition("\n")[2]
     if cue.endswith((":", ">", "=")) and (
@@ -197,8 +197,8 @@ def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
     ):
         text = text[again.end() :]
     elif role := re.match(_prefix(_NAMES, ":"), text, re.IGNORECASE):
-        said = f"{role[2]}:".lower()
-        if said not in before.lower() or before.lower().endswith(said):
+        prefix = f"{role[2]}:".lower()
+        if prefix not in before.lower() or before.lower().endswith(prefix):
             text = text[role.end() :]
     elif "#" not in prompt:
         text = _HEADING.sub("", text, count=1)

@@ -102,8 +102,8 @@ class Client:
                 (n for n in _OTHERWISE if n in sent and re.search(rf"\b{n}\b", str(refusal))), None
             )
             # it may be the number that is refused, where the field has no other name
-            own = path.startswith("/chat") or "max_completion_tokens" in str(refusal)
-            unlimited = name == "max_tokens" and not own
+            new_name = path.startswith("/chat") or "max_completion_tokens" in str(refusal)
+            unlimited = name == "max_tokens" and not new_name
             if refusal.status not in (400, 422) or name is None or unlimited:
                 raise
             if CUT.search(str(refusal)):
@@ -138,8 +138,8 @@ class Client:
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as odd:
             if isinstance(odd, FailedAnswer):
                 raise Refused(f"{self.base}{path}: {self._clean(odd)}. {_GIVEN_UP}") from None
-            said = f"no {odd}" if isinstance(odd, KeyError) else self._clean(odd)
-            raise Refused(f"{self.base}{path}: {said}{BREACH}") from None
+            reason = f"no {odd}" if isinstance(odd, KeyError) else self._clean(odd)
+            raise Refused(f"{self.base}{path}: {reason}{BREACH}") from None
 
     def listed(self, model: str | None) -> Listed:
         """Return the model of that name, or without one the only model of the server.
@@ -271,8 +271,8 @@ class Client:
         example = f" {known}, which is set here" if known else " NAME of a variable that holds it"
         return f"; no key was sent: give --endpoint.api-key-env{example}"
 
-    def _clean(self, said: Any) -> str:
-        text = one_line(said, _WHOLE)
+    def _clean(self, message: Any) -> str:
+        text = one_line(message, _WHOLE)
         # the key goes first: half a key could not be found
         return one_line(text.replace(self._key, HIDDEN) if self._key else text)
 
@@ -289,12 +289,12 @@ _UNDER_BASE = ("/models", "/completions", "/chat/completions", "/embeddings")
 def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Return the `count` entries of an answer in the order of their indices; a ValueError if these
     do not fit."""
-    by_index = {entry.get("index", place): entry for place, entry in enumerate(entries)}
+    by_index = {entry.get("index", number): entry for number, entry in enumerate(entries)}
     if len(entries) != count or set(by_index) != set(range(count)):
         raise ValueError(
             f"{len(entries)} answers with indices {list(by_index)[:9]} for {count} texts"
         )
-    return [by_index[place] for place in range(count)]
+    return [by_index[number] for number in range(count)]
 
 
 def stated_tokens(answer: Any) -> int:

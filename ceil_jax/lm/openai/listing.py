@@ -37,9 +37,9 @@ class Listed:
         """The most tokens that the model reads, prompt and answer together; None where the server
         does not say."""
         meta = self.entry.get("meta")
-        for place in (self.entry, meta if isinstance(meta, dict) else {}):
+        for entry in (self.entry, meta if isinstance(meta, dict) else {}):
             for name in _LENGTHS:
-                length = place.get(name)
+                length = entry.get(name)
                 if isinstance(length, int) and 1 < length <= MOST_TOKENS:
                     return length
         return None
@@ -52,8 +52,8 @@ class Listed:
         results, and so do two that read prompts of different lengths.
         """
         owner = one_line(self.entry.get("owned_by") or "endpoint", 60)
-        said = f"{self.model} {owner} {self.entry.get('root')} {interface}"
-        digits = hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
+        facts = f"{self.model} {owner} {self.entry.get('root')} {interface}"
+        digits = hashlib.sha256(facts.encode(errors="replace")).hexdigest()[:8]
         return f"{one_line(self.model, 100)}@{owner}-{digits}"
 
 

@@ -164,7 +164,7 @@ class EndpointLM(LanguageModel):
         if stop and not self._interface.chat:
             body["stop"] = list(stop)
         for seed in dict.fromkeys(seeds):  # a request has one
-            rows = [row for row, one in enumerate(seeds) if one == seed]
+            rows = [row for row, seed_of_row in enumerate(seeds) if seed_of_row == seed]
             request = {**body, "seed": seed} if temperature else body
             if self._interface.chat:
                 texts = [prompts[row] for row in rows]
@@ -175,13 +175,15 @@ class EndpointLM(LanguageModel):
             written |= zip(rows, read, strict=True)
         return [written[row] for row in range(len(prompts))]
 
-    def scores(self, asked: Continuations) -> tuple[list[float], list[int]]:
+    def scores(self, continuations: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
             raise UserError(f"{self.name} can write, not score or choose: {self.no_scores}")
-        pairs = list(zip(asked.prompts, asked.texts, strict=True))
+        pairs = list(zip(continuations.prompts, continuations.texts, strict=True))
         known = self._scored_together([pair for pair in dict.fromkeys(pairs) if pair[1]])
-        found = [known[pair] if pair[1] else [] for pair in pairs]
-        return [sum(log_probs) for log_probs in found], [len(log_probs) for log_probs in found]
+        log_probs_of_each = [known[pair] if pair[1] else [] for pair in pairs]
+        return [sum(log_probs) for log_probs in log_probs_of_each], [
+            len(log_probs) for log_probs in log_probs_of_each
+        ]
 
     def _scored_together(
         self, pairs: Sequence[tuple[str, str]]
@@ -251,7 +253,7 @@ class EndpointLM(LanguageModel):
 
         size = self._config.batch if self._interface.lists else 1
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        return [found for batch in self._client.map(ask, batches, what) for found in batch]
+        return [value for batch in self._client.map(ask, batches, what) for value in batch]
 
     def _chat(self, body: dict[str, Any], prompt: str) -> Answer:
         messages = [{"role": "user", "content": prompt}]

@@ -81,8 +81,8 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
         # a reasoning model that could not end is there all the same
         if not CUT.search(str(refusal)):
             hint = "an address often ends in /v1, and a model is named as the server names it"
-            said = [str(error) for error in (*refusals[:1], refusal)]
-            raise Refused(f"{'; '.join(said)}; {hint}", refusal.status) from None
+            messages = [str(error) for error in (*refusals[:1], refusal)]
+            raise Refused(f"{'; '.join(messages)}; {hint}", refusal.status) from None
     return Interface("/chat/completions", why=why)
 
 
@@ -145,9 +145,9 @@ def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
         UserError: a check fails; the message says what is wrong and what to do.
     """
     prompt = f"Sample {secrets.randbelow(10**8):08d}:" + " red blue" * 48 + " red"
-    first = score(prompt, " blue")
+    scored = score(prompt, " blue")
     other = score(prompt, " stone")
-    if sum(first.of_continuation) - sum(other.of_continuation) < SURPRISE:
+    if sum(scored.of_continuation) - sum(other.of_continuation) < SURPRISE:
         raise UserError(
             "the next word of a repeated pattern is no more likely than any other, so its "
             "log-probabilities belong to other tokens than it says; update the server"
@@ -156,18 +156,18 @@ def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
     alone = score(prompt, "")
     other_again = score(prompt, " stone")
     first_again = score(prompt, " blue")
-    for one, two, length, what in (
-        (first, other, min(first.start, other.start), "another ending"),
-        (first, alone, min(first.start, len(alone.tokens)), "its beginning alone"),
-        (first, first_again, len(first.tokens), "the same text again"),
+    for text, same, length, what in (
+        (scored, other, min(scored.start, other.start), "another ending"),
+        (scored, alone, min(scored.start, len(alone.tokens)), "its beginning alone"),
+        (scored, first_again, len(scored.tokens), "the same text again"),
         (other, other_again, len(other.tokens), "the same text again"),
     ):
-        if one.tokens[:length] != two.tokens[:length]:
+        if text.tokens[:length] != same.tokens[:length]:
             raise UserError(
                 f"the same text has other tokens when it is read with {what}; update the server"
             )
         furthest = max(
-            abs(a - b) for a, b in zip(one.log_probs[:length], two.log_probs, strict=False)
+            abs(a - b) for a, b in zip(text.log_probs[:length], same.log_probs, strict=False)
         )
         if furthest > DRIFT:
             raise UserError(
@@ -175,5 +175,5 @@ def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
                 f"when the server then reads {what}); switch prefix caching off: vLLM "
                 "--no-enable-prefix-caching, SGLang --disable-radix-cache"
             )
-    expected = sum(first.of_continuation)
+    expected = sum(scored.of_continuation)
     return abs(other.alternatives.get(" blue", -math.inf) - expected) <= DRIFT

@@ -24,7 +24,7 @@ class Session:
     def __init__(self, model: Any, prompts: Sequence[list[int]]):
         self._model = model
         self._cache = DynamicCache(config=model.config)
-        distinct = {ids: place for place, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
+        distinct = {ids: number for number, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
         self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, "left")
         self.read = sum(map(len, distinct))  # tokens so far
         self.predicted = torch.empty(0)

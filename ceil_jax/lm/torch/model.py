@@ -75,12 +75,12 @@ class TorchLM(LanguageModel):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._pairs.count(texts)
 
-    def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
-        pairs = self._pairs.pairs(asked.prompts, asked.texts)
-        check_lengths(self, [len(pair.ids) for pair in pairs], asked.numbers)
-        found, read = self._within_memory(lambda: self._reader.each(pairs))
+    def scores(self, continuations: Continuations) -> tuple[np.ndarray, list[int]]:
+        pairs = self._pairs.pairs(continuations.prompts, continuations.texts)
+        check_lengths(self, [len(pair.ids) for pair in pairs], continuations.numbers)
+        log_probs, read = self._within_memory(lambda: self._reader.each(pairs))
         self.tokens_read += read
-        return np.array([tokens.sum() for tokens in found]), [pair.scored for pair in pairs]
+        return np.array([tokens.sum() for tokens in log_probs]), [pair.scored for pair in pairs]
 
     def write(
         self,
@@ -115,8 +115,8 @@ class TorchLM(LanguageModel):
             ]
             cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
             for batch in by_token_budget(lengths, cached):
-                session = Session(self._model, [ids[place] for place in batch])
-                write_all(session, [writers[place] for place in batch], ends, temperature)
+                session = Session(self._model, [ids[number] for number in batch])
+                write_all(session, [writers[number] for number in batch], ends, temperature)
                 self.tokens_read += session.read
             return [writer.answer() for writer in writers]
 

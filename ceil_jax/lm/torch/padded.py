@@ -49,10 +49,14 @@ class PaddedReader:
                 * _LOGITS
                 // (wanted * self.model.get_output_embeddings().weight.shape[0]),
             )
-            for first in range(0, len(batch), most):
-                asked = [owners[text] for text in batch[first : first + most]]
-                found = self._read([[rows[row] for row in own] for own in asked])
-                for row, log_probs in zip(chain.from_iterable(asked), found, strict=True):
+            for start in range(0, len(batch), most):
+                rows_of_texts = [owners[text] for text in batch[start : start + most]]
+                log_probs_of_rows = self._read(
+                    [[rows[row] for row in numbers] for numbers in rows_of_texts]
+                )
+                for row, log_probs in zip(
+                    chain.from_iterable(rows_of_texts), log_probs_of_rows, strict=True
+                ):
                     scores[row] = log_probs
         return scores, sum(lengths)
 
@@ -60,19 +64,19 @@ class PaddedReader:
     def _read(self, texts: Sequence[Sequence[PairTokens]]) -> list[np.ndarray]:
         """The log-probabilities of each row's scored tokens, of the rows of each text in turn."""
         # padding stands after a row's own tokens, where a causal LM cannot see it
-        inputs = padded_ids([own[0].ids[:-1] for own in texts], self.model.device)
-        rows = [(place, row) for place, own in enumerate(texts) for row in own]
-        first = min(row.start for _, row in rows) - 1
-        wanted = inputs.shape[1] - first
+        inputs = padded_ids([of_text[0].ids[:-1] for of_text in texts], self.model.device)
+        rows = [(number, row) for number, of_text in enumerate(texts) for row in of_text]
+        begin = min(row.start for _, row in rows) - 1
+        wanted = inputs.shape[1] - begin
         logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
         # of each scored token: its text, the place before it, the token
         at = [
-            (place, i - 1 - first, row.ids[i])
-            for place, row in rows
+            (number, i - 1 - begin, row.ids[i])
+            for number, row in rows
             for i in range(row.start, len(row.ids))
         ]
-        place, before, token = torch.tensor(at, device=logits.device).T
-        predicted = logits[place, before].float()
+        number, before, token = torch.tensor(at, device=logits.device).T
+        predicted = logits[number, before].float()
         log_probs = predicted.gather(1, token[:, None])[:, 0] - predicted.logsumexp(-1)
         return [
             part.numpy() for part in log_probs.double().cpu().split([row.scored for _, row in rows])

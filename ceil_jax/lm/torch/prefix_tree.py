@@ -67,11 +67,13 @@ class Trie:
         # tokens of one owner go down its path
         for start, stop in pairwise([0, *np.flatnonzero(np.diff(owners)) + 1, end - first]):
             whole = self.paths[owners[start]]
-            before, own = np.searchsorted(whole, [first, end])
+            before, beyond = np.searchsorted(whole, [first, end])
             visible[start:stop, :before] = True
-            seen = whole[before:own]
-            here = np.arange(first + start, first + stop)
-            visible[start:stop, len(path) + seen - first] = seen <= here[:, None]
+            visible_whole = whole[before:beyond]
+            positions = np.arange(first + start, first + stop)
+            visible[start:stop, len(path) + visible_whole - first] = (
+                visible_whole <= positions[:, None]
+            )
         if window is not None:
             visible &= self.depths[first:end, None] - self.depths[tokens] < window
             used = visible.any(axis=0)

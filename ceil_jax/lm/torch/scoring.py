@@ -49,35 +49,35 @@ class TreeReader:
                 len(parts), "lm", torch.set_num_threads, (cores // len(parts),)
             ) as pool:
                 done = list(
-                    pool.map(self._each, [[rows[place] for place in part] for part in parts])
+                    pool.map(self._each, [[rows[number] for number in part] for part in parts])
                 )
         finally:
             torch.set_num_threads(cores)
         scores = [np.zeros(0)] * len(rows)
-        for part, (found, _) in zip(parts, done, strict=True):
-            for place, log_probs in zip(part, found, strict=True):
-                scores[place] = log_probs
+        for part, (scored, _) in zip(parts, done, strict=True):
+            for number, log_probs in zip(part, scored, strict=True):
+                scores[number] = log_probs
         return scores, sum(read for _, read in done)
 
     def _each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        asked = [row for row in rows if row.scored]
-        if not asked:
+        scored_rows = [row for row in rows if row.scored]
+        if not scored_rows:
             return [np.zeros(0)] * len(rows), 0
-        trie = Trie([row.ids[:-1] for row in asked])
+        trie = Trie([row.ids[:-1] for row in scored_rows])
         # the token of the trie behind which each scored token of each row stands
         after = np.concatenate(
-            [path[row.start - 1 :] for path, row in zip(trie.paths, asked, strict=True)]
+            [path[row.start - 1 :] for path, row in zip(trie.paths, scored_rows, strict=True)]
         )
-        token = np.concatenate([row.ids[row.start :] for row in asked])
+        token = np.concatenate([row.ids[row.start :] for row in scored_rows])
         log_probs = np.zeros(len(token))
-        places, of_place = np.unique(after, return_inverse=True)
-        for first, last, predicted in self._passes(trie, places):
-            here = (first <= of_place) & (of_place < last)
-            log_probs[here] = predicted.numpy()[of_place[here] - first, token[here]]
+        nodes, of_node = np.unique(after, return_inverse=True)
+        for first, last, predicted in self._passes(trie, nodes):
+            in_pass = (first <= of_node) & (of_node < last)
+            log_probs[in_pass] = predicted.numpy()[of_node[in_pass] - first, token[in_pass]]
         return np.split(log_probs, np.cumsum([row.scored for row in rows])[:-1]), len(trie)
 
     @torch.inference_mode()
-    def _passes(self, trie: Trie, places: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
+    def _passes(self, trie: Trie, nodes: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Read a trie, pass by pass, and predict what stands after each of some places, ascending.
 
         A pass yields the range of the `places` that lie in it, as first and last + 1, and the
@@ -86,12 +86,12 @@ class TreeReader:
         carried: Layers = {}
         start = 0
         while start < len(trie):
-            first = int(np.searchsorted(places, start))
+            first = int(np.searchsorted(nodes, start))
             beyond = first + self._rows_at_once
-            limit = int(places[beyond]) if beyond < len(places) else len(trie)
+            limit = int(nodes[beyond]) if beyond < len(nodes) else len(trie)
             stop = min(start + self.budget, limit, len(trie))
-            last = int(np.searchsorted(places, stop))
-            inputs = trie.ids[start:stop], trie.depths[start:stop], places[first:last] - start
+            last = int(np.searchsorted(nodes, stop))
+            inputs = trie.ids[start:stop], trie.depths[start:stop], nodes[first:last] - start
             ids, depths, wanted = map(torch.from_numpy, inputs)
             attention = PassAttention(trie, start, stop, carried)
             with attending(attention):
@@ -113,8 +113,8 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
     In sorted order they are cut behind the even place, at the first at which neighbours begin
     differently.
     """
-    order = sorted(range(len(rows)), key=lambda place: rows[place].ids)
-    ends = np.cumsum([len(rows[place].ids) for place in order])
+    order = sorted(range(len(rows)), key=lambda number: rows[number].ids)
+    ends = np.cumsum([len(rows[number].ids) for number in order])
     parts = []
     start = 0
     for part in range(1, min(cores, int(ends[-1] if len(ends) else 0) // least)):
@@ -132,5 +132,5 @@ def _one_at_a_time(model: Any) -> bool:
     """Return whether a model reads for one thread alone, because it sets its rotary frequencies by
     length."""
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    kinds = [rope, *(one for one in rope.values() if isinstance(one, dict))]
-    return any(one.get("rope_type") in ("dynamic", "longrope") for one in kinds)
+    kinds = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+    return any(value.get("rope_type") in ("dynamic", "longrope") for value in kinds)

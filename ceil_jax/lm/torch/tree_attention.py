@@ -103,12 +103,12 @@ class PassAttention:
         query does not see which key."""
         if window not in self._blocks:
             self._blocks[window] = blocks = []
-            for first in range(self._start, self._stop, QUERIES):
-                end = min(first + QUERIES, self._stop)
-                tokens, visible = self._trie.keys(first, end, window)
+            for start in range(self._start, self._stop, QUERIES):
+                end = min(start + QUERIES, self._stop)
+                tokens, visible = self._trie.keys(start, end, window)
                 by_all = np.append(visible.all(axis=0), False)
                 hidden = torch.from_numpy(~visible[:, by_all.argmin() :])
-                queries = slice(first - self._start, end - self._start)
+                queries = slice(start - self._start, end - self._start)
                 blocks.append((queries, self._columns(tokens), int(by_all.argmin()), hidden))
         return self._blocks[window]
 
