@@ -192,8 +192,9 @@ class ReadingMeter:
 class CachedLM(LanguageModel):
     """A language model that reads each prompt once: an LM over its readings.
 
-    What is not there yet is read by `lm`, or elsewhere by `reader`. A process with a shard reads
-    that part of the chunks; the other chunks' readings are 0 or "" unless they are kept already.
+    A prompt that has no reading yet is read by `lm`, or elsewhere by `reader`. A process with a
+    shard reads only its own chunks of prompts; for the others it returns 0 or "" where no reading
+    is kept.
     """
 
     def __init__(

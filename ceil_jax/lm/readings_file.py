@@ -171,8 +171,9 @@ class ReadingsFile:
         )
 
     def _is_damage(self, error: sqlite3.OperationalError) -> bool:
-        """Whether the content of the file is the cause, not the disk or its rights: a damaged
-        header or schema is another format, another table, or a file that may not be written."""
+        """Return whether an error comes from damage to the file's content, and not from the disk or
+        missing rights. SQLite reports a damaged header or schema as another format, as a missing
+        table, or as a file that may not be written."""
         code = error.sqlite_errorcode & 0xFF
         if code == sqlite3.SQLITE_READONLY:
             return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)

@@ -343,7 +343,7 @@ class LearnsFromScores(Method):
 
     @property
     def remark_if_unused(self) -> str:
-        """Training kept the networks of the start."""
+        """The remark that training kept the networks of the start."""
         if self.start.learns:
             return f"training kept {self.start.title}'s encoder"
         return "training kept the untrained encoder"

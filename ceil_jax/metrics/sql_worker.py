@@ -44,7 +44,7 @@ TABLE_FUNCTIONS = ("json_each", "json_tree", *(f"pragma_{name}" for name in sort
 MODULES = frozenset(
     ["fts3", "fts4", "fts4aux", "fts5", "fts5vocab", "rtree", "rtree_i32", "geopoly"]
 )
-"""Kinds of virtual tables that are part of SQLite and read their database alone."""
+"""Kinds of virtual tables that are part of SQLite and read nothing but their own database."""
 MODULE = re.compile(r"""\susing\s+["'`\[]?(\w+)["'`\]]?\s*(?:\(|\Z)""", re.IGNORECASE)
 """The kind in the definition of a virtual table."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
@@ -189,8 +189,8 @@ def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) ->
     fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
 
     def extend(chosen: list[int]) -> bool:
-        """Return whether these columns of the prediction, one for each gold column so far, can be
-        completed so that both results have the same rows."""
+        """Return whether a partial assignment can be completed, so that both results have the same
+        rows: `chosen` are columns of the prediction, one for each of the first gold columns."""
         width = len(chosen)
         ours = gold_columns[:width]
         theirs = [columns[i] for i in chosen]

@@ -144,8 +144,8 @@ def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
 
 
 def of_plain_queries(task: Task) -> Template:
-    """Return the task's template; a field in it that is every example's input stands for a plain
-    query too."""
+    """Return the task's template, for queries that are plain texts: where it has no `input`, a
+    field that equals the input of every example takes the query."""
     template = task.template
     if template.input in template.names:
         return template

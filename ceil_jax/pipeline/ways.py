@@ -159,8 +159,12 @@ def _without_edges(text: str) -> str:
 
 
 def trouble_in_words(trouble: str, limit: int | None = None) -> str:
-    """Return what is the matter with answers of at most `limit` tokens, as in "answers that are
-    …"; None where the limit is not known."""
+    """Return the words that end "answers that are …", for a trouble of answers.
+
+    Args:
+        trouble: a key of `lm.answers.TROUBLES`, or NO_OPTION.
+        limit: the most tokens that an answer could have; None where it is not known.
+    """
     if trouble == "length":
         tokens = "tokens" if limit is None else f"{limit} tokens"
         return f"cut by the limit of {tokens} (--max-new-tokens)"

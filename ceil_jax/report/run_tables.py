@@ -122,31 +122,38 @@ def run_table(records: Sequence[Record]) -> RunTable:
         Runs((record,), paper=paper.get(name), label=label)
         for record, name, label in zip(records, names, _labels(records), strict=True)
     )
-    compared_pairs = _pairs(rows)
-    compared = {frozenset(map(id, pair)) for pair in compared_pairs}
+    pairs = _pairs(rows)
     if rows:
         best = max(rows, key=lambda row: row.value)
-        against = [row for row in rows if row is not best]
-        compared_pairs += [
-            (best, row) for row in against if frozenset(map(id, (best, row))) not in compared
-        ]
-        compared |= {frozenset(map(id, (best, row))) for row in against}
-    rest = [pair for pair in combinations(rows, 2) if frozenset(map(id, pair)) not in compared]
-    differences, others = (
-        [
-            Difference(run.label, other.label, run.minus(other))
-            for run, other in pairs
-            if run.known and other.known
-        ]
-        for pairs in (compared_pairs, rest)
-    )
+        against = [(best, row) for row in rows if row is not best]
+        pairs += [pair for pair in against if not _holds(pairs, pair)]
+    rest = [pair for pair in combinations(rows, 2) if not _holds(pairs, pair)]
+    others = [difference for difference in _differences(rest) if difference.certain]
     others.sort(key=lambda difference: -abs(difference.interval.mean))
     return RunTable(
         rows,
-        tuple(differences),
-        tuple(difference for difference in others if difference.certain),
+        tuple(_differences(pairs)),
+        tuple(others),
         {n: value for n, value in paper.items() if n not in names},
     )
+
+
+def _holds(pairs: Sequence[tuple[Runs, Runs]], pair: tuple[Runs, Runs]) -> bool:
+    """Return whether a pair is among others, in either order."""
+    first, second = pair
+    return any(
+        (one is first and other is second) or (one is second and other is first)
+        for one, other in pairs
+    )
+
+
+def _differences(pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
+    """Return the difference of each pair whose scores of single queries are known."""
+    return [
+        Difference(row.label, other.label, row.minus(other))
+        for row, other in pairs
+        if row.known and other.known
+    ]
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:

@@ -104,5 +104,6 @@ def drawn_order(
     near = np.flatnonzero(scores >= least - EQUAL)
     near = near[np.argsort(-scores[near], kind="stable")]
     ordered = scores[near]  # -inf for what must not be chosen
+    # equal scores are one group; its members are put in random order
     groups = np.cumsum(np.append(False, ordered[1:] < ordered[:-1] - EQUAL))
     return near[np.lexsort((generator.permutation(len(near)), groups))][:n]

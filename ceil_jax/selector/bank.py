@@ -52,7 +52,8 @@ class Snapshot:
     """The bank at one moment; a removed example's row stays, but not live."""
 
     examples: list[Example]
-    """Shared with later snapshots, which append to it: rows beyond `live` are not this one's."""
+    """The examples of this snapshot, as many as `live` is long, and behind them those that were
+    added since: the list is shared with later snapshots, which append to it."""
     vectors: np.ndarray
     """float32 [N, D], unit rows."""
     live: np.ndarray

@@ -132,7 +132,8 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
 
 
 def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the identity of an example's question: that of its input and of some of its fields."""
+    """Return what identifies an example's question: the keys of its input and of the fields in
+    `names`."""
     texts = example.input, *(example.field(name) or "" for name in names)
     return tuple(map(question_key, texts))
 

@@ -260,8 +260,8 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source
 
 
 def _separated_by(template: Template, options: FileOptions, stops: Sequence[str]) -> Template:
-    """The template with what stands between examples, where the user has not said it: an empty
-    line, or the end of an answer on a line of its own where an empty line does not hold it."""
+    """Return the template with a separator of examples, where the user has given none: an empty
+    line if that contains a stop string, else the first stop string on a line of its own."""
     if options.separator is not None or isinstance(options.template, Template):
         return template
     if any(end in "\n\n" for end in stops):

@@ -50,7 +50,12 @@ class ExampleVectors(Protocol):
     def of_sets(
         self, queries: Int[np.ndarray, " b"], sets: Int[np.ndarray, "b m"]
     ) -> ExamplesOfSets:
-        """Return the examples of some sets, given by their numbers, of some training queries."""
+        """Return the examples in candidate sets.
+
+        Args:
+            queries: numbers of the training queries of a batch.
+            sets: numbers of some candidate sets of each.
+        """
 
     def vectors(self, params: Params, source: Any) -> Float[np.ndarray, "b n d"]:
         """Return the examples' vectors, without dropout."""

@@ -234,10 +234,13 @@ def bank_sets(
         )
         possible = math.comb(len(others), size)
         sets = _different(np.sort(shortlist[row, :size]), draws, count, possible)
+        # the shortlist: all examples drawn, nearest first
         items = np.unique(sets)
         order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
         drawn[row, : len(items)] = items[order]
-        subsets[row] = np.sort(np.argsort(order)[np.searchsorted(items, sets)], axis=1)
+        # each set by its positions in that shortlist
+        position_of_item = np.argsort(order)
+        subsets[row] = np.sort(position_of_item[np.searchsorted(items, sets)], axis=1)
     return CandidateSets(drawn, subsets)
 
 

@@ -195,7 +195,7 @@ class Field:
         ]
 
     def _chunk(self, tokens: float) -> int:
-        """Prompts of so many tokens to read before the next look at the clock."""
+        """Return how many prompts of `tokens` tokens are read before the next look at the clock."""
         if self.budget.minutes is None or not self.budget.pace:
             return _CHUNK
         return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))

@@ -58,7 +58,9 @@ class Race:
         self.stops = checkpoints(self.rows, first_rows)
         self.scores: list[np.ndarray] = [np.zeros(0) for _ in self.tokens]
         self.states: list[State] = ["racing" for _ in self.tokens]
-        self.level = MISTAKES / (max(1, (rivals or len(self.tokens)) - 1) * len(self.stops))
+        # the probability of a mistake is shared among all comparisons with the leader at all stops
+        comparisons = max(1, (rivals or len(self.tokens)) - 1) * len(self.stops)
+        self.level = MISTAKES / comparisons
 
     def join(self, tokens: np.ndarray) -> int:
         """Add a candidate by its tokens, float [N]; it answers the earlier rounds' rows first.

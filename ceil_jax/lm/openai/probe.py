@@ -21,8 +21,9 @@ SURPRISE = 1.0
 """The fewest nats by which an expected word must be more likely than a word that is new to the
 text."""
 ALTERNATIVES = (20, 5, 1)
-"""The alternatives to each token that are asked for with log-probabilities: what vLLM allows, what
-OpenAI allows, and the fewest that SGLang takes for a wish."""
+"""Numbers of alternatives to ask for with each token's log-probability, tried in this order: the
+most that vLLM allows, the most that OpenAI allows, and the fewest for which SGLang gives
+log-probabilities."""
 _GREETING = "Say yes."
 _TOKENS = 16
 """The tokens that the probe lets a server write: some refuse fewer."""

@@ -38,9 +38,10 @@ class TorchLM(LanguageModel):
     In float32, a result does not depend on what it is read with beyond rounding (1e-4 a
     continuation); in bfloat16, another pass rounds elsewhere, which moves a log-probability by a
     few hundredths. `tokens_read` counts tokens that go into the model; a continuation's last token
-    is scored but not read. On a CPU, where tokens are what reading costs, a prefix that scored rows share
-    is read once (`scoring.TreeReader`); a GPU reads padded rows, of a prompt and its choices of one
-    token each one (`padded.PaddedReader`), because it waits for what is not one large product.
+    is scored but not read. On a CPU, where tokens are what reading costs, a prefix that scored rows
+    share is read once (`scoring.TreeReader`); a GPU is fastest with one large product, and reads
+    padded rows (`padded.PaddedReader`): a prompt shares one row with all its choices of a single
+    token.
 
     Args:
         model: a causal model of transformers.

@@ -25,8 +25,8 @@ code."""
 
 
 def held_out(sentence: str) -> bool:
-    """Whether a sentence is validation, as about a tenth are: by its words alone, whichever others
-    come or go."""
+    """Return whether a sentence belongs to the validation split, as about a tenth do. Its words
+    alone decide, so that it stays there when other sentences are added or removed."""
     digest = hashlib.sha256(bert_words(sentence).encode()).digest()
     return int.from_bytes(digest[:8], "big") % 10 == 0
 

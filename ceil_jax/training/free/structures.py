@@ -93,7 +93,7 @@ def fit_structure_head(rows: Observations, like: StructureHead | None = None) ->
     together.
 
     The L2 penalty is the one of PENALTIES with the smallest log loss on a fifth of the bank that is
-    held out. If a head `like` is given, its structures are predicted, with its penalty.
+    held out. With a head `like`, the same structures are predicted, with the same penalty.
 
     Raises:
         UserError: no example has a structure.
