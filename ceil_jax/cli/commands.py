@@ -24,7 +24,7 @@ from ceil_jax.pipeline.config import (
     DEMO_PROGRAMS_ROWS,
     RunConfig,
 )
-from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.config import HELD_OUT, TuneConfig
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Flags = tyro.conf.arg(name="")
@@ -95,6 +95,12 @@ def compare_command(
         json: Print the results as JSON.
     """
     from ceil_jax.cli.first import begin
+
+    if method is not None and not method:
+        raise UserError("--method: name at least one")
+    needed = () if dry_run else ("matplotlib",)
+    opened = begin(config, file, COMPARED if method is None else method, *needed)
+    # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.methods.registry import applicable
     from ceil_jax.pipeline.models import CountingModels
     from ceil_jax.pipeline.setup import open_run
@@ -103,10 +109,6 @@ def compare_command(
     from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
-    if method is not None and not method:
-        raise UserError("--method: name at least one")
-    needed = () if dry_run else ("matplotlib",)
-    opened = begin(config, file, COMPARED if method is None else method, *needed)
     models = CountingModels() if dry_run else opened.models
     session = open_run(opened.config, opened.task, models)
     rows = opened.rows
@@ -151,13 +153,15 @@ def score_command(
         shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
     """
     from ceil_jax.cli.first import begin
-    from ceil_jax.pipeline import row_stages
-    from ceil_jax.pipeline.scoring import Scores
-    from ceil_jax.pipeline.setup import open_run
     from ceil_jax.store.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
     opened = begin(config, file, (stage,))
+    # the rest imports jax, for which nobody has to wait who mistyped a flag
+    from ceil_jax.pipeline import row_stages
+    from ceil_jax.pipeline.scoring import Scores
+    from ceil_jax.pipeline.setup import open_run
+
     run, setup = open_run(opened.config, opened.task, opened.models)
     method = setup.config.method(EPR if stage == "epr" else CEIL)
     scores = row_stages.scored_sets(setup, method).scores
@@ -193,10 +197,12 @@ def export_command(
         license: The license of your examples as an SPDX name, for the card.
     """
     from ceil_jax.cli.first import begin
+
+    opened = begin(config, file, (method,))
+    # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.pipeline.export import export_row
     from ceil_jax.pipeline.setup import open_run
 
-    opened = begin(config, file, (method,))
     run, setup = open_run(opened.config, opened.task, opened.models)
     [row] = opened.rows
     print(export_row(run, setup, row, folder, license))
@@ -222,16 +228,17 @@ def tune_command(
     Args:
         json: Print the outcome as JSON.
     """
-    from ceil_jax.cli.first import begin
-    from ceil_jax.store.hashing import digest
-    from ceil_jax.tuning.rows import HELD_OUT
-    from ceil_jax.tuning.tune import Search
-    from ceil_jax.tuning.write import write_outcome
-
     began = time.perf_counter()
+    from ceil_jax.cli.first import begin
+
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
     opened = begin(config, file, search.method, held_out=HELD_OUT)
+    # the rest imports jax, for which nobody has to wait who mistyped a flag
+    from ceil_jax.store.hashing import digest
+    from ceil_jax.tuning.tune import Search
+    from ceil_jax.tuning.write import write_outcome
+
     config = opened.config
     searched = Search(config, opened.task, search, opened.models, began)
     out = sys.stderr if json else sys.stdout

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ceil_jax.encoders.encoder import Encoder, require_network
-from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import sides
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
@@ -16,6 +14,9 @@ from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.registry import key_without_weights
+
+if TYPE_CHECKING:
+    from ceil_jax.encoders.encoder import Encoder
 
 
 class Models:
@@ -120,6 +121,9 @@ class NamedEncoder:
 
     def get(self) -> Encoder:
         """Return the loaded encoder."""
+        # jax takes a second to import, and what a command refuses needs none of it
+        from ceil_jax.encoders.registry import load_encoder
+
         endpoint = self.endpoint if is_address(self.name) else None
         return self.models.once(
             ("encoder", self.name, endpoint), lambda: load_encoder(self.name, endpoint=endpoint)
@@ -127,6 +131,8 @@ class NamedEncoder:
 
     def check_trainable(self) -> None:
         """Raise a UserError for an encoder that cannot be trained; see `require_network`."""
+        from ceil_jax.encoders.encoder import require_network
+
         require_network(self.get())
 
     @property

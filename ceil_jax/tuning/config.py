@@ -8,6 +8,10 @@ from typing import Annotated
 from ceil_jax.errors import Range, check_ranges
 
 
+HELD_OUT = 0.2
+"""Share of the rows to race on, and share of the final rows."""
+
+
 @dataclass(frozen=True)
 class TuneConfig:
     """The candidates of a search, its rows and its budget."""

@@ -11,13 +11,11 @@ from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.identity import question_key
 from ceil_jax.tasks.words import first_of_each
+from ceil_jax.tuning.config import HELD_OUT
 from ceil_jax.tuning.verdict import FEWEST_ROWS
 
 MOST_TUNING, MOST_FINAL = 300, 500
 """Default upper limits of both kinds of rows."""
-
-HELD_OUT = 0.2
-"""Share of the rows to race on, and share of the final rows."""
 
 
 def split_rows(

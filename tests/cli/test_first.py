@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import re
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -163,6 +165,21 @@ def test_what_cannot_be_is_refused_before_any_model_reads(
     assert main([command, *folder, *given]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("command", ["compare", "tune", "score", "export selector"])
+def test_a_refusal_does_not_wait_for_jax(command, reviews):
+    """It takes a second to import, and the refusal of a flag half of one."""
+    program = (
+        "import sys\nfrom ceil_jax.cli.main import main\n"
+        "print(main(sys.argv[1:]), {'jax', 'torch', 'sklearn'}.isdisjoint(sys.modules))"
+    )
+    given = [*command.split(), "--data", reviews(), "--input", "inptu", "--lm", "tiny"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *given], capture_output=True, text=True, check=False
+    )
+    assert "no column 'inptu'" in done.stderr
+    assert done.stdout == "2 True\n"
 
 
 def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
