@@ -7,7 +7,6 @@ from typing import Annotated
 
 from ceil_jax.errors import Range, check_ranges
 
-
 HELD_OUT = 0.2
 """Share of the rows to race on, and share of the final rows."""
 
