@@ -47,7 +47,7 @@ from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
-from ceil_jax.pipeline import rows
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.setup import Session, open_run
@@ -178,7 +178,7 @@ def read(config: RunConfig) -> Stored:
     kinds = {}
     features: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
     for kind, method in KINDS.items():
-        stage = rows.scored_sets(setup, method(config))
+        stage = row_stages.scored_sets(setup, method(config))
         if run.missing([stage]):
             continue
         (shortlist, subsets), _ = run.get(stage)
@@ -207,9 +207,9 @@ def trainings(session: Session) -> tuple[list[tuple[np.ndarray, np.ndarray]], li
     rises = []
     for seed in SEEDS:
         seeded = replace(setup, config=replace(setup.config, seed=seed))
-        file = run.folder(rows.trained(seeded, epr)) / DONE
+        file = run.folder(row_stages.trained(seeded, epr)) / DONE
         if file.is_file():
-            training, held_out = rows.learnt(seeded, epr)
+            training, held_out = row_stages.learnt(seeded, epr)
             splits.append(
                 (np.searchsorted(positions, training), np.searchsorted(positions, held_out))
             )

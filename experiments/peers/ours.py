@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ceil_jax.pipeline import rows as row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.example import Example
 from ceil_jax.tuning.candidates import PLAIN, ZERO, Candidate
