@@ -7,6 +7,7 @@ What is done with their scores and answers is in `training` and `pipeline`.
 - `registry`: `load_lm`, a name to a language model
 - `prompts`: examples and a query as one text, under a token budget; `token_budget`: which of the
   chosen examples stay
+- `lazy`: prompts that are made when they are read
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
 - `readings`: what LMs have read, by content, in one SQLite file; `readings_file`: that file, and

@@ -203,10 +203,10 @@ class PromptBuilder:
             return Prompt(prompt_text(self.template, examples, query, self._opening), order)
 
         def fits(count: int) -> bool:
-            # only a whole that nearly fills the budget is counted
+            # only a whole that nearly fills the budget is counted; it is too long to be kept
             if remaining - costs[:count].sum() >= count:
                 return True
-            return self._length(prompt(count).text) <= budget
+            return int(self.lm.count_tokens([prompt(count).text])[0]) <= budget
 
         return prompt(most_that_fit(int(fitting_prefix(costs, remaining).sum()), fits))
 

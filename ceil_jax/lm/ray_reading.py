@@ -6,11 +6,12 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.readings import LMRequest, Reader, Reading, read_chunk
+from ceil_jax.lm.readings import LMRequest, ReadChunks, Reader, Reading, read_chunk
 
 
 class Actor:
@@ -47,7 +48,8 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
     except ModuleNotFoundError:
         raise UserError("ray is not installed; pip install 'ceil-jax[ray]'") from None
 
-    def read(chunks: Sequence[Sequence[LMRequest]]) -> Iterator[tuple[int, list[Reading]]]:
+    @contextmanager
+    def opened(requests: int) -> Iterator[ReadChunks]:
         started = not ray.is_initialized()
         if started:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
@@ -61,14 +63,13 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
                 )
             kind: Any = ray.remote(Actor)
             kind = kind.options(**{f"num_{what.lower()}s": 1}, max_restarts=-1, max_task_retries=-1)
-            pool: Any = ActorPool(
-                [kind.remote(load, name) for _ in range(min(actors, len(chunks)))]
-            )
-            yield from pool.map_unordered(
-                lambda actor, chunk: actor.read.remote(*chunk), enumerate(chunks)
+            chunks = -(-requests // min(LanguageModel.at_once.values()))
+            pool: Any = ActorPool([kind.remote(load, name) for _ in range(min(actors, chunks))])
+            yield lambda asked: pool.map_unordered(
+                lambda actor, chunk: actor.read.remote(*chunk), enumerate(asked)
             )
         finally:
             if started:
                 ray.shutdown()
 
-    return read
+    return opened

@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ import numpy as np
 
 from ceil_jax.lm.answers import Answer, stored_answer
 from ceil_jax.lm.base import LanguageModel, check_choices
+from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.readings_file import ReadingsFile, Row, checksum
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
@@ -32,6 +33,10 @@ from ceil_jax.store.shards import Shard
 log = logging.getLogger(__name__)
 
 FILE = "readings.sqlite"
+
+BLOCK = 2**16
+"""Requests that are made, looked up and read before the next are made: some hundred megabytes of
+prompts. A multiple of what any LM reads at a time."""
 
 _SHARDS = "readings-*.sqlite"
 """The files of shards, as a pattern."""
@@ -93,8 +98,11 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
     ]
 
 
-Reader = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
-"""Reads chunks of requests elsewhere: yields each chunk's number and its readings, in any order."""
+ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
+"""Reads chunks of requests: yields each chunk's number and its readings, in any order."""
+
+Reader = Callable[[int], AbstractContextManager[ReadChunks]]
+"""Prepares to read at most so many requests, in one block of chunks after another."""
 
 
 class Readings:
@@ -194,7 +202,7 @@ class CachedLM(LanguageModel):
 
     A prompt that has no reading yet is read by `lm`, or elsewhere by `reader`. A process with a
     shard reads only its own chunks of prompts; for the others it returns 0 or "" where no reading
-    is kept.
+    is kept. Prompts may be `Lazy`: those of one block are in memory at a time.
     """
 
     def __init__(
@@ -207,7 +215,8 @@ class CachedLM(LanguageModel):
         self.lm, self.readings = lm, readings
         self.name, self.context_length, self.can_score = lm.name, lm.context_length, lm.can_score
         self.ends_itself = lm.ends_itself
-        self._reader, self._shard = reader, shard
+        self._reader = reader
+        self._shard = shard
         self._meters: list[ReadingMeter] = []
         self._what = "reading prompts"
 
@@ -234,10 +243,12 @@ class CachedLM(LanguageModel):
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
         check_choices(choices)
-        requests = [
-            LMRequest(p, tuple(c), per_token) for p, c in zip(prompts, choices, strict=True)
-        ]
-        return [np.array(value, np.float64) for value in self._read(requests)]
+        if len(prompts) != len(choices):
+            raise ValueError(f"{len(prompts)} prompts and {len(choices)} lists of choices")
+        requests = Lazy(
+            len(prompts), lambda row: LMRequest(prompts[row], tuple(choices[row]), per_token)
+        )
+        return [np.array(value, np.float64) for value in self._read(requests, "score")]
 
     def write(
         self,
@@ -247,59 +258,102 @@ class CachedLM(LanguageModel):
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        requests = [
-            LMRequest(
-                prompt, (), False, limit, tuple(stop), temperature, seed if temperature else 0
-            )
-            for prompt, seed in zip(prompts, seeds, strict=True)
-        ]
-        return [stored_answer(value) for value in self._read(requests)]
+        stops = tuple(stop)
+        requests = Lazy(
+            len(prompts),
+            lambda row: LMRequest(
+                prompts[row],
+                limit=limit,
+                stop=stops,
+                temperature=temperature,
+                seed=seeds[row] if temperature else 0,
+            ),
+        )
+        return [stored_answer(value) for value in self._read(requests, "write")]
 
     def missing(self, requests: Sequence[LMRequest]) -> int:
         """Return how many of the distinct requests have not been read."""
         keys = {request.key(self.name) for request in requests}
         return len(keys) - len(self.readings.find(list(keys)))
 
-    def _read(self, requests: Sequence[LMRequest]) -> list[Any]:
-        keys = [request.key(self.name) for request in requests]
-        distinct = dict(zip(keys, requests, strict=True))
-        order = list(distinct)
-        before = self.readings.find(order)
-        readings_by_key = dict(before)
-        kind = "score" if requests and requests[0].choices else "write"
-        size = LanguageModel.at_once[kind]
-        # groups of one size whatever the LM, so that shards agree on them and actors have even
-        # shares
-        owned = [
-            key
-            for number, key in enumerate(order)
-            if self._shard is None or self._shard.owns(number // size)
-        ]
-        missing = [key for key in owned if key not in readings_by_key]
-        size = size if self._reader else self.lm.at_once[kind]
-        chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
-        if missing:
-            if self._shard is None and self.readings.shards:
-                message = "%s: %d of %d prompts were read by no shard; reading them here"
-                log.warning(message, self._what, len(missing), len(order))
-            with bar(len(order), self._what, initial=len(order) - len(missing)) as progress:
-                groups = [[distinct[key] for key in chunk] for chunk in chunks]
-                sharing = min(self.lm.in_flight, len(chunks))
-                here = self.lm.each(partial(read_chunk, self.lm, sharing=sharing), groups)
-                for number, readings in self._reader(groups) if self._reader else here:
+    def _read(self, requests: Sequence[LMRequest], kind: str) -> list[Any]:
+        """Return the value of each request; all of them "score", or all of them "write".
+
+        Requests are made a block at a time, so that the prompts of one block alone are in memory.
+        """
+        values: list[Any] = []
+        groups = 0
+        with ExitStack() as stack:
+            read: ReadChunks | None = None
+            progress: Any = None
+            for start in range(0, len(requests), BLOCK):
+                block = requests[start : start + BLOCK]
+                keys = [request.key(self.name) for request in block]
+                distinct = dict(zip(keys, block, strict=True))
+                before = self.readings.find(list(distinct))
+                chunks = self._chunks(distinct, before, groups, kind)
+                groups += -(-len(distinct) // LanguageModel.at_once[kind])
+                if chunks and read is None:
+                    if self._shard is None and self.readings.shards:
+                        message = "%s: some prompts were read by no shard; reading them here"
+                        log.warning(message, self._what)
+                    reader = self._reader or self._here
+                    read = stack.enter_context(reader(len(requests) - start))
+                known = len(block) - sum(map(len, chunks))
+                if progress is not None:
+                    progress.update(known)
+                elif chunks or len(requests) > BLOCK:
+                    progress = stack.enter_context(
+                        bar(len(requests), self._what, initial=start + known)
+                    )
+                readings_by_key = dict(before)
+                groups_to_read = [[distinct[key] for key in chunk] for chunk in chunks]
+                for number, readings in read(groups_to_read) if read else ():
                     new = dict(zip(chunks[number], readings, strict=True))
                     self.readings.keep(new)
                     readings_by_key |= new
                     progress.update(len(new))
-        for meter in self._meters:
-            for key, reading in readings_by_key.items():
-                meter.enter(key, reading.cost, key not in before)
-        if self._shard is None:
-            return [readings_by_key[key].value for key in keys]
-        # what other shards read is not here
-        return [
-            readings_by_key[k].value
-            if k in readings_by_key
-            else [0.0] * len(distinct[k].choices) or ""
-            for k in keys
+                for meter in self._meters:
+                    for key, reading in readings_by_key.items():
+                        meter.enter(key, reading.cost, key not in before)
+                values += [_value(readings_by_key.get(key), distinct[key]) for key in keys]
+        return values
+
+    def _chunks(
+        self,
+        requests: Mapping[bytes, LMRequest],
+        before: Mapping[bytes, Reading],
+        groups: int,
+        kind: str,
+    ) -> list[list[bytes]]:
+        """Return the keys of a block's requests that this process has to read, in chunks of what is
+        read at a time. `before` holds the readings that are kept already, and `groups` is the
+        number of groups in the blocks before this one."""
+        # groups of one size whatever the LM, so that shards agree on them and actors have even
+        # shares
+        size = LanguageModel.at_once[kind]
+        missing = [
+            key
+            for position, key in enumerate(requests)
+            if key not in before
+            and (self._shard is None or self._shard.owns(groups + position // size))
         ]
+        size = size if self._reader else self.lm.at_once[kind]
+        return [missing[start : start + size] for start in range(0, len(missing), size)]
+
+    @contextmanager
+    def _here(self, requests: int) -> Iterator[ReadChunks]:
+        """A reader that asks the LM of this process."""
+
+        def read(chunks: Sequence[Sequence[LMRequest]]) -> Iterator[tuple[int, list[Reading]]]:
+            sharing = min(self.lm.in_flight, max(1, len(chunks)))
+            return self.lm.each(partial(read_chunk, self.lm, sharing=sharing), chunks)
+
+        yield read
+
+
+def _value(reading: Reading | None, request: LMRequest) -> Any:
+    """Return the value of a reading; zeros or an empty text for one that another shard reads."""
+    if reading is not None:
+        return reading.value
+    return [0.0] * len(request.choices) or ""

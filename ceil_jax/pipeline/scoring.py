@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import CachedLM, LMRequest, ReadingMeter, Readings
 from ceil_jax.pipeline.models import NamedLM
@@ -121,7 +122,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def what(self) -> str:
         return f"scoring {self.label}"
 
-    def prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> list[str]:
+    def prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> Lazy[str]:
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.prompts import Fit, PromptBuilder
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import CandidateSets
@@ -20,9 +21,9 @@ def set_prompts(
     sets: CandidateSets,
     builder: PromptBuilder,
     fit: Fit,
-) -> list[str]:
+) -> Lazy[str]:
     """Return the prompt of each candidate set of each query, Q × M, those of a query one after
-    another.
+    another. Each is made when it is read: at the papers' size all of them have gigabytes.
 
     Args:
         queries: Q training queries.
@@ -31,15 +32,17 @@ def set_prompts(
         builder: puts prompts together under the LM's token budget.
         fit: which examples to drop where not all fit, as in `PromptBuilder.build`.
     """
-    prompts = []
-    for query, shortlist, subsets in zip(queries, *sets, strict=True):
-        for subset in subsets:
-            positions = [int(position) for position in subset if position >= 0]
-            chosen = [bank[shortlist[position]] for position in positions]
-            # positions count from the nearest: the lower, the more similar is the example
-            relevance = [-position for position in positions]
-            prompts.append(builder.build(query, chosen, relevance, fit).text)
-    return prompts
+    count = sets.subsets.shape[1]
+
+    def prompt(number: int) -> str:
+        row, set_number = divmod(number, count)
+        positions = [int(position) for position in sets.subsets[row, set_number] if position >= 0]
+        chosen = [bank[sets.shortlist[row, position]] for position in positions]
+        # positions count from the nearest: the lower, the more similar is the example
+        relevance = [-position for position in positions]
+        return builder.build(queries[row], chosen, relevance, fit).text
+
+    return Lazy(len(queries) * count, prompt)
 
 
 def by_set(queries: int, sets: int) -> Int[np.ndarray, " n"]:
@@ -75,7 +78,7 @@ def scored_sets(
     Args:
         lm: reads the prompts.
         queries: Q queries, all with choices or all without.
-        prompts: Q × M prompts, those of a query one after another.
+        prompts: Q × M prompts, those of a query one after another; each is asked for once.
         template: says how an output continues a prompt.
         per_token: on tasks with choices, divide every log P by its number of tokens, as when a
             choice is taken.
@@ -86,24 +89,24 @@ def scored_sets(
             they stand. What a local LM reads of prompts that begin alike, it reads once.
     """
     sets = len(prompts) // max(1, len(queries))
-    repeated = [query for query in queries for _ in range(sets)]
-    outputs = [read_outputs(query, all_choices) for query in repeated]
+    outputs = [read_outputs(query, all_choices) for query in queries]
     texts = [
         [template.continuation(query, output) for output in outputs_of_query]
-        for query, outputs_of_query in zip(repeated, outputs, strict=True)
+        for query, outputs_of_query in zip(queries, outputs, strict=True)
     ]
     per_token = per_token and bool(queries[0].choices)
-    numbers = list(range(len(prompts))) if order is None else order.tolist()
+    numbers = np.arange(len(prompts)) if order is None else order
     given = lm.choice_log_likelihood(
-        [prompts[i] for i in numbers], [texts[i] for i in numbers], per_token=per_token
+        Lazy(len(prompts), lambda position: prompts[numbers[position]]),
+        Lazy(len(prompts), lambda position: texts[numbers[position] // sets]),
+        per_token=per_token,
     )
-    rows = [row for _, row in sorted(zip(numbers, given, strict=True), key=lambda pair: pair[0])]
-    gold = np.array(
-        [
-            row[outputs_of_query.index(query.output)]
-            for row, outputs_of_query, query in zip(rows, outputs, repeated, strict=True)
-        ]
-    )
+    rows = [given[position] for position in np.argsort(numbers)]
+    gold_positions = [
+        outputs_of_query.index(query.output)
+        for query, outputs_of_query in zip(queries, outputs, strict=True)
+    ]
+    gold = np.array([row[gold_positions[number // sets]] for number, row in enumerate(rows)])
     columns = {"lm_scores": gold}
     if all_choices and queries[0].choices:
         columns["choice"] = gold - np.array([np.logaddexp.reduce(row) for row in rows])

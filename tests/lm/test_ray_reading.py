@@ -41,5 +41,5 @@ def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
     with pytest.raises(
         UserError, match=r"--actors 99: the cluster has .* CPUs; an actor takes one"
     ):
-        list(actor_pool(TinyLM, "tiny", 99)([]))
+        actor_pool(TinyLM, "tiny", 99)(10).__enter__()
     assert np.array_equal(found, TinyLM().choice_log_likelihood(prompts, choices))

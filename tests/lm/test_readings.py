@@ -11,6 +11,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM
+from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.readings import FILE, CachedLM, LMRequest, Reading, Readings
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.shards import Shard
@@ -145,6 +146,38 @@ def test_all_that_decides_a_text_is_in_its_key(tmp_path, how):
     found = first.generate(PROMPTS[:2], **settings | how)
     assert lm.asked == PROMPTS[:2]
     assert found == TinyLM().generate(PROMPTS[:2], **settings | how)
+
+
+@pytest.mark.parametrize("kept", [0, 3])
+def test_prompts_are_made_once_and_a_block_at_a_time(tmp_path, monkeypatch, kept):
+    monkeypatch.setattr("ceil_jax.lm.readings.BLOCK", CHUNK)
+    if kept:
+        opened(tmp_path)[0].choice_log_likelihood(PROMPTS[:kept], CHOICES[:kept])
+    read, lm = opened(tmp_path)
+    made = []
+    ahead = []
+
+    def prompt(number):
+        made.append(number)
+        ahead.append(len(made) - kept - len(lm.asked))
+        return PROMPTS[number]
+
+    found = read.choice_log_likelihood(Lazy(len(PROMPTS), prompt), CHOICES)
+    assert (np.array(found) == plain()).all()
+    assert made == list(range(len(PROMPTS)))
+    assert max(ahead) <= CHUNK
+    assert lm.asked == PROMPTS[kept:]
+
+
+def test_shards_agree_on_chunks_over_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("ceil_jax.lm.readings.BLOCK", CHUNK)
+    for number in (1, 2):
+        read, lm = opened(tmp_path, shard=Shard(number, 2))
+        scores(read)
+        assert lm.asked == [PROMPTS[i] for i in range(len(PROMPTS)) if i // CHUNK % 2 == number - 1]
+    read, lm = opened(tmp_path)
+    assert (scores(read) == plain()).all()
+    assert lm.asked == []
 
 
 def test_a_seed_is_no_part_of_a_greedy_text(tmp_path):
