@@ -74,6 +74,7 @@ def compare_command(
     method: Annotated[Sequence[str] | None, tyro.conf.arg(help=METHOD_ROWS)] = None,
     file: Annotated[OwnData, Flags] = NO_FILE,
     minutes: Annotated[float | None, Range(above=0)] = None,
+    price: str | None = None,
     dry_run: Switch = False,
     json: Switch = False,
 ) -> None:
@@ -90,14 +91,19 @@ def compare_command(
     Args:
         minutes: End within so many minutes on this machine: training queries are cut first, then
             rows, then queries down to 150, which is said. By default all of it.
+        price: IN,OUT[,CACHED]: dollars for a million of the LM's tokens that are read, written, and
+            read from its provider's cache; columns then say what a thousand queries and what
+            preparing cost. Another currency by its name: 0.15,0.6,EUR.
         dry_run: Print the stages that would run, their LM tokens and their time, and compute
             nothing.
         json: Print the results as JSON.
     """
     from ceil_jax.cli.first import begin
+    from ceil_jax.lm.price import parse_price
 
     if method is not None and not method:
         raise UserError("--method: name at least one")
+    tokens_price = None if price is None else parse_price(price)
     needed = () if dry_run else ("matplotlib",)
     opened = begin(config, file, COMPARED if method is None else method, *needed)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
@@ -117,7 +123,7 @@ def compare_command(
         rows, left_out = applicable(session.setup.task, rows)
         remarks.append(left_out)
     if dry_run:
-        print("\n".join(filter(None, (planned(*session, rows), *remarks))))
+        print("\n".join(filter(None, (planned(*session, rows, tokens_price), *remarks))))
         return
     if minutes is not None:
         from ceil_jax.pipeline.minutes import cut_to_fit
@@ -125,7 +131,7 @@ def compare_command(
         session, rows, message = cut_to_fit(session, rows, minutes)
         print(message, file=sys.stderr if json else sys.stdout)
         remarks.append(f"With --minutes {minutes:g}: {message}.")
-    table = compare_rows(*session, rows, remarks=remarks)
+    table = compare_rows(*session, rows, remarks=remarks, price=tokens_price)
     if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), file, [row.name for row in rows]]
@@ -212,6 +218,7 @@ def tune_command(
     config: Annotated[RunConfig, Flags],
     file: Annotated[OwnData, Flags] = NO_FILE,
     search: Annotated[TuneConfig, Flags] = _TUNE,
+    price: str | None = None,
     json: Switch = False,
 ) -> None:
     """Find how to choose examples for your data and your LM within a budget, and export it.
@@ -226,13 +233,19 @@ def tune_command(
     is raced on; a comparison by compare, which chooses nothing, holds out a tenth.
 
     Args:
+        price: IN,OUT[,CACHED]: dollars for a million of the LM's tokens that are read, written, and
+            read from its provider's cache. Columns then say what a thousand queries and what
+            preparing cost, and the cheapest is by money; by default by tokens. Another currency by
+            its name: 0.15,0.6,EUR.
         json: Print the outcome as JSON.
     """
     began = time.perf_counter()
     from ceil_jax.cli.first import begin
+    from ceil_jax.lm.price import parse_price
 
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
+    tokens_price = None if price is None else parse_price(price)
     opened = begin(config, file, search.method, held_out=HELD_OUT)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.store.hashing import digest
@@ -240,7 +253,7 @@ def tune_command(
     from ceil_jax.tuning.write import write_outcome
 
     config = opened.config
-    searched = Search(config, opened.task, search, opened.models, began)
+    searched = Search(config, opened.task, search, opened.models, began, tokens_price)
     out = sys.stderr if json else sys.stdout
     print(searched.forecast.text, file=out)
     if searched.forecast.cut:

@@ -12,6 +12,7 @@ What is done with their scores and answers is in `training` and `pipeline`.
 - `tiny`: a deterministic LM without weights, for tests
 - `readings`: what LMs have read, by content, in one SQLite file; `readings_file`: that file, and
   what is saved of a damaged one; `ray_reading`: reading on a Ray cluster
+- `price`: prices of tokens
 - `counting`: an LM that only counts tokens, for dry runs
 - `torch`: causal LMs of transformers
 - `openai`: LMs behind an OpenAI-compatible server

@@ -15,6 +15,7 @@ Start with `stage`, then `setup` and `row_stages`; the other modules hold one ki
 - `shared_sets`: one set of examples for all queries
 - `ways`: how an LM answers: by choosing, by writing, or by writing a choice
 - `answering`: predictions and metrics
+- `usage`: the tokens of a row's prompts, for prices
 - `evaluate`: one row evaluated, with its cost
 - `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit
   some

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ceil_jax.lm.price import Price, Usage
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.evaluate import check, evaluate
 from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.usage import usage
 from ceil_jax.pipeline.views import failures
 from ceil_jax.report.run_tables import RunTable, run_table
 from ceil_jax.report.runs import cost_table
-from ceil_jax.report.table import json_value
+from ceil_jax.report.table import Table, json_value, money_cells, money_columns
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import command_bar
 
@@ -30,6 +32,26 @@ class Comparison(RunTable):
     """The cost of each stage, in the order in which they ran."""
     note: str = ""
     """Remarks on the numbers, such as how many rewrites failed."""
+    price: Price | None = None
+    """The price of tokens; None where money is not shown."""
+    usages: tuple[Usage, ...] = ()
+    """The tokens of each row's prompts, where there is a price."""
+
+    def table(self) -> Table:
+        """Return the methods with their scores and costs; in money too, where there is a price."""
+        table = super().table()
+        if self.price is None:
+            return table
+        each, preparing = money_columns(self.price)
+        asking = [self.price.of_queries(usage) for usage in self.usages]
+        table = table.with_column(each, money_cells(asking))
+        return table.with_column(preparing, money_cells(self._preparing))
+
+    @property
+    def _preparing(self) -> list[float]:
+        """The money that preparing each row takes: its tokens as if all were read."""
+        assert self.price is not None
+        return [self.price.of_tokens(row.record.preparing.tokens) for row in self.rows]
 
     def text(self) -> str:
         """Return the comparison for a terminal: scores, paired differences and the cost of every
@@ -57,6 +79,21 @@ class Comparison(RunTable):
         """Return the table of methods, and the one of parts if there is one, as Markdown."""
         return "\n".join(table.markdown() for table in (self.table(), self.parts()) if table)
 
+    def _money(self) -> list[dict[str, Any]]:
+        """What each row costs, as JSON values; nothing without a price."""
+        if self.price is None:
+            return [{} for _ in self.rows]
+        return [
+            {
+                "currency": self.price.currency,
+                "price_of_thousand": self.price.of_queries(usage),
+                "price_to_prepare": preparing,
+                "prompt_tokens": usage.prompt,
+                "beginning_tokens": usage.beginning,
+            }
+            for usage, preparing in zip(self.usages, self._preparing, strict=True)
+        ]
+
     def data(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
         parts = self.parts()
@@ -77,8 +114,9 @@ class Comparison(RunTable):
                     "examples": row.examples,
                     "troubles": dict(row.record.troubles),
                     "device_hours": row.hours,
+                    **money,
                 }
-                for row in self.rows
+                for row, money in zip(self.rows, self._money(), strict=True)
             ],
             "differences": [
                 {"better": difference.better, "worse": difference.worse}
@@ -97,7 +135,12 @@ class Comparison(RunTable):
 
 
 def compare(
-    run: Run, setup: Setup, methods: Sequence[str], *, remarks: Sequence[str] = ()
+    run: Run,
+    setup: Setup,
+    methods: Sequence[str],
+    *,
+    remarks: Sequence[str] = (),
+    price: Price | None = None,
 ) -> Comparison:
     """Evaluate rows on the setup's task, in order, under one progress bar; what is on disk is
     reused.
@@ -107,14 +150,19 @@ def compare(
         setup: the task and its settings.
         methods: names of rows.
         remarks: lines to print below the table and on the page, such as which rows are left out.
+        price: of the LM's tokens: columns then say what a thousand queries and what preparing cost.
     """
-    return compare_rows(
-        run, setup, [setup.row(name) for name in dict.fromkeys(methods)], remarks=remarks
-    )
+    rows = [setup.row(name) for name in dict.fromkeys(methods)]
+    return compare_rows(run, setup, rows, remarks=remarks, price=price)
 
 
 def compare_rows(
-    run: Run, setup: Setup, rows: Sequence[Row], *, remarks: Sequence[str] = ()
+    run: Run,
+    setup: Setup,
+    rows: Sequence[Row],
+    *,
+    remarks: Sequence[str] = (),
+    price: Price | None = None,
 ) -> Comparison:
     """Evaluate rows that have the setup's settings; see `compare`."""
     targets = check(run, setup, rows)
@@ -124,6 +172,7 @@ def compare_rows(
     }
     with command_bar(expected):
         records = [evaluate(run, setup, row) for row in rows]
+    usages = () if price is None else tuple(usage(run, target.predictions) for target in targets)
     table = run_table(records)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {setup.config.seed}). The intervals "
@@ -138,7 +187,12 @@ def compare_rows(
     )
     note = "\n".join(filter(None, notes))
     return Comparison(
-        **vars(table), asked=setup.task.asked, costs=_stage_costs(run, targets), note=note
+        **vars(table),
+        asked=setup.task.asked,
+        costs=_stage_costs(run, targets),
+        note=note,
+        price=price,
+        usages=usages,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ceil_jax.lm.price import Price
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.evaluate import check
 from ceil_jax.pipeline.plan import Machine, Plan, duration, plan, this_machine
@@ -42,9 +43,9 @@ class DryRun:
             if stage in self.missing or run.summary(stage):
                 self.stages.setdefault(stage, task)
 
-    def text(self) -> str:
+    def text(self, price: Price | None = None) -> str:
         """Return a line for each stage that takes LM tokens, encoding or training, and the sums in
-        words."""
+        words; in money too, where there is a price of the LM's tokens."""
         rows: list[list[str | int | None]] = []
         small = 0
         for stage, task in self.stages.items():
@@ -73,6 +74,11 @@ class DryRun:
                 "",
                 f"{done} stages on disk, {len(self.missing)} would run: about {read:,.0f} LM "
                 f"tokens to read and {written:,.0f} to write",
+                *(
+                    []
+                    if price is None
+                    else [f"about {price.shown(price.of_tokens(read, written))}"]
+                ),
                 *times,
             ]
         )
@@ -83,17 +89,18 @@ class DryRun:
         return [None] * (3 + len(self.machines))
 
 
-def planned(run: Run, setup: Setup, rows: Sequence[Row]) -> str:
+def planned(run: Run, setup: Setup, rows: Sequence[Row], price: Price | None = None) -> str:
     """Return in words what evaluating some rows would compute.
 
     Args:
         run: a run whose LMs may be ones that only count.
         setup: the task and its settings.
         rows: rows with the setup's settings.
+        price: of the LM's tokens, to say what they cost.
 
     Raises:
         UserError: settings or models that cannot be.
     """
     dry_run = DryRun()
     dry_run.add(run, check(run, setup, rows), setup.task.name)
-    return dry_run.text()
+    return dry_run.text(price)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ceil_jax.lm.price import Price, digits
 from ceil_jax.metrics.bootstrap import Interval
 
 
@@ -40,6 +41,18 @@ class Number:
 
     def _write(self, number: float) -> str:
         return f"{number:{'+' if self.signed else ''},.{self.digits}f}"
+
+
+def money_columns(price: Price) -> tuple[str, str]:
+    """Return the names of the columns of money: a thousand queries, and preparing."""
+    return f"{price.currency} a thousand queries", f"{price.currency} to prepare"
+
+
+def money_cells(amounts: Sequence[float]) -> list[Value]:
+    """Return amounts of money as the cells of a column, with the digits that its smallest needs; 0
+    costs nothing."""
+    after_point = max((digits(amount) for amount in amounts if amount), default=2)
+    return [Number(amount, after_point) if amount else 0 for amount in amounts]
 
 
 Value: TypeAlias = str | int | float | Number | Interval | None

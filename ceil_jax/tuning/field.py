@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ceil_jax.lm.price import Price, Usage, beginning_of
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
@@ -50,9 +51,18 @@ class Entrant(NamedTuple):
     candidate: Candidate
     prompts: list[str]
     lengths: np.ndarray
-    """float [N]: tokens of each prompt, which is what it costs to use."""
+    """float [N]: tokens of each prompt."""
     tokens: np.ndarray
     """float [N]: the largest number of LM tokens that each row takes, the answer included."""
+    usage: Usage
+    """What asking it takes, if every answer is right."""
+    preparing: int = 0
+    """LM tokens that preparing it took, those included that others share."""
+
+    def cost(self, price: Price | None) -> float:
+        """Return what a query costs: money where tokens have a price, else the tokens of its
+        prompt."""
+        return self.usage.prompt if price is None else price.of_queries(self.usage, 1)
 
 
 class Answered(NamedTuple):
@@ -113,8 +123,15 @@ class Field:
                 self._paid.add(key)
                 self.budget.spend(cost, cost.tokens)
         lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
+        golds = [query.output for query in queries]
+        [beginning, *answers] = self.lm.count_tokens([beginning_of(prompts), *golds])
         return Entrant(
-            candidate, prompts, lengths, lengths + self._answer_tokens(queries) + _SPECIAL
+            candidate,
+            prompts,
+            lengths,
+            lengths + self._answer_tokens(queries) + _SPECIAL,
+            Usage(float(lengths.mean()), float(beginning), float(np.mean(answers))),
+            self.run.cost([stage.choice]).tokens if candidate.prepared else 0,
         )
 
     def _unpaid(self, choice: Choose) -> dict[str, Cost]:

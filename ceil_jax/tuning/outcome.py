@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ceil_jax.lm.price import Price, Usage
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline.ways import TROUBLE_COLUMNS
-from ceil_jax.report.table import Number, Table, Value, json_value, signed
+from ceil_jax.report.table import (
+    Number,
+    Table,
+    Value,
+    json_value,
+    money_cells,
+    money_columns,
+    signed,
+)
 from ceil_jax.tuning.candidates import ZERO, Candidate
 from ceil_jax.tuning.verdict import Verdict
 
@@ -26,7 +36,10 @@ class Standing(NamedTuple):
     """The metric on the rows that it answered, with a 95 % interval; too high for the winner on the
     tuning rows."""
     rows: int
-    tokens: float
+    usage: Usage
+    """The tokens of a query."""
+    preparing: int
+    """LM tokens that preparing it took."""
     remark: str
     """A remark on how the race ended for it, or on why it is a finalist."""
     troubles: Mapping[str, int] = {}
@@ -35,6 +48,11 @@ class Standing(NamedTuple):
     @property
     def label(self) -> str:
         return self.candidate.label
+
+    @property
+    def tokens(self) -> float:
+        """The mean tokens of a prompt."""
+        return self.usage.prompt
 
 
 class Shown(NamedTuple):
@@ -83,6 +101,8 @@ class Outcome:
     """The first final rows that the recommended prompt answers wrongly."""
     tolerance: float = 2.0
     """Points by which what is cheaper may look worse and still be recommended."""
+    price: Price | None = None
+    """The price of the LM's tokens; None where money is not shown."""
 
     @property
     def recommended(self) -> Standing:
@@ -107,8 +127,10 @@ class Outcome:
         """Return what answered the final rows, the recommended first; a column counts each kind of
         trouble with the LM's answers that there was."""
         standings = sorted(self.finals, key=lambda standing: standing is not self.recommended)
-        rows = [list(row) for row in _table("prompt", standings).rows]
-        header = list(_HEADER)
+        table = self._table("prompt", standings)
+        rows = [list(row) for row in table.rows]
+        header = list(table.header)
+        counted = len(header)
         for trouble, column in TROUBLE_COLUMNS.items():
             counts = [standing.troubles.get(trouble) for standing in standings]
             if any(counts):
@@ -117,15 +139,64 @@ class Outcome:
                     row.insert(-1, count)
         if self.alone is not None:
             score = self.alone.score.percent()
-            nothing = [None] * (len(header) - len(_HEADER))
+            free = [0] * (counted - len(_HEADER))
+            nothing = [None] * (len(header) - counted)
             alone: list[Value] = [CLASSIFIER, score.mean, score, self.final, 0]
-            alone += [*nothing, "asks no LM"]
+            alone += [*free, *nothing, "asks no LM"]
             rows.insert(0 if self.classifier_does_as_well else len(rows), alone)
         rows[0] = [*rows[0][:-1], ", ".join(filter(None, ("recommended", str(rows[0][-1]))))]
         return Table(header, rows)
 
     def race_table(self) -> Table:
-        return _table("candidate", self.race)
+        return self._table("candidate", self.race)
+
+    def _table(self, named: str, standings: Sequence[Standing]) -> Table:
+        """A row for each of some candidates, with money where there is a price."""
+        rows: list[list[Value]] = [
+            [
+                standing.label,
+                score.mean,
+                score,
+                standing.rows,
+                Number(standing.tokens, 0),
+                standing.remark,
+            ]
+            for standing in standings
+            for score in [standing.score.percent()]
+        ]
+        header = [named, *_HEADER[1:]]
+        if self.price is not None:
+            header[-1:-1] = money_columns(self.price)
+            asking = [self.price.of_queries(standing.usage) for standing in standings]
+            preparing = [self.price.of_tokens(standing.preparing) for standing in standings]
+            cells_of_money = zip(money_cells(asking), money_cells(preparing), strict=True)
+            for row, cells in zip(rows, cells_of_money, strict=True):
+                row[-1:-1] = cells
+        return Table(header, rows)
+
+    def cost(self, standing: Standing) -> float:
+        """Return the cost of queries with a prompt: the money for a thousand where tokens have a
+        price, else the tokens of its prompt."""
+        if self.price is None:
+            return standing.tokens
+        return self.price.of_queries(standing.usage)
+
+    def cost_in_words(self, standing: Standing) -> str:
+        """Return what a prompt costs in words: its tokens and, where these have a price, money."""
+        tokens = f"{standing.tokens:,.0f} tokens a prompt"
+        if self.price is None:
+            return tokens
+        return f"{tokens}, {self.price.shown(self.cost(standing))} a thousand queries"
+
+    def saving(self, cheap: Standing, dear: Standing) -> str:
+        """Return how much less a prompt costs than another, in words: a share where it is at most
+        three quarters, else the difference; "" where it does not cost less."""
+        if self.cost(cheap) >= self.cost(dear):
+            return ""
+        share = self.cost(cheap) / self.cost(dear)
+        if share <= 0.75:
+            return f"costs {share_in_words(share)} of {dear.label}"
+        return f"costs {self._more(dear, cheap)} less than {dear.label}"
 
     def differences(self) -> list[str]:
         """Return a sentence for each pair of finalists."""
@@ -149,26 +220,19 @@ class Outcome:
                 "Recommended: a classifier alone does as well and asks no LM: trained on the "
                 f"bank's labels it has {_scored(self.alone.score)}.",
                 f"The best prompt is {best.label}, {_scored(best.score)} with "
-                f"{best.tokens:,.0f} tokens; the classifier less the prompt is "
+                f"{self.cost_in_words(best)}; the classifier less the prompt is "
                 f"{signed(self.alone.minus.percent())} points, "
                 f"{_sure(self.alone.minus)}.",
             ]
         elif best.candidate == ZERO:
             sentences.append(
-                f"Recommended: zero examples, {_scored(best.score)} with {best.tokens:,.0f} tokens "
-                "a prompt: no examples that were tried do better for certain."
-            )
-        elif recommended != 0 and abs(loss) <= self.tolerance:
-            saved = winner.tokens - best.tokens
-            sentences.append(
-                f"Recommended: {best.label}, {_scored(best.score)} with {best.tokens:,.0f} tokens "
-                f"a prompt: it does as well as the winner of the race, {winner.label}, for "
-                f"{saved:,.0f} tokens less."
+                f"Recommended: zero examples do as well, {_scored(best.score)} with "
+                f"{self.cost_in_words(best)}: no examples that were tried do better for certain."
             )
         else:
             sentences.append(
-                f"Recommended: {best.label}, {_scored(best.score)} with {best.tokens:,.0f} tokens "
-                "a prompt."
+                f"Recommended: {best.label}, {_scored(best.score)} with {self.cost_in_words(best)}"
+                f"{self._worth()}."
             )
         if verdict.certainly_better(recommended, zero):
             sentences.append(f"{best.label} is certainly better than zero examples.")
@@ -179,9 +243,9 @@ class Outcome:
             )
         if recommended != 0 and abs(loss) > self.tolerance:
             sentences.append(
-                f"The winner of the race, {winner.label}, took {winner.tokens - best.tokens:,.0f} "
-                f"tokens more and was {abs(loss):.1f} points {'better' if loss > 0 else 'worse'} "
-                "here, which is not certain."
+                f"The winner of the race, {winner.label}, took {self._more(winner, best)} more and was "
+                f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not "
+                "certain."
             )
         if self.alone is not None and not self.classifier_does_as_well:
             sentences.append(
@@ -189,6 +253,28 @@ class Outcome:
                 f"prompt: {signed(self.alone.minus.percent())} points, {_sure(self.alone.minus)}."
             )
         return sentences
+
+    def _worth(self) -> str:
+        """What the recommended prompt saves against the winner of the race, or where it is the
+        winner against plain top-k, if these are as good; "" for nothing."""
+        best = self.recommended
+        others = [
+            finalist
+            for finalist in self.finals
+            if finalist is not best and finalist.candidate != ZERO
+        ]
+        for other in others:
+            loss = other.score.percent().mean - best.score.percent().mean
+            saving = self.saving(best, other)
+            if abs(loss) <= self.tolerance and saving:
+                return f": it {saving} for the same score"
+        return ""
+
+    def _more(self, dear: Standing, cheap: Standing) -> str:
+        """How much more a prompt costs than a cheaper one, in tokens or money."""
+        if self.price is None:
+            return f"{dear.tokens - cheap.tokens:,.0f} tokens"
+        return f"{self.price.shown(self.cost(dear) - self.cost(cheap))} a thousand queries"
 
     def text(self) -> str:
         """Return the outcome for a terminal."""
@@ -198,10 +284,36 @@ class Outcome:
                 "",
                 f"{self.task}: {self.metric} in percent on {self.final:,} final rows, {self.lm}",
                 *("", self.finals_table().text(), "", *self.differences()),
-                *("", f"raced on {self.tuning:,} rows: {len(self.race)} candidates; {self.spent}"),
+                "",
+                f"raced on {self.tuning:,} rows: {len(self.race)} candidates; {self.spending}",
                 *self.notes,
             ]
         )
+
+    @property
+    def spending(self) -> str:
+        """What the search itself took, in words; in money too, where there is a price."""
+        if self.price is None:
+            return self.spent
+        return f"{self.spent}, about {self.price.shown(self.price.of_tokens(self.tokens))}"
+
+    def _money(self) -> dict[str, Any] | None:
+        """What the search and each finalist cost, as JSON values; None without a price."""
+        if self.price is None:
+            return None
+        return {
+            "currency": self.price.currency,
+            "spent": self.price.of_tokens(self.tokens),
+            "finals": [
+                {
+                    "label": finalist.label,
+                    "price_of_thousand": self.cost(finalist),
+                    "price_to_prepare": self.price.of_tokens(finalist.preparing),
+                    "beginning_tokens": finalist.usage.beginning,
+                }
+                for finalist in self.finals
+            ],
+        }
 
     def data(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
@@ -222,6 +334,7 @@ class Outcome:
             "race": [_data(standing) for standing in self.race],
             "example": self.example and self.example._asdict(),
             "wrong": [answered_row._asdict() for answered_row in self.wrong],
+            "money": self._money(),
             "classifier": self.alone
             and {
                 name: json_value(interval.percent())
@@ -230,20 +343,28 @@ class Outcome:
         }
 
 
-def _table(named: str, standings: Sequence[Standing]) -> Table:
-    rows: list[list[Value]] = [
-        [
-            standing.label,
-            score.mean,
-            score,
-            standing.rows,
-            Number(standing.tokens, 0),
-            standing.remark,
-        ]
-        for standing in standings
-        for score in [standing.score.percent()]
-    ]
-    return Table([named, *_HEADER[1:]], rows)
+_SHARES = {
+    3 / 4: "three quarters",
+    2 / 3: "two thirds",
+    1 / 2: "half",
+    1 / 3: "a third",
+    1 / 4: "a quarter",
+    1 / 5: "a fifth",
+    1 / 6: "a sixth",
+    1 / 8: "an eighth",
+    1 / 10: "a tenth",
+}
+
+
+def share_in_words(share: float) -> str:
+    """Return a share as the nearest fraction that has a name.
+
+    >>> share_in_words(0.35), share_in_words(0.02)
+    ('a third', 'less than a tenth')
+    """
+    if share < 0.09:
+        return "less than a tenth"
+    return _SHARES[min(_SHARES, key=lambda known: abs(math.log(known / share)))]
 
 
 def _scored(interval: Interval) -> str:

@@ -8,7 +8,7 @@ from importlib import resources
 
 from ceil_jax.report.page import page_file
 from ceil_jax.report.scatter import Point, scatter
-from ceil_jax.report.table import typeset
+from ceil_jax.report.table import money_columns, typeset
 from ceil_jax.tuning.outcome import CLASSIFIER, Outcome
 
 LEGEND = {
@@ -51,7 +51,7 @@ def page(outcome: Outcome, program: str, note: str) -> str:
         style=page_file("page.css"),
         lead=html.escape(
             f"{outcome.lm} on {outcome.final:,} final rows, which were looked at once; "
-            f"{outcome.metric} in percent. Spent: {outcome.spent}."
+            f"{outcome.metric} in percent. Spent: {outcome.spending}."
         ),
         recommended=html.escape(typeset(recommendation.removeprefix("Recommended: "))),
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in others),
@@ -97,15 +97,16 @@ def _chart(outcome: Outcome) -> str:
 def _finals(outcome: Outcome) -> str:
     """The prompts of the final rows, the recommended one first; remarks stand below the names, so
     that three columns fit on a telephone."""
-    table = outcome.finals_table()
     rows = []
-    header, *lines = table.lines()
-    for label, score, interval, _, tokens, *counts, remark in lines:
+    header, *lines = outcome.finals_table().lines()
+    money = () if outcome.price is None else money_columns(outcome.price)
+    for label, score, interval, _, tokens, *others, remark in lines:
         mark = ' class="best"' if remark.startswith("recommended") else ""
-        troubles = zip(counts, header[5:-1], strict=True)
-        said = [f"{count} answers {trouble}" for count, trouble in troubles if count]
-        remark = "; ".join(filter(None, [remark, *said]))
-        rows.append(_row(mark, label, remark, score, interval, tokens))
+        cells = dict(zip(header[5:-1], others, strict=True))
+        prices = [f"{cells.pop(name)} {name}" for name in money]
+        troubles = [f"{count} answers {trouble}" for trouble, count in cells.items() if count]
+        remark = "; ".join(filter(None, [remark, *troubles]))
+        rows.append(_row(mark, label, remark, score, interval, tokens, prices))
     return _table(rows, f"on {outcome.final:,} rows")
 
 
@@ -120,11 +121,19 @@ def _race(outcome: Outcome) -> str:
     return _table(rows, "on the tuning rows") if rows else "<p>There was no race.</p>"
 
 
-def _row(mark: str, label: str, remark: str, score: str, interval: str, tokens: str) -> str:
-    label, remark = html.escape(label), html.escape(remark)
+def _row(
+    mark: str,
+    label: str,
+    remark: str,
+    score: str,
+    interval: str,
+    tokens: str,
+    prices: Sequence[str] = (),
+) -> str:
+    money = "".join(f"<small>{html.escape(price)}</small>" for price in prices)
     return (
-        f"<tr{mark}><td>{label}<small>{remark}</small></td><td>{score}"
-        f"<small>{interval}</small></td><td>{tokens}</td></tr>"
+        f"<tr{mark}><td>{html.escape(label)}<small>{html.escape(remark)}</small></td><td>{score}"
+        f"<small>{interval}</small></td><td>{tokens}{money}</td></tr>"
     )
 
 

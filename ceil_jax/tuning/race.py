@@ -7,7 +7,7 @@ scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -140,9 +140,14 @@ class Race:
         """Return the best of the candidates that have answered the most rows."""
         return self.ranked()[0]
 
-    def near(self, points: float = 1.0) -> list[int]:
+    def near(self, points: float = 1.0, costs: Sequence[float] | None = None) -> list[int]:
         """Return the winner and the candidates within noise and `points` of score of it, the
-        cheapest first."""
+        cheapest first.
+
+        Args:
+            points: how far below the winner's mean score they may be.
+            costs: of each candidate; by default its mean tokens.
+        """
         winner = self.winner()
         count = len(self.scores[winner])
         near_the_winner = [winner]
@@ -152,7 +157,9 @@ class Race:
             ahead = self.scores[winner] - values[:count]
             if ahead.mean() <= points and chances(ahead[None])[0] > NEAR:
                 near_the_winner.append(i)
-        return sorted(near_the_winner, key=lambda i: (self.mean_tokens(i), i))
+        return sorted(
+            near_the_winner, key=lambda i: (self.mean_tokens(i) if costs is None else costs[i], i)
+        )
 
     def mean_tokens(self, racer: int) -> float:
         return float(self.tokens[racer].mean())

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.price import Price
 from ceil_jax.methods.free import no_labels
 from ceil_jax.methods.registry import CLASSIFIER_ROW, RANDOM_ROW, scorable
 from ceil_jax.metrics.bootstrap import (
@@ -88,6 +89,7 @@ class Search:
         search: what is searched, and the budget.
         models: loads LMs and encoders.
         began: when the minutes began, as `time.perf_counter` has it; by default now.
+        price: of the LM's tokens: the cheapest is then by money, and tables show it.
 
     Raises:
         UserError: an unknown method, too few rows, a single label, or a bank that is smaller than
@@ -101,8 +103,10 @@ class Search:
         search: TuneConfig,
         models: Models | None = None,
         began: float | None = None,
+        price: Price | None = None,
     ) -> None:
         self.config, self.search = config, search
+        self.price = price
         wanted = searched(search, config, task)
         rows = search.tuning_rows, search.final_rows
         self.task, self.tuning, repeated = split_rows(task, *rows, config.data_seed)
@@ -347,7 +351,8 @@ class Search:
         """The prompts that answer the final rows, the winner first, each with why it does."""
         named = [("plain prompt", self.plain.candidate), ("", ZERO)]
         if any(len(scores) for scores in self.race.scores):
-            near = self.race.near(points=self.search.tolerance / 100)[0]
+            costs = [entrant.cost(self.price) for entrant in self.entrants]
+            near = self.race.near(self.search.tolerance / 100, costs)[0]
             winner = self.race.winner()
             named[:0] = [
                 ("winner of the race", self.entrants[winner].candidate),
@@ -387,11 +392,11 @@ class Search:
                 f"{len(rows)} final rows prove little: differences below about {noise:.0f} points "
                 "cannot be told from noise."
             )
-        lengths = [float(entrant.lengths.mean()) for entrant in entered]
         samples = [answers.sample for answers in answered]
         self._note_troubles([reply for answers in answered for reply in answers.replies])
         groups = programs(rows, self.task.train)
-        verdict = judge(samples, lengths, self.search.tolerance / 100, groups)
+        costs = [entrant.cost(self.price) for entrant in entered]
+        verdict = judge(samples, costs, self.search.tolerance / 100, groups)
         best = verdict.recommended
         answered_rows = [
             Shown(row.input, prompt, reply.prediction, row.output, bool(score == 1))
@@ -419,15 +424,24 @@ class Search:
             final=len(rows),
             race=self._raced(),
             finals=tuple(
-                Standing(candidate, score, len(rows), tokens, role, _troubles(answers.replies))
-                for (candidate, role), score, tokens, answers in zip(
-                    roles.items(), verdict.scores, lengths, answered, strict=True
+                Standing(
+                    entrant.candidate,
+                    score,
+                    len(rows),
+                    entrant.usage,
+                    entrant.preparing,
+                    role,
+                    _troubles(answers.replies),
+                )
+                for entrant, role, score, answers in zip(
+                    entered, roles.values(), verdict.scores, answered, strict=True
                 )
             ),
             verdict=verdict,
             spent=str(budget),
             tokens=budget.tokens,
             tolerance=self.search.tolerance,
+            price=self.price,
             notes=tuple(self.notes),
             alone=alone,
             example=answered_rows[0],
@@ -468,12 +482,16 @@ class Search:
             self.entrants, self.race.scores, self.race.states, strict=True
         ):
             if len(scores):
-                score, tokens = (
-                    metric_interval(Sample(scores[:, None], mean)),
-                    float(entrant.lengths.mean()),
-                )
+                score = metric_interval(Sample(scores[:, None], mean))
                 standings.append(
-                    Standing(entrant.candidate, score, len(scores), tokens, ends[state])
+                    Standing(
+                        entrant.candidate,
+                        score,
+                        len(scores),
+                        entrant.usage,
+                        entrant.preparing,
+                        ends[state],
+                    )
                 )
         order = list(ends.values())
         standings.sort(

@@ -63,7 +63,7 @@ class Verdict(NamedTuple):
 
 def judge(
     samples: Sequence[Sample],
-    tokens: Sequence[float],
+    costs: Sequence[float],
     tolerance: float = 0.02,
     groups: np.ndarray | None = None,
     *,
@@ -74,7 +74,7 @@ def judge(
     Args:
         samples: of each finalist, at least one, the same rows and their metric, from 0 to 1; the
             winner of the race stands first.
-        tokens: mean LM tokens of each finalist's prompts.
+        costs: what a query costs with each finalist: the mean LM tokens of its prompts, or money.
         tolerance: how far below the winner's score, in units of the metric, a cheaper finalist may
             be and still be recommended. A certainly worse one never is.
         groups: int [N], equal for rows that say the same, such as those with one program as their
@@ -93,5 +93,5 @@ def judge(
     losing = {difference.worse for difference in differences if difference.certain}
     standing = [i for i in range(len(samples)) if i not in losing]
     close = [i for i in standing if scores[0].mean - scores[i].mean <= tolerance + 1e-12]
-    recommended = min(close or standing, key=lambda i: (tokens[i], i))
+    recommended = min(close or standing, key=lambda i: (costs[i], i))
     return Verdict(scores, differences, recommended)

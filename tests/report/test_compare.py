@@ -1,14 +1,19 @@
 """What stands under the table of a comparison."""
 
+import re
 from dataclasses import replace
 
-from films import SMALL, TASK, One
+import pytest
+from films import SMALL, TASK, One, metric_of
 
 from ceil_jax.lm.answers import Answer
+from ceil_jax.lm.price import Price
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
-from ceil_jax.report.write import write_page
+from ceil_jax.report.dry_run import planned
+from ceil_jax.report.write import write_page, write_report
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 
@@ -73,3 +78,57 @@ def test_troubled_answers_are_columns_of_the_table_and_of_every_later_page(tmp_p
     for column, line in zip(("unmatched", "cut off"), said, strict=True):
         assert f"<th scope=col>{column}</th>" in page
         assert f'<p class="note">{line}</p>' in page
+
+
+def test_a_price_makes_columns_of_money(tmp_path):
+    config = replace(SMALL, out=tmp_path).using(
+        FixedPrompt(pool=8, sets=4, challengers=2, rows=4, finalists=2)
+    )
+    session = open_run(config, FEW)
+    names = ["classifier", "zero", "topk", "fixed"]
+    price = Price(read=2.0, written=8.0, cached=0.5, currency="EUR")
+    table = compare(*session, names, price=price)
+    header, *lines = table.table().lines()
+    assert header[-2:] == ["EUR a thousand queries", "EUR to prepare"]
+    cells = {line[0]: line[-2:] for line in lines}
+    assert cells["classifier alone"] == ["0", "0"]
+    assert cells["dense top-k"][1] == "0"
+    run, setup = session
+    # topk: its prompts have nothing in common; fixed: all but the query's own line is cached
+    [topk, fixed] = [metric_of(setup, name).predictions for name in ("topk", "fixed")]
+    lm = TinyLM()
+
+    def counted(stage):
+        prompts = stage.prompts(run, FEW.validation, run.get(stage.choice))
+        return [prompt.text for prompt in prompts], lm.count_tokens([p.text for p in prompts])
+
+    texts, lengths = counted(fixed)
+    beginning = texts[0].rpartition("\n")[0] + "\na "  # and the words that all queries begin with
+    cached = lm.count_tokens([beginning])[0]
+    # an answer is a label of one token
+    each = (lengths.mean() - cached) * 2.0 + cached * 0.5 + 8.0
+    money = {row["method"]: row for row in table.data()["rows"]}
+    assert money["fixed"]["price_of_thousand"] == pytest.approx(each / 1000, rel=0.02)
+    assert money["fixed"]["price_to_prepare"] == pytest.approx(
+        2.0 * money["fixed"]["training_tokens"] / 1e6
+    )
+    _, lengths = counted(topk)
+    assert money["topk"]["price_of_thousand"] == pytest.approx(
+        (2 * lengths.mean() + 8) / 1000, rel=0.1
+    )
+    assert money["fixed"]["price_of_thousand"] < 0.6 * money["topk"]["price_of_thousand"]
+    page = write_report(tmp_path / "report", table).read_text()
+    assert "EUR a thousand queries" in page
+    plain = compare(*session, names)
+    assert "thousand" not in plain.text()
+    assert "price_of_thousand" not in plain.data()["rows"][0]
+
+
+def test_a_dry_run_says_what_its_tokens_cost(tmp_path):
+    run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
+    rows = [setup.row("zero")]
+    text = planned(run, setup, rows, Price(read=2.0, written=8.0))
+    [tokens] = re.findall(r"about ([\d,]+) LM tokens to read and 0 to write", text)
+    money = Price(2.0, 8.0).shown(2e-6 * int(tokens.replace(",", "")))
+    assert f"about {money}" in text.splitlines()
+    assert "$" not in planned(run, setup, rows)

@@ -16,6 +16,7 @@ from refusing import refused
 
 from ceil_jax import CeilSelector, Example, Needs, Task, Template, register_retriever
 from ceil_jax.cli.main import main
+from ceil_jax.lm.price import Price, Usage
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.registry import ROWS as ROWS_BY_NAME
@@ -29,6 +30,7 @@ from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import Extent
 from ceil_jax.tuning.field import Field
 from ceil_jax.tuning.outcome import Shown
+from ceil_jax.tuning.page import page
 from ceil_jax.tuning.tune import Search
 from ceil_jax.tuning.write import write_outcome
 
@@ -189,7 +191,93 @@ def test_zero_examples_are_recommended_in_the_first_line(finished):
     zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
     verdict = outcome.verdict._replace(recommended=zero, differences=())
     said = replace(outcome, alone=None, verdict=verdict).advice()
-    assert said[0].startswith("Recommended: zero examples, 50.0")
+    assert said[0].startswith("Recommended: zero examples do as well, 50.0")
+
+
+def standing(outcome, name, tokens, beginning=0.0, mean=0.8, preparing=0):
+    """A finalist of `outcome` in other words: so many tokens a prompt, and so high a score."""
+    return outcome.finals[0]._replace(
+        candidate=Candidate(ROWS_BY_NAME[name], 8 if name != "zero" else 0),
+        score=Interval(mean, mean - 0.1, mean + 0.1),
+        usage=Usage(tokens, beginning, 1.0),
+        preparing=preparing,
+        remark="",
+    )
+
+
+def with_finals(outcome, *finals, recommended, price=None):
+    verdict = outcome.verdict._replace(recommended=recommended, differences=())
+    return replace(outcome, alone=None, finals=finals, verdict=verdict, price=price)
+
+
+def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
+    _, outcome, _ = finished
+    winner = standing(outcome, "topk", 900.0)
+    zero = standing(outcome, "zero", 20.0, mean=0.5)
+
+    def first(cheap, price=None, recommended=1):
+        return with_finals(
+            outcome, winner, cheap, zero, recommended=recommended, price=price
+        ).advice()[0]
+
+    fixed = standing(outcome, "fixed", 310.0)
+    assert first(fixed).endswith(
+        "with 310 tokens a prompt: it costs a third of dense top-k, K = 8 for the same score."
+    )
+    assert "it costs 100 tokens less than dense top-k, K = 8" in first(
+        standing(outcome, "fixed", 800.0)
+    )
+    # a prompt that is three points worse is not as good, and the winner saves nothing
+    worse = standing(outcome, "fixed", 310.0, mean=0.77)
+    assert first(worse).endswith("with 310 tokens a prompt.")
+    assert first(fixed, recommended=0).endswith("with 900 tokens a prompt.")
+    # as long as the winner's, but nearly all of it in the cache: 10 % of 800 and 100 new tokens
+    cached = standing(outcome, "fixed", 900.0, beginning=800.0)
+    price = Price(1.0, 0.0, cached=0.1)
+    assert first(cached).endswith("with 900 tokens a prompt.")
+    assert first(cached, price).endswith(
+        "with 900 tokens a prompt, $0.18 a thousand queries: it costs a fifth of dense top-k, "
+        "K = 8 for the same score."
+    )
+
+
+def test_money_stands_in_the_tables_and_on_the_page(finished):
+    _, outcome, _ = finished
+    winner = standing(outcome, "topk", 900.0)
+    fixed = standing(outcome, "fixed", 900.0, beginning=800.0, preparing=2_000_000)
+    zero = standing(outcome, "zero", 20.0, mean=0.5)
+    price = Price(1.0, 5.0, cached=0.1, currency="EUR")
+    priced = with_finals(outcome, winner, fixed, zero, recommended=1, price=price)
+    priced = replace(priced, alone=outcome.alone)
+    header, *lines = priced.finals_table().lines()
+    assert header[4:7] == ["tokens a prompt", "EUR a thousand queries", "EUR to prepare"]
+    cells = {line[0]: line[4:7] for line in lines}
+    # 100 new and 800 cached tokens, and an answer of one token
+    assert cells["fixed, K = 8"] == ["900", "0.185", "2.00"]
+    assert cells["dense top-k, K = 8"] == ["900", "0.905", "0"]
+    assert cells["classifier alone"] == ["0", "0", "0"]
+    assert priced.data()["money"]["finals"][1]["price_of_thousand"] == pytest.approx(0.185)
+    assert priced.text().splitlines()[-1 - len(priced.notes)].endswith(" EUR")
+    assert "0.185 EUR a thousand queries" in page(priced, program="", note="")
+    assert outcome.data()["money"] is None
+
+
+def test_the_cheapest_within_noise_is_the_one_of_the_lowest_price(finished, tmp_path):
+    """Where a beginning is cached for nothing, a fixed prompt costs less than the shortest other."""
+    settings = {"method": ("zero", "topk", "fixed"), "ks": (3,), "lm_tokens": 400_000}
+    dear = Search(
+        replace(SMALL, out=tmp_path), TASK, replace(SEARCH, **settings), price=Price(1.0, 1.0, 0.0)
+    )
+    outcome = dear.run()
+    costs = [outcome.cost(finalist) for finalist in outcome.finals]
+    assert outcome.cost(outcome.recommended) == min(
+        cost
+        for cost, finalist in zip(costs, outcome.finals, strict=True)
+        if outcome.finals[0].score.mean - finalist.score.mean <= 0.02
+    )
+    fixed = [one for one in outcome.race if one.candidate.row.name == "fixed"]
+    assert fixed[0].preparing > 0
+    assert fixed[0].usage.beginning > 0.5 * fixed[0].usage.prompt
 
 
 def test_final_rows_are_looked_at_once_and_last(finished):

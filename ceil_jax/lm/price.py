@@ -1,0 +1,135 @@
+"""Prices of tokens: what a prompt costs an application, and what preparing it costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.counting import common_beginning
+
+_MILLION = 1_000_000
+
+_PART = re.compile(r"(?P<name>[$€£¥₹₩]|[^\W\d_]{2,})?(?P<number>\d+(\.\d+)?|\.\d+)?")
+"""A number, the name or sign of a currency, or both."""
+
+
+class Usage(NamedTuple):
+    """Mean tokens of a query, as an application asks it."""
+
+    prompt: float = 0.0
+    beginning: float = 0.0
+    """Those of the prompt that begin every prompt alike: a provider may keep them in its cache."""
+    answer: float = 0.0
+
+
+def usage_of(
+    prompts: Sequence[str], answers: Sequence[str], count_tokens: Callable[[Sequence[str]], Any]
+) -> Usage:
+    """Return the tokens of some prompts and their answers, in the mean.
+
+    Args:
+        prompts: N prompts; what begins all of them alike counts as their beginning, where they
+            differ.
+        answers: N answers.
+        count_tokens: texts → the tokens of each.
+
+    >>> usage_of(["a b c x", "a b c y"], ["yes", "no"], lambda texts: [len(t.split()) for t in texts])
+    Usage(prompt=4.0, beginning=3.0, answer=1.0)
+    """
+    counts = np.asarray(count_tokens([*prompts, *answers, beginning_of(prompts)]), np.float64)
+    count = len(prompts)
+    return Usage(
+        float(counts[:count].mean()), float(counts[-1]), float(counts[count : 2 * count].mean())
+    )
+
+
+def beginning_of(prompts: Sequence[str]) -> str:
+    """Return what begins all prompts alike; "" where they do not differ."""
+    # what the first and the last in their order have in common, all have
+    first = min(prompts, default="")
+    last = max(prompts, default="")
+    return common_beginning(first, last) if first != last else ""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Money for a million tokens."""
+
+    read: float
+    """For tokens of prompts."""
+    written: float
+    """For tokens of answers."""
+    cached: float | None = None
+    """For tokens of prompts that a provider's cache holds; None: it holds none."""
+    currency: str = "$"
+
+    def of_queries(self, usage: Usage, count: int = 1000) -> float:
+        """Return the money that so many queries cost, by default a thousand; a beginning that all
+        prompts share comes from the cache.
+
+        >>> Price(2.0, 8.0, cached=0.2).of_queries(Usage(prompt=500, beginning=400, answer=10))
+        0.36
+        """
+        cached = self.read if self.cached is None else self.cached
+        new = usage.prompt - usage.beginning
+        each = new * self.read + usage.beginning * cached + usage.answer * self.written
+        return round(count * each / _MILLION, 12)
+
+    def of_tokens(self, read: float, written: float = 0.0) -> float:
+        """Return the money for tokens that are read, none from a cache, and tokens that are
+        written."""
+        return (read * self.read + written * self.written) / _MILLION
+
+    def shown(self, money: float) -> str:
+        """Return an amount as text, with two digits that say something.
+
+        >>> Price(1, 1).shown(12.3456), Price(1, 1, currency="EUR").shown(0.00123)
+        ('$12.35', '0.0012 EUR')
+        """
+        number = f"{money:,.{digits(money)}f}"
+        before = len(self.currency) == 1
+        return f"{self.currency}{number}" if before else f"{number} {self.currency}"
+
+
+def digits(money: float) -> int:
+    """Return the digits after the point with which an amount of money is shown: two, and more where
+    these would be zeros."""
+    if money <= 0 or money >= 0.1:
+        return 2
+    return min(8, 1 - math.floor(math.log10(money)))
+
+
+def parse_price(text: str) -> Price:
+    """Return the price that `--price IN,OUT[,CACHED]` names, with the name of a currency before or
+    behind the numbers, or none for dollars.
+
+    Raises:
+        UserError: other than two or three numbers of at least 0, or two names.
+
+    >>> parse_price("0.15,0.6,0.075").cached, parse_price("0.15, 0.6 EUR").currency
+    (0.075, 'EUR')
+    """
+    numbers = []
+    names = set()
+    known = True
+    for part in re.split(r"[,\s]+", text.strip()):
+        match = _PART.fullmatch(part)
+        known &= match is not None
+        if match is not None and match["number"]:
+            numbers.append(float(match["number"]))
+        if match is not None and match["name"]:
+            names.add(match["name"])
+    if not known or len(numbers) not in (2, 3) or len(names) > 1:
+        raise UserError(
+            f"--price {text}: expected IN,OUT or IN,OUT,CACHED, the money for a million tokens that "
+            "are read, written, and read from the provider's cache, such as 0.15,0.6,0.075; in "
+            "another currency than dollars 0.15,0.6,0.075,EUR"
+        )
+    cached = numbers[2] if len(numbers) == 3 else None
+    return Price(numbers[0], numbers[1], cached, names.pop() if names else "$")
