@@ -32,6 +32,7 @@ from ceil_jax.store.hub_cache import in_hub_cache
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.assets import ASSETS
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.files import existing_file
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def begin(
     """Read the data of a command and load its models; whatever can be refused is refused here,
     before any text is encoded and any prompt is read.
 
-    The cheapest checks come first: flags, libraries and names, which take no time; then a server,
+    The cheapest checks come first: flags, files, libraries and names, which take no time; then a server,
     which says in its first answers what it can do; then the data; models of this machine last.
 
     Args:
@@ -104,6 +105,8 @@ def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Mod
     For the arguments see `begin`.
     """
     check_flags(config, file)
+    for path in filter(None, (file.data, file.validation)):
+        existing_file(path)
     if file.metric is not None:
         METRICS.require(file.metric)
     if config.out.is_file():

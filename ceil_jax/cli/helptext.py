@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Annotated, Any, get_type_hints
 
@@ -84,13 +84,18 @@ def _of_dataclass(
 
 
 def _flag(kind: type, name: str, default: Any, hidden: bool) -> StructFieldSpec:
-    hint = get_type_hints(kind, include_extras=True)[name]
+    hint = _hints(kind)[name]
     if hint is Method:
         hint = _METHOD
     elif hidden:
         hint = _hidden(hint)
     # read from the source only when help is asked for
     return StructFieldSpec(name, hint, default, helptext=partial(_help, kind, name, hint))
+
+
+@cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _method_flag(name: str, method: Method, cut: bool) -> StructFieldSpec:
@@ -128,24 +133,25 @@ _METHOD = Annotated[
 def _help(kind: type, name: str, hint: Any) -> str:
     """Return a field's docstring on one line, followed by its range if it has one."""
     allowed = range_of(hint)
-    docstrings = (_docstring(base, name) for base in kind.__mro__ if is_dataclass(base))
+    docstrings = (_docstrings(base).get(name) for base in kind.__mro__ if is_dataclass(base))
     docstring = next(filter(None, docstrings), "")
     return docstring if allowed is None else f"{docstring} Range: {allowed}."
 
 
-def _docstring(kind: type, name: str) -> str:
-    """The docstring below a field of a dataclass, on one line; "" if the field is inherited."""
+@cache
+def _docstrings(kind: type) -> Mapping[str, str]:
+    """The docstrings below the fields that a dataclass itself defines, each on one line."""
     try:
         source = inspect.getsource(kind)
     except (OSError, TypeError):
-        return ""
+        return {}
     [definition] = ast.parse(textwrap.dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
+    docstrings = {}
     for field, after in pairwise(definition.body):
         match field, after:
             case ast.AnnAssign(target=ast.Name(id=field_name)), ast.Expr(
                 value=ast.Constant(value=str(text))
             ):
-                if field_name == name:
-                    return " ".join(text.split())
-    return ""
+                docstrings[field_name] = " ".join(text.split())
+    return docstrings

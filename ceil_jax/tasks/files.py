@@ -53,7 +53,7 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
     if isinstance(table, str | os.PathLike):
-        path = _file(os.fspath(table))
+        path = existing_file(table)
         rows = _file_rows(str(path), unpacked(path), delimiter)
     else:
         in_memory = frame_rows(table)
@@ -68,8 +68,13 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
     return rows.with_whole_numbers()
 
 
-def _file(name: str) -> Path:
-    """The path of a file that is there."""
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file of this machine, from a path or a file:// address.
+
+    Raises:
+        UserError: there is no such file, or it is a folder or an address elsewhere.
+    """
+    name = os.fspath(path)
     if len(name.splitlines()) > 1:
         raise UserError(f"expected a file, found a text of several lines, {name[:60]!r}")
     if address := _ADDRESS.match(name):
@@ -81,12 +86,12 @@ def _file(name: str) -> Path:
                 "first"
             )
         name = url2pathname(urlsplit(name).path)
-    path = user_path(name)
-    if path.is_dir():
-        raise UserError(f"cannot read {path}, a folder: {_expected()}")
-    if not path.is_file():
-        raise UserError(f"no file {path}")
-    return path
+    file = user_path(name)
+    if file.is_dir():
+        raise UserError(f"cannot read {file}, a folder: {_expected()}")
+    if not file.is_file():
+        raise UserError(f"no file {file}")
+    return file
 
 
 def _expected() -> str:

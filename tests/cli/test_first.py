@@ -125,6 +125,13 @@ def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
         check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK), NO_FILE)
 
 
+@pytest.mark.parametrize("name", ["data", "validation"])
+def test_a_missing_file_is_named_before_a_server_is_asked(tmp_path, reviews, name):
+    file = replace(NO_FILE, **({"data": Path(reviews())} | {name: tmp_path / "missing.csv"}))
+    with pytest.raises(UserError, match=r"^no file .*missing\.csv$"):
+        check_first(replace(LOCAL, lm="http://127.0.0.1:1/v1"), file)
+
+
 def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_path, reviews):
     arguments = [
         "compare",
@@ -183,13 +190,14 @@ def test_a_refusal_does_not_wait_for_jax(command, reviews):
 
 
 def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
-    """The data do not even exist: what the server cannot do is known before they are read."""
+    """The data cannot be read: what the server cannot do is known before they are."""
 
     class Chat(TinyLM):
         can_score = False
 
     monkeypatch.setattr(Models, "load_lm", lambda self, lm: Chat())
-    given = ["--data", str(tmp_path / "no.csv"), "--lm", "http://127.0.0.1:1/v1#m"]
+    (tmp_path / "empty.csv").touch()
+    given = ["--data", str(tmp_path / "empty.csv"), "--lm", "http://127.0.0.1:1/v1#m"]
     for command in (["compare", "--method", "epr"], ["score", "epr"], ["tune", "--method", "ceil"]):
         assert main([*command, *given]) == 2
         said = capsys.readouterr().err.strip().splitlines()[-1]
