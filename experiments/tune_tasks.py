@@ -148,6 +148,7 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
         [Sample(table.statistics[i, final], table.from_sums) for i in finalists],
         table.lengths[finalists].tolist(),
         tolerance=TOLERANCE,
+        raced=[race.scores[i] for i in finalists],
     )
     recommended = finalists[verdict.recommended]
     drawn = np.random.default_rng([seed, 9]).permutation(len(table.labels))

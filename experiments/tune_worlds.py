@@ -5,14 +5,14 @@ rows judge them.
 
 A candidate answers a row rightly with its own probability; the same rows are hard for all
 candidates, as in real tables. Printed: how often the best is found and how much is lost against the
-budget, how often the final intervals contain the truth, and how often a difference is called
-certain where there is none.
+budget, how often the final intervals contain the truth, how often a difference is called certain
+where there is none, and what rules for taking a cheaper candidate save and lose.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.report.table import Number, Table, Value
+from ceil_jax.tuning.loss import Loss, loss_of
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import Verdict, judge
 
@@ -33,6 +34,9 @@ are alike."""
 
 PER_EXAMPLE = 35
 """LM tokens of an example."""
+
+TOLERANCE = 0.02
+"""As the command's --tolerance."""
 
 
 class World(NamedTuple):
@@ -112,12 +116,23 @@ def play(made: World, tuning: int, budget: float, resamples: int = 1000) -> Play
     """Race on the first rows of a world and judge on the others; for the arguments see `race_in`
     and `judge`."""
     race, _ = race_in(made, tuning, budget)
-    top_k = 1 + SHOTS.index(8)
-    finalists = tuple(dict.fromkeys((race.winner(), race.near()[0], top_k, 0)))
+    finalists = finalists_of(race)
     samples = [Sample(made.answers[i, tuning:, None], mean) for i in finalists]
-    return Played(
-        race, finalists, judge(samples, made.tokens[[*finalists]].tolist(), resamples=resamples)
+    verdict = judge(
+        samples,
+        made.tokens[[*finalists]].tolist(),
+        TOLERANCE,
+        raced=[race.scores[i] for i in finalists],
+        resamples=resamples,
     )
+    return Played(race, finalists, verdict)
+
+
+def finalists_of(race: Race) -> tuple[int, ...]:
+    """Return who answers the final rows: the winner, the cheapest within noise, top-k, zero
+    examples."""
+    top_k = 1 + SHOTS.index(8)
+    return tuple(dict.fromkeys((race.winner(), race.near(TOLERANCE)[0], top_k, 0)))
 
 
 def random_search(made: World, tuning: int, budget: float, seed: int) -> int:
@@ -210,6 +225,94 @@ def honesty(
     return Honesty(held, gaps, 100 * false / seeds, 100 * float(worse) / seeds)
 
 
+class Evidence(NamedTuple):
+    """What a cheaper finalist may lose against the winner, by two sets of rows."""
+
+    final: Loss
+    """By the final rows."""
+    all_rows: Loss
+    """By the rows of the race too, as far as both have answered them."""
+
+
+RULES: dict[str, Callable[[Evidence], bool]] = {
+    "at most 2 points below": lambda seen: seen.final.ahead <= TOLERANCE,
+    "95 % interval above −2 points": lambda seen: (
+        seen.final.ahead + 1.96 * seen.final.error <= TOLERANCE
+    ),
+    "expected loss, final rows": lambda seen: seen.final.expected <= TOLERANCE,
+    "expected loss, all rows": lambda seen: seen.all_rows.expected <= TOLERANCE,
+}
+"""Rules for taking a cheaper finalist in place of the winner; the last is `judge`'s."""
+
+EXTENTS = {24: 40, 100: 80, 200: 160, 500: 300}
+"""Rows to race on, by the number of final rows."""
+
+
+class Taking(NamedTuple):
+    """What a rule has done in many worlds."""
+
+    taken: float
+    """Worlds in which a cheaper finalist is taken, in percent."""
+    lost: float
+    """Points by which what is taken is truly below the winner, in the mean over all worlds."""
+    far_below: float
+    """Worlds in which it is more than 5 points below, in percent."""
+    tokens: float
+    """Tokens of what is taken, in percent of the winner's."""
+
+
+def taking(seeds: int, spread: float, final: int) -> dict[str, Taking]:
+    """Return what each of RULES does.
+
+    Args:
+        seeds: how many worlds.
+        spread: see `world`.
+        final: rows for the end.
+    """
+    tuning = EXTENTS[final]
+    results: dict[str, list[tuple[bool, float, bool, float]]] = {rule: [] for rule in RULES}
+    for seed in range(seeds):
+        made = world(seed, tuning + final, spread)
+        race, _ = race_in(made, tuning, tuning * 4_000)
+        winner, *others = finalists_of(race)
+        seen = {i: evidence(made, race, winner, i, tuning) for i in others}
+        for rule, holds in RULES.items():
+            as_good = [i for i in others if holds(seen[i])]
+            chosen = min([winner, *as_good], key=lambda i: made.tokens[i])
+            below = float(made.truth[winner] - made.truth[chosen])
+            share = made.tokens[chosen] / made.tokens[winner]
+            results[rule].append((chosen != winner, below, below > 0.05, share))
+    return {rule: Taking(*(100 * np.mean(rows, axis=0))) for rule, rows in results.items()}
+
+
+def evidence(made: World, race: Race, winner: int, other: int, tuning: int) -> Evidence:
+    """Return what a finalist may lose against the winner."""
+    ahead = made.answers[winner] - made.answers[other]
+    both = min(len(race.scores[winner]), len(race.scores[other]))
+    all_rows = np.concatenate([ahead[:both], ahead[tuning:]])
+    return Evidence(loss_of(ahead[tuning:]), loss_of(all_rows))
+
+
+def cheaper(seeds: int) -> Table:
+    """Return what the rules for taking a cheaper finalist save where all are equally good, and lose
+    where they are not."""
+    lines: list[list[Value]] = []
+    for final in EXTENTS:
+        equal = taking(seeds, 0.0, final)
+        small = taking(seeds, 0.02, final)
+        for rule in RULES:
+            lines.append(
+                [
+                    *(str(final), rule, Number(equal[rule].taken), Number(equal[rule].tokens)),
+                    *(Number(small[rule].taken), Number(small[rule].lost, 2)),
+                    Number(small[rule].far_below),
+                ]
+            )
+    header = ["final rows", "a cheaper one is taken if", "all equal: taken, %"]
+    header += ["tokens, % of the winner's", "small differences: taken, %", "points lost"]
+    return Table([*header, "5 points worse, %"], lines)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
@@ -232,6 +335,8 @@ def main() -> None:
         lines.append([name, *(Number(value) for value in honesty(seeds, spread))])
     header = ["world", "interval of the score holds", "of differences", 'false "X is better"']
     print(Table([*header, "recommended is 5 points worse"], lines).text())
+    print(f"\nwhen a cheaper finalist is taken in place of the winner, {seeds} worlds\n")
+    print(cheaper(seeds).text())
 
 
 if __name__ == "__main__":

@@ -225,8 +225,9 @@ def tune_command(
 
     Methods, numbers of examples and λ race on some of the rows; the best, the cheapest within noise
     of it, plain top-k and zero examples then answer final rows, which had no part in any choice.
-    Recommended is the cheapest that is not certainly worse. A search that was stopped goes on with
-    the same command and finds the same.
+    Recommended is the cheapest that does as well as the best: taking it may be expected to lose at
+    most --tolerance points. A search that was stopped goes on with the same command and finds the
+    same.
 
     Writes tune-TASK-*/ into the folder runs (--out): tune.html, tune.json, and selector/ for
     CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest

@@ -1,7 +1,8 @@
 """The best way of choosing examples for a user's data and LM, within a budget: `ceil-jax tune`.
 
-How one method is evaluated is in `pipeline`. `race`, `paired` and `verdict` are statistics only, so
-that simulated candidates with known scores race in the same way (`experiments/tune_worlds.py`).
+How one method is evaluated is in `pipeline`. `race`, `paired`, `loss` and `verdict` are statistics
+only, so that simulated candidates with known scores race in the same way
+(`experiments/tune_worlds.py`).
 
 - `config`: the settings of a search.
 - `candidates`: the ways of choosing examples that are searched.
@@ -11,6 +12,7 @@ that simulated candidates with known scores race in the same way (`experiments/t
 - `fitting`: the largest search that a budget pays for, and what it is expected to take.
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
+- `loss`: what a cheaper prompt may be expected to lose.
 - `verdict`: scores and differences on the final rows, and the recommendation.
 - `field`: each candidate's prompts, the LM's answers to them, and what they cost.
 - `tune`: the search.

@@ -39,8 +39,8 @@ class TuneConfig:
     final_rows: Annotated[int | None, Range(1)] = None
     """Held-out rows for the end, looked at once; by default all, at most 500."""
     tolerance: Annotated[float, Range(0, 100)] = 2.0
-    """Points of the metric by which a cheaper prompt may look worse than the winner and still be
-    recommended, if it is not certainly worse."""
+    """Points of the metric that taking a cheaper prompt may be expected to lose: with few rows it is
+    then not recommended, though it looks as good."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

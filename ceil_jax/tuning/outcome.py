@@ -20,6 +20,7 @@ from ceil_jax.report.table import (
     signed,
 )
 from ceil_jax.tuning.candidates import ZERO, Candidate
+from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.verdict import Verdict
 
 CLASSIFIER = "classifier alone"
@@ -71,6 +72,8 @@ class Alone(NamedTuple):
     score: Interval
     minus: Interval
     """Its score minus that of the recommended prompt, on the same rows."""
+    loss: Loss
+    """What taking it in place of the recommended prompt may lose."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +103,24 @@ class Outcome:
     wrong: tuple[Shown, ...] = ()
     """The first final rows that the recommended prompt answers wrongly."""
     tolerance: float = 2.0
-    """Points by which what is cheaper may look worse and still be recommended."""
+    """Points that taking what is cheaper may be expected to lose."""
     price: Price | None = None
     """The price of the LM's tokens; None where money is not shown."""
 
     @property
     def recommended(self) -> Standing:
-        """The cheapest that is not certainly worse."""
+        """The cheapest prompt that does as well as the winner."""
         return self.finals[self.verdict.recommended]
 
     @property
     def classifier_does_as_well(self) -> bool:
         """Whether the classifier, which asks no LM, is not certainly worse than the recommended
-        prompt and at most the tolerance below it."""
+        prompt, and the expected loss of taking it is at most the tolerance."""
         if self.alone is None:
             return False
         minus = self.alone.minus.percent()
-        return minus.mean >= -self.tolerance and not (minus.low < minus.high < 0)
+        as_well = 100 * self.alone.loss.expected <= self.tolerance
+        return as_well and not (minus.low < minus.high < 0)
 
     @property
     def recommends(self) -> str:
@@ -241,7 +245,9 @@ class Outcome:
                 "Nothing helps for certain: no choice of examples is certainly better than zero "
                 "examples."
             )
-        if recommended != 0 and abs(loss) > self.tolerance:
+        sentences += self._undecided()
+        overtaken = recommended != 0 and not verdict.certainly_worse(0)
+        if overtaken and abs(loss) > self.tolerance:
             sentences.append(
                 f"The winner of the race, {winner.label}, took {self._more(winner, best)} more and was "
                 f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not "
@@ -256,19 +262,37 @@ class Outcome:
 
     def _worth(self) -> str:
         """What the recommended prompt saves against the winner of the race, or where it is the
-        winner against plain top-k, if these are as good; "" for nothing."""
+        winner against plain top-k, if it does as well; "" for nothing."""
         best = self.recommended
-        others = [
-            finalist
-            for finalist in self.finals
-            if finalist is not best and finalist.candidate != ZERO
-        ]
-        for other in others:
-            loss = other.score.percent().mean - best.score.percent().mean
+        losses = self.verdict.losses[self.verdict.recommended]
+        for other, loss in zip(self.finals, losses, strict=True):
+            points = 100 * loss.expected
             saving = self.saving(best, other)
-            if abs(loss) <= self.tolerance and saving:
-                return f": it {saving} for the same score"
+            if other.candidate != ZERO and saving and points <= self.tolerance:
+                return f": it {saving} and does as well (expected loss: {points:.1f} points)"
         return ""
+
+    def _undecided(self) -> list[str]:
+        """A sentence on the cheapest prompt that looks as good as the recommended one, but on too
+        few rows; none where there is none."""
+        best = self.recommended
+        open_questions = [
+            (self.cost(finalist), finalist, losses[self.verdict.recommended])
+            for i, (finalist, losses) in enumerate(
+                zip(self.finals, self.verdict.losses, strict=True)
+            )
+            if self.saving(finalist, best) and not self.verdict.certainly_worse(i)
+        ]
+        for _, finalist, loss in sorted(open_questions, key=lambda question: question[0]):
+            points = 100 * loss.expected
+            if 100 * loss.ahead <= self.tolerance < points:
+                return [
+                    f"{finalist.label} {self.saving(finalist, best)} and looks as good, but "
+                    f"{loss.rows:,} rows cannot tell: the expected loss is {points:.1f} points, more "
+                    f"than --tolerance {self.tolerance:g}. About "
+                    f"{loss.rows_for(self.tolerance / 100):,} rows can, if it does as well."
+                ]
+        return []
 
     def _more(self, dear: Standing, cheap: Standing) -> str:
         """How much more a prompt costs than a cheaper one, in tokens or money."""
@@ -334,13 +358,31 @@ class Outcome:
             "race": [_data(standing) for standing in self.race],
             "example": self.example and self.example._asdict(),
             "wrong": [answered_row._asdict() for answered_row in self.wrong],
+            "expected_losses": self._expected_losses(),
             "money": self._money(),
             "classifier": self.alone
             and {
-                name: json_value(interval.percent())
-                for name, interval in self.alone._asdict().items()
+                "score": json_value(self.alone.score.percent()),
+                "minus": json_value(self.alone.minus.percent()),
+                "expected_loss": round(100 * self.alone.loss.expected, 2),
             },
         }
+
+    def _expected_losses(self) -> list[dict[str, Any]]:
+        """What taking each finalist in place of the one that they are measured against may lose, as
+        JSON values."""
+        reference = self.verdict.reference
+        losses = [losses[reference] for losses in self.verdict.losses]
+        return [
+            {
+                "label": finalist.label,
+                "against": self.finals[reference].label,
+                "points": round(100 * loss.expected, 2),
+                "rows": loss.rows,
+            }
+            for i, (finalist, loss) in enumerate(zip(self.finals, losses, strict=True))
+            if i != reference
+        ]
 
 
 _SHARES = {

@@ -29,7 +29,7 @@ from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, Reply, trouble_in_words
-from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget, token_limit
 from ceil_jax.tuning.candidates import (
@@ -54,6 +54,7 @@ from ceil_jax.tuning.fitting import (
     smaller,
     without_vectors,
 )
+from ceil_jax.tuning.loss import loss_of
 from ceil_jax.tuning.outcome import Alone, Outcome, Shown, Standing
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
@@ -394,9 +395,16 @@ class Search:
             )
         samples = [answers.sample for answers in answered]
         self._note_troubles([reply for answers in answered for reply in answers.replies])
-        groups = programs(rows, self.task.train)
+        groups, raced_groups = self._same_programs(rows)
         costs = [entrant.cost(self.price) for entrant in entered]
-        verdict = judge(samples, costs, self.search.tolerance / 100, groups)
+        verdict = judge(
+            samples,
+            costs,
+            self.search.tolerance / 100,
+            groups,
+            raced=[self._raced_scores(candidate) for candidate in roles],
+            raced_groups=raced_groups,
+        )
         best = verdict.recommended
         answered_rows = [
             Shown(row.input, prompt, reply.prediction, row.output, bool(score == 1))
@@ -410,10 +418,12 @@ class Search:
         ]
         alone = None
         if predicted is not None:
-            sample = field.score([predicted[row.id] for row in rows], rows).sample
-            difference = paired(sample, samples[verdict.recommended])
+            classified = field.score([predicted[row.id] for row in rows], rows)
+            difference = paired(classified.sample, samples[best])
             alone = Alone(
-                metric_interval(sample, groups), bootstrap_interval(*by_group(difference, groups))
+                metric_interval(classified.sample, groups),
+                bootstrap_interval(*by_group(difference, groups)),
+                loss_of(answered[best].scores - classified.scores, groups),
             )
         return Outcome(
             task=self.task.name,
@@ -447,6 +457,23 @@ class Search:
             example=answered_rows[0],
             wrong=tuple(row for row in answered_rows if not row.right)[:_WRONG],
         )
+
+    def _same_programs(
+        self, rows: Sequence[Example]
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Numbers of the final rows, and of those of the race, that are equal for rows with one
+        program; None where outputs are no programs."""
+        together = programs([*self.tuning, *rows], self.task.train)
+        if together is None:
+            return None, None
+        return together[len(self.tuning) :], together[: len(self.tuning)]
+
+    def _raced_scores(self, candidate: Candidate) -> np.ndarray:
+        """The scores of a candidate in the race, float [m]; none where it did not take part."""
+        for entrant, scores in zip(self.entrants, self.race.scores, strict=True):
+            if entrant.candidate == candidate:
+                return scores
+        return np.zeros(0)
 
     def _note_troubles(self, replies: Sequence[Reply]) -> None:
         """Note how many answers to the final rows can hardly be right, and why."""

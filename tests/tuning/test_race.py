@@ -6,6 +6,7 @@ import pytest
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.store.cost import Cost
 from ceil_jax.tuning.budget import LM_TOKENS, Budget, token_limit
+from ceil_jax.tuning.loss import loss_of
 from ceil_jax.tuning.paired import chance, chances, holm
 from ceil_jax.tuning.race import Race, hold
 from ceil_jax.tuning.verdict import judge
@@ -114,6 +115,57 @@ def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
     assert not found.certainly_better(1, 0)
     # all equally good: nothing is certain, and the cheapest will do
     assert judge(3 * samples[:1], [900, 300, 40]).recommended == 2
+
+
+def test_a_cheaper_one_needs_rows_that_prove_it():
+    """Both are right on 70 % of the rows, and on a fifth of them one alone is."""
+    first = np.arange(1000) % 10 < 7
+    second = np.arange(1000) % 10 >= 3
+    third = np.arange(1000) % 10 < 6
+    for rows, recommended in ((20, 0), (1000, 1)):
+        samples = [sample(first[:rows]), sample(second[:rows])]
+        assert judge(samples, [900, 300]).recommended == recommended
+    # rows of the race count, as far as both have answered them
+    samples = [sample(first[:20]), sample(second[:20])]
+    raced = [first[20:], second[20:400]]
+    verdict = judge(samples, [900, 300], raced=[row.astype(float) for row in raced])
+    assert verdict.losses[1][0].rows == 400
+    assert verdict.recommended == 1
+    # ten points behind is no noise on a thousand rows
+    assert judge([sample(first), sample(third)], [900, 300], 0.02).recommended == 0
+    # a winner that is certainly worse is not what the others are measured against
+    samples = [sample(third), sample(first), sample(second)]
+    verdict = judge(samples, [100, 900, 300])
+    assert verdict.certainly_worse(0)
+    assert verdict.reference == verdict.recommended == 2
+
+
+def test_the_expected_loss_is_a_mean_over_what_may_be():
+    """E[max(δ, 0)] by draws of δ; half a row each way and one equal row stand beside the others."""
+    ahead = np.r_[np.ones(30), -np.ones(20), np.zeros(50)]
+    loss = loss_of(ahead)
+    rows = np.r_[ahead, np.sqrt(0.5), -np.sqrt(0.5)]
+    assert loss.ahead == pytest.approx(10 / 102)
+    assert loss.error == pytest.approx(
+        np.sqrt((rows**2).sum() / 102 - (10 / 102) ** 2) / np.sqrt(102)
+    )
+    draws = np.random.default_rng(0).normal(loss.ahead, loss.error, 200_000)
+    assert loss.expected == pytest.approx(np.maximum(draws, 0).mean(), rel=0.01)
+    # rows that all agree are no certainty
+    assert loss_of(np.zeros(8)).expected > 0.02 > loss_of(np.zeros(50)).expected > 0
+
+
+def test_a_loss_counts_rows_of_one_program_as_one():
+    """Ten programs, each in ten rows that all differ alike: the error is that of ten rows."""
+    by_program = np.r_[np.ones(5), -np.ones(5)]
+    ahead = np.repeat(by_program, 10)
+    loss = loss_of(ahead, np.repeat(np.arange(10), 10))
+    # 10 sums of ±10 and the added rows, over 102 rows
+    assert loss.error == pytest.approx(np.sqrt(10 * 10**2 + 1) / 102)
+    assert loss.error > 3 * loss_of(ahead).error
+    final = np.arange(10) % 2
+    verdict = judge([sample(by_program > 0), sample(by_program < 0)], [2, 1], groups=final)
+    assert verdict.losses[0][1] == loss_of(-by_program, final)
 
 
 def test_rows_of_one_program_are_no_more_evidence_than_one():

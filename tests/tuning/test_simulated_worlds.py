@@ -18,6 +18,28 @@ def test_the_end_is_honest(spread):
     assert found.false <= 5
 
 
+def test_what_is_taken_for_cheaper_is_rarely_far_worse_and_equals_are_taken_with_many_rows():
+    """The rule of `judge` beside the one that looks at the difference alone."""
+    few = tune_worlds.taking(150, 0.02, final=24)
+    assert few["at most 2 points below"].far_below > 10
+    assert few["expected loss, all rows"].far_below < 2
+    assert few["expected loss, all rows"].lost < 0.3
+    equal = tune_worlds.taking(60, 0.0, final=500)["expected loss, all rows"]
+    assert equal.taken > 50
+    assert equal.tokens < 60
+
+
+def test_the_rule_of_the_table_is_that_of_the_verdict():
+    for seed in range(20):
+        made = tune_worlds.world(seed, 300, 0.02)
+        race, finalists, verdict = tune_worlds.play(made, 100, 400_000, resamples=100)
+        seen = [
+            tune_worlds.evidence(made, race, finalists[0], other, 100) for other in finalists[1:]
+        ]
+        losses = [losses[0] for losses in verdict.losses[1:]]
+        assert [both.all_rows for both in seen] == losses
+
+
 def test_a_broken_correction_is_noticed(monkeypatch):
     """Without the correction for many comparisons the same worlds show too many false
     differences."""

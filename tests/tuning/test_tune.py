@@ -29,6 +29,7 @@ from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks,
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import Extent
 from ceil_jax.tuning.field import Field
+from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.outcome import Shown
 from ceil_jax.tuning.page import page
 from ceil_jax.tuning.tune import Search
@@ -89,9 +90,9 @@ def test_it_finds_what_helps_and_says_what_is_certain(finished):
     assert outcome.verdict.certainly_better(outcome.verdict.recommended, zero)
     assert any("is certainly better than zero examples" in said for said in outcome.advice())
     cheaper = [i for i, one in enumerate(outcome.finals) if one.tokens < outcome.recommended.tokens]
-    scores = [score.mean for score in outcome.verdict.scores]
     losing = {one.worse for one in outcome.verdict.differences if one.certain}
-    assert all(i in losing or scores[0] - scores[i] > 0.02 for i in cheaper)
+    losses = [losses[0].expected for losses in outcome.verdict.losses]
+    assert all(i in losing or losses[i] > 0.02 for i in cheaper)
 
 
 def classifier_of(made):
@@ -107,6 +108,7 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     assert outcome.alone.score.mean == pytest.approx(np.mean(right))
     prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
     assert outcome.alone.minus.mean == pytest.approx(np.mean(right) - prompt)
+    assert outcome.alone.loss.rows == outcome.final
     assert outcome.classifier_does_as_well
     assert outcome.recommends == "classifier alone"
     first = outcome.finals_table().lines()[1]
@@ -116,20 +118,26 @@ def test_the_classifier_stands_beside_the_prompts(finished):
 
 
 @pytest.mark.parametrize(
-    ("minus", "first"),
+    ("minus", "rows", "first"),
     [
-        (Interval(0.0, -0.02, 0.02), "Recommended: a classifier alone does as well"),
-        (Interval(-0.01, -0.03, 0.02), "Recommended: a classifier alone does as well"),
-        (Interval(-0.01, -0.015, -0.005), "Recommended: dense top-k"),
-        (Interval(-0.05, -0.12, 0.02), "Recommended: dense top-k"),
+        (Interval(0.0, -0.02, 0.02), 200, "Recommended: a classifier alone does as well"),
+        (Interval(-0.01, -0.03, 0.02), 200, "Recommended: a classifier alone does as well"),
+        (Interval(-0.01, -0.015, -0.005), 200, "Recommended: dense top-k"),
+        (Interval(-0.05, -0.12, 0.02), 200, "Recommended: dense top-k"),
+        # 20 rows say nothing of 2 points: the expected loss is 0.4 standard errors of 9 points
+        (Interval(0.0, -0.18, 0.18), 20, "Recommended: dense top-k"),
     ],
 )
-def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(finished, minus, first):
+def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(
+    finished, minus, rows, first
+):
     _, outcome, _ = finished
     topk = next(one for one in outcome.finals if one.candidate.row.name == "topk")
     best = replace(
         outcome,
-        alone=outcome.alone._replace(minus=minus),
+        alone=outcome.alone._replace(
+            minus=minus, loss=Loss(-minus.mean, (minus.high - minus.low) / 3.92, rows)
+        ),
         verdict=outcome.verdict._replace(recommended=outcome.finals.index(topk)),
     )
     assert best.advice()[0].startswith(first)
@@ -205,8 +213,15 @@ def standing(outcome, name, tokens, beginning=0.0, mean=0.8, preparing=0):
     )
 
 
-def with_finals(outcome, *finals, recommended, price=None):
-    verdict = outcome.verdict._replace(recommended=recommended, differences=())
+def with_finals(outcome, *finals, recommended, price=None, error=0.02):
+    """An outcome of other finalists, whose differences are known to ±2 `error`."""
+    losses = tuple(
+        tuple(Loss(dear.score.mean - cheap.score.mean, error, 100) for dear in finals)
+        for cheap in finals
+    )
+    verdict = outcome.verdict._replace(
+        recommended=recommended, differences=(), losses=losses, reference=0
+    )
     return replace(outcome, alone=None, finals=finals, verdict=verdict, price=price)
 
 
@@ -222,7 +237,8 @@ def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
 
     fixed = standing(outcome, "fixed", 310.0)
     assert first(fixed).endswith(
-        "with 310 tokens a prompt: it costs a third of dense top-k, K = 8 for the same score."
+        "with 310 tokens a prompt: it costs a third of dense top-k, K = 8 and does as well "
+        "(expected loss: 0.8 points)."
     )
     assert "it costs 100 tokens less than dense top-k, K = 8" in first(
         standing(outcome, "fixed", 800.0)
@@ -237,8 +253,28 @@ def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
     assert first(cached).endswith("with 900 tokens a prompt.")
     assert first(cached, price).endswith(
         "with 900 tokens a prompt, $0.18 a thousand queries: it costs a fifth of dense top-k, "
-        "K = 8 for the same score."
+        "K = 8 and does as well (expected loss: 0.8 points)."
     )
+
+
+def test_what_looks_as_good_on_too_few_rows_is_said_and_not_recommended(finished):
+    """Equal scores whose difference is known to ±18 points: 0.4 · 9 points may be lost, and 0.02
+    needs (3.6 / 2)² as many rows."""
+    _, outcome, _ = finished
+    winner = standing(outcome, "topk", 900.0)
+    fixed = standing(outcome, "fixed", 310.0)
+    zero = standing(outcome, "zero", 20.0, mean=0.5)
+    sentence = (
+        "fixed, K = 8 costs a third of dense top-k, K = 8 and looks as good, but 100 rows cannot "
+        "tell: the expected loss is 3.6 points, more than --tolerance 2. About 330 rows can, if it "
+        "does as well."
+    )
+    few = with_finals(outcome, winner, fixed, zero, recommended=0, error=0.09)
+    assert sentence in few.advice()
+    losses = {loss["label"]: loss["points"] for loss in few.data()["expected_losses"]}
+    assert losses["fixed, K = 8"] == pytest.approx(100 * 0.09 / np.sqrt(2 * np.pi), abs=0.01)
+    enough = with_finals(outcome, winner, fixed, zero, recommended=1)
+    assert not any("cannot tell" in sentence for sentence in enough.advice())
 
 
 def test_money_stands_in_the_tables_and_on_the_page(finished):
@@ -270,10 +306,11 @@ def test_the_cheapest_within_noise_is_the_one_of_the_lowest_price(finished, tmp_
     )
     outcome = dear.run()
     costs = [outcome.cost(finalist) for finalist in outcome.finals]
+    reference = costs[outcome.verdict.reference]
     assert outcome.cost(outcome.recommended) == min(
         cost
-        for cost, finalist in zip(costs, outcome.finals, strict=True)
-        if outcome.finals[0].score.mean - finalist.score.mean <= 0.02
+        for cost, losses in zip(costs, outcome.verdict.losses, strict=True)
+        if losses[outcome.verdict.reference].expected <= 0.02 or cost == reference
     )
     fixed = [one for one in outcome.race if one.candidate.row.name == "fixed"]
     assert fixed[0].preparing > 0
