@@ -335,7 +335,7 @@ def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
     setup.pretrained.check_trainable()
     method.check()
     start = encoders(setup, method.start)
-    queries = setup.training_queries(method.instances)
+    queries = training_queries(setup, method)
     bank = bank_texts(setup, method)
     fixed = None
     if start.head is not None:
@@ -359,7 +359,7 @@ def scored_sets(setup: Setup, method: LearnsFromScores) -> ScoredCandidates:
     """Return the candidate sets with their scores that a method learns from; the same for all
     seeds."""
     setup = setup.for_all_seeds
-    queries = setup.training_queries(method.instances)
+    queries = training_queries(setup, method)
     sampler = method.candidate_sampler(len(setup.bank))
     sets = candidate_sets(setup, method, sampler, queries)
     if method.scores == "outputs":
@@ -402,10 +402,16 @@ def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
     )
 
 
+def training_queries(setup: Setup, method: Method) -> BankQueries:
+    """Return the queries of the bank that a method's networks are trained on, those that it holds
+    out among them."""
+    return setup.training_queries(method.training_queries)
+
+
 def learnt(setup: Setup, method: Method) -> tuple[np.ndarray, np.ndarray]:
     """Return the bank positions of the queries that a method learns from, and of those that it
     holds out."""
-    positions = setup.training_queries(method.training_queries).positions
+    positions = training_queries(setup, method).positions
     before = learnt_before(setup, method)
     training, held_out = split_held_out(len(positions), setup.config.seed, before)
     return positions[training], positions[held_out]
@@ -417,7 +423,7 @@ def learnt_before(setup: Setup, method: Method) -> np.ndarray | None:
     starts = method.chain[1:]
     if not starts or not starts[0].training_queries:
         return None
-    positions = setup.training_queries(method.training_queries).positions
+    positions = training_queries(setup, method).positions
     return np.isin(positions, learnt(setup, starts[0])[0])
 
 
