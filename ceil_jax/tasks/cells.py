@@ -1,8 +1,8 @@
-"""One cell of a table: as a text, and whether it says the value of a filter.
+"""One cell of a table: its text, and whether it equals the value of a filter.
 
 A cell may be anything that Python, numpy, pandas, polars, Arrow or `datasets` put there. `plain`
-brings it down to a value of Python's own; `as_text` writes that, as an input, an output or a piece of
-metadata; `says` compares such a text with a value that a user gives, by the same rules.
+turns it into a plain Python value; `as_text` writes that value as text, for an input, an output or
+metadata; `says` compares such a text with a value that a user gives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from ceil_jax.tasks.identity import question_key
 
 EXACT = 2**53
-"""The number from which on a float does not tell two whole numbers apart."""
+"""From this number on, two different whole numbers may be the same float."""
 
 _WRITTEN = (
     bool,
@@ -37,7 +37,7 @@ _WRITTEN = (
     UUID,
     PurePath,
 )
-"""Values that have one text, which Python's `str` writes; a datetime is a date."""
+"""Types whose text is what `str` writes. A datetime is also a date."""
 
 _NOTHING = ("NAType", "NaTType")
 """The types of pandas' NA and NaT."""
@@ -46,10 +46,10 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 def plain(value: Any) -> Any:
-    """Return a cell as a value of Python's own; an object that has none comes back as it is.
+    """Return a cell as a plain Python value; an object that has none is returned unchanged.
 
     Scalars of numpy, Arrow, JAX and torch become Python's, arrays and series lists. A member of an
-    Enum is its value where that is a text, and else its name.
+    Enum becomes its value if that is text, else its name.
     """
     if isinstance(value, Enum):
         return str.__str__(value.value) if isinstance(value.value, str) else value.name
@@ -72,12 +72,13 @@ def plain(value: Any) -> Any:
 
 
 def _shape(value: Any) -> Any:
-    """The shape of an array; () of a number and of what has none, unless it is one of Arrow's."""
+    """The shape of an array; () for a number and other values without a shape; None for a list of
+    Arrow's."""
     return getattr(value, "shape", None if hasattr(value, "to_pylist") else ())
 
 
 def _moment(value: np.datetime64 | np.timedelta64) -> Any:
-    """A date, time or span of numpy as one of Python's; None for NaT."""
+    """A date, time or time span of numpy as Python's own; None for NaT."""
     if np.isnat(value):
         return None
     kind = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
@@ -96,11 +97,11 @@ def missing(value: Any) -> bool:
 
 
 def as_text(value: Any) -> str | None:
-    """Return a cell as text; None where it is missing, or no text, number, date, span of time, UUID
+    """Return a cell as text; None if it is missing, or is not a text, number, date, time span, UUID
     or path.
 
     Numbers and dates are written as Python writes them: `True`, `2.5`, `2026-01-02 00:00:00`.
-    Containers, bytes, pictures and other objects have no text, and neither has an infinite number.
+    Containers, bytes, pictures, other objects and infinite numbers have no text.
     """
     value = plain(value)
     if isinstance(value, str):
@@ -125,8 +126,8 @@ def _of_pandas(value: Any) -> bool:
 
 
 def only_item(value: Any) -> Any:
-    """Return the only item of a list, tuple, set, array or series of one, as annotation tools write
-    the label of a text; any other value as it is."""
+    """Return the item of a list, tuple, set, array or series that has exactly one; any other value
+    unchanged. Annotation tools write a text's label as such a list."""
     value = plain(value)
     if isinstance(value, list | tuple | set | frozenset) and len(value) == 1:
         return next(iter(value))
@@ -134,7 +135,7 @@ def only_item(value: Any) -> Any:
 
 
 def nests(value: Any) -> bool:
-    """Return whether a cell holds an object, or a list that is more than one text or number."""
+    """Return whether a cell holds a mapping, or a list of several items or of mappings or lists."""
     value = plain(value)
     if isinstance(value, list | tuple):
         return any(isinstance(item, Mapping | list) for item in value) or len(value) > 1
@@ -152,13 +153,14 @@ def texts_of(value: Any) -> tuple[str, ...] | None:
 
 
 def whole_numbers(rows: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Return rows in which columns of whole numbers are whole again, and the columns whose numbers
-    lost digits.
+    """Turn columns of whole numbers that were stored as floats back into integers. Return the rows,
+    and the names of the columns whose numbers have lost digits.
 
     A table that cannot hold whole numbers and missing cells in one column, as pandas' cannot,
-    writes 1 as 1.0. A column that is all floats without a fraction, with a cell missing, was whole.
-    From 2⁵³ on a float is not the number that stood there: such columns stay, and are named. What
-    is no mapping of columns among the rows comes back as it is.
+    writes 1 as 1.0. A column that has missing cells, and whose other cells are all floats without a
+    fraction, is taken to have been whole. From 2⁵³ on a float may differ from the original number:
+    such columns stay floats, and their names are returned. Rows that are not mappings are returned
+    unchanged.
     """
     largest: dict[str, float] = {}
     present: Counter[str] = Counter()
@@ -181,7 +183,7 @@ def whole_numbers(rows: Sequence[Any]) -> tuple[list[Any], list[str]]:
 
 
 def _whole(row: Mapping[str, Any], columns: set[str]) -> Mapping[str, Any]:
-    """A row with the numbers of some columns as whole ones."""
+    """A row with the numbers of some columns turned into integers."""
     numbers = {
         name: int(plain(row[name])) for name in columns & row.keys() if not missing(row[name])
     }
@@ -189,12 +191,12 @@ def _whole(row: Mapping[str, Any], columns: set[str]) -> Mapping[str, Any]:
 
 
 def says(text: str | None, wanted: Any) -> bool:
-    """Return whether the text of a cell says a value that a filter wants.
+    """Return whether the text of a cell equals the value of a filter.
 
-    The value becomes a text as a cell does, and texts are compared by `question_key`. Beyond that, a
-    number is equal to the texts that write it, where both are exact: whole numbers of any length,
-    and floats below 2⁵³. A truth value is equal to "true" or "false" in any case, a date to the
-    texts that write it, and None, NaN and NaT to a missing cell.
+    The value is turned into text by `as_text`, and texts are compared by `question_key`. Beyond
+    that, a number equals every text that writes it exactly, such as "2020.0": whole numbers of any
+    length, and floats below 2⁵³. A truth value equals "true" or "false" in any case, a date equals
+    the same date in ISO form, and None, NaN and NaT equal a missing cell.
 
     >>> says("2020.0", 2020), says("true", True), says("2020.0", "2020"), says(None, None)
     (True, True, False, True)
@@ -222,7 +224,8 @@ def says(text: str | None, wanted: Any) -> bool:
 
 
 def _day_and_time(text: str) -> datetime.datetime | str:
-    """The moment that a text writes in ISO's form, at midnight if it is a day; else the text."""
+    """The date and time that a text states in ISO form, midnight for a date alone; the text itself
+    if it is neither."""
     try:
         return datetime.datetime.fromisoformat(text.strip())
     except ValueError:

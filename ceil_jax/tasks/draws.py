@@ -1,4 +1,4 @@
-"""Draws by a seed: some of a list's items, and the random numbers of one text."""
+"""Seeded draws: a sample of a list, and the random generator of one text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ T = TypeVar("T")
 
 
 def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
-    """Return `limit` of the items, at least 1, or all with None, in their own order.
-
-    The same seed keeps the same places of lists of equal length.
+    """Return a random sample of `limit` items (at least 1; None for all), in their original order.
+    Lists of equal length and the same seed give the same positions.
     """
     if limit is not None and limit < 1:
         raise UserError(f"a limit of {limit} rows: expected at least 1, or none for all")
@@ -29,8 +28,7 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
 
 
 def text_rng(text: str, *seeds: int) -> np.random.Generator:
-    """Return the random generator of one text (a query's id, or a prompt) and some seeds.
-
-    A query's draws are therefore the same whichever other queries are asked, in whatever order.
+    """Return a random generator seeded by a text (a query's id, or a prompt) and some integers, so
+    that a query's draws do not depend on which other queries are asked, or in which order.
     """
     return np.random.default_rng([*seeds, zlib.crc32(text.encode())])

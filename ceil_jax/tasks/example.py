@@ -22,10 +22,9 @@ class Example:
     """
 
     id: str
-    """Unique in its task, stable between runs; it says nothing about the examples of another
-    file."""
+    """Unique within its task and stable between runs; ids of different files are unrelated."""
     input: str
-    """The text that retrievers see: BM25's document, what the encoder reads."""
+    """The text that retrievers see: BM25's document, and the encoder's input."""
     output: str
     """The answer as it is written in a prompt: a verbalised label, a program, a command."""
     choices: tuple[str, ...] = ()
@@ -34,9 +33,10 @@ class Example:
     references: tuple[str, ...] = ()
     """All accepted answers where there are several; empty means `output` alone."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Other columns of the row, which the template names or the metric needs."""
+    """The row's other columns, for the template, the metric and filters."""
     parts: tuple[str, ...] = ()
-    """The texts that `input` joins, such as premise and hypothesis; empty where it is one text."""
+    """The texts that `input` was joined from, such as premise and hypothesis; empty if it is one
+    text."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -44,8 +44,8 @@ class Example:
         return self.parts or (self.input,)
 
     def field(self, name: str) -> str | None:
-        """Return the value of a field, whose name is compared as `question_key` does; None where
-        there is none."""
+        """Return the value of a field; None if there is none. Names are compared by
+        `question_key`."""
         written = same_text(name, self.fields)
         return None if written is None else self.fields[written]
 
@@ -64,7 +64,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{(?P<name>(?:[^{}]|\{[^{}]*\})+)\}|[^{}]+|(?P<s
 
 @functools.lru_cache(maxsize=256)
 def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
-    """(literal text, "") or ("", name) of each piece of a pattern."""
+    """The pieces of a pattern, in order: (literal text, "") or ("", name in braces)."""
     pieces = []
     for piece in _PIECE.finditer(pattern):
         if piece["stray"]:
@@ -80,25 +80,26 @@ def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Template:
-    """How an example is written in a prompt: `{sentence1} Can we say "{sentence2}"? {output}`.
+    """The form of an example in a prompt: `{sentence1} Can we say "{sentence2}"? {output}`.
 
         >>> Template("{input} It is {output}").example(Example("1", "A bright film.", "good"))
         'A bright film. It is good'
 
-    A name in braces may be any text, as the columns of tables have them: `{Q: text}`, `{2023}`,
-    `{a.b}`.
+    A name in braces may be any text, as column names are: `{Q: text}`, `{2023}`, `{a.b}`.
 
     Raises:
-        UserError: the pattern does not end with its only answer, or has a single brace.
+        UserError: the pattern does not end with the answer, names it twice, or has an unpaired
+            brace.
     """
 
     pattern: str
-    """Text with names in braces: the answer's once, at the end; the others are the input's, or keys
-    of `Example.fields`. A literal brace is written twice."""
+    """Text with names in braces. The answer's name stands once, at the end; each other name is that
+    of the input, or a key of `Example.fields`. A literal brace is written twice."""
     separator: str = "\n"
     """The text between examples, and between the last one and the query."""
     input: str = "input"
-    """The name in the pattern that stands for `Example.input`, also where a field has it."""
+    """The name in the pattern that stands for `Example.input`, even if a field has the same
+    name."""
     output: str = "output"
     """The name in the pattern that stands for the answer."""
 
@@ -135,15 +136,15 @@ class Template:
         return value
 
     def example(self, example: Example) -> str:
-        """Return an example of the bank with its answer, as it is written in context; errors as in
-        `query`."""
+        """Return an example of the bank with its answer, as it stands in a prompt. Raises what
+        `query` does."""
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:
         """Return the text that the LM continues; the query's output is not read.
 
-        One space before the answer is left to the continuation, because most tokenisers join it to
-        the next word.
+        A space before the answer is left to the continuation, because most tokenisers join it to
+        the word that follows.
 
         Raises:
             UserError: the pattern names a field that the example lacks.
@@ -151,7 +152,7 @@ class Template:
         return self._before_answer(example).removesuffix(" ")
 
     def open_query(self) -> str:
-        """Return what `query` does with the names in braces in place of a query's texts.
+        """Return the pattern up to the answer, with the names still in braces.
 
         >>> Template("Q: {input} A: {output}").open_query()
         'Q: {input} A:'
@@ -166,17 +167,17 @@ class Template:
 
 
 def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
-    """Return a pattern, such as `{title}: {text}`, with an example's texts in place of the names in
-    braces. It is written as a template is, and need not end with the answer.
+    """Return a pattern, such as `{title}: {text}`, with an example's texts filled in. It is written
+    like a template, but need not end with the answer.
 
     Args:
         pattern: text with names in braces; a literal brace is written twice.
-        example: whose texts they are.
-        names: further texts by name, such as those of the input. A field of the example goes before
-            them; names are compared as `question_key` does.
+        example: gives the texts.
+        names: further texts by name, such as the input's. A field of the example takes precedence.
+            Names are compared by `question_key`.
 
     Raises:
-        UserError: a single brace, or a name that the example lacks.
+        UserError: an unpaired brace, or a name that the example lacks.
     """
     pieces = []
     for literal, name in _pieces(pattern):
@@ -198,22 +199,21 @@ def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
 def column_template(
     pattern: str, separator: str, input: str, output: str, columns: Collection[str] | None = None
 ) -> Template:
-    """Return a template of a table's columns, in the names of an example where no other column has
-    these.
+    """Return the template for a pattern that names the columns of a table.
 
-    `{input}` and `{output}` stand for the two roles, unless another column is called so. Names are
-    compared as `question_key` does, and written as the table has them.
+    In the pattern, `{input}` and `{output}` also stand for the two roles, unless another column has
+    that name. Names are compared by `question_key`. In the template, the two roles are called
+    `input` and `output` wherever no other column is.
 
     Args:
         pattern: the text of an example in a prompt, with names of columns in braces.
         separator: the text between examples.
-        input: the column of the input; "" where the input is made of several.
+        input: the column of the input; "" if the input is joined from several.
         output: the column of the output.
-        columns: the names of all columns; by default those in the pattern, with `input` among them
-            if it names it.
+        columns: the names of all columns; by default those that the pattern names.
 
     Raises:
-        UserError: the pattern does not end with its only answer.
+        UserError: the pattern does not end with the answer.
     """
     known = [output, input, *(columns or ())]
     pattern = _renamed(pattern, lambda name: same_text(name, known) or name)
@@ -236,7 +236,7 @@ def column_template(
 
 
 def _renamed(pattern: str, rename: Callable[[str], str]) -> str:
-    """Return a pattern with other names in its braces."""
+    """Return a pattern with each name in braces replaced by `rename(name)`."""
     return _PIECE.sub(
         lambda piece: f"{{{rename(piece['name'])}}}" if piece["name"] else piece[0], pattern
     )
@@ -276,14 +276,15 @@ class Task:
     """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it:
     sql or cogs."""
     available: int = 0
-    """How many queries there are, some of which are in `validation`; 0 where nobody counted."""
+    """How many queries the data set has, of which `validation` may be a sample; 0 if unknown."""
     per_token: bool = False
-    """For tasks with choices: compare the mean log-probability of a choice's tokens, not their sum,
-    because the choices differ in length (Brown et al. 2020)."""
+    """For tasks with choices: compare choices by the mean log-probability of their tokens, not by
+    the sum, because they differ in length (Brown et al. 2020)."""
 
     @property
     def asked(self) -> str:
-        """How many queries are asked, and of how many if that is not all of them."""
+        """The number of queries in words: "16 of 280 held-out queries", or "280 held-out queries"
+        if all are asked."""
         n = len(self.validation)
         of = f" of {self.available:,}" if n < self.available else ""
         return f"{n:,}{of} held-out queries"

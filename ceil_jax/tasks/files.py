@@ -1,8 +1,8 @@
-"""The one reader of tables: a file or a table in memory to rows, each with the line it stood on.
+"""The one reader of tables: turns a file or a table in memory into rows, each with its line number.
 
-What happens to a file, in order: what it is by its first bytes and its content unpacked
-(`tables.unpacking`), bytes to text (`tables.decoding`), text to rows (`tables.json_rows`,
-`tables.separated`), or parquet and Arrow to rows (`tables.columnar`).
+The steps, in order: recognise a file by its first bytes and unpack it (`tables.unpacking`), decode
+bytes to text (`tables.decoding`), and parse text into rows (`tables.json_rows`,
+`tables.separated`), or parquet and Arrow into rows (`tables.columnar`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ceil_jax.tasks.tables.unpacking import Content, unpacked
 ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 
 USUAL_SEPARATOR = {".csv": ",", ".tsv": "\t", ".txt": ""}
-"""The separator of the values in files of an ending, unless their content says otherwise."""
+"""The usual separator of values for each file ending; the content may show another."""
 
 TableLike = str | os.PathLike[str] | Any
 """A path, or a table in memory: see `tables.frames.frame_rows`."""
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
-"""The beginning of an address; a path keeps one slash of it."""
+"""The beginning of a URL. `Path` folds its slashes into one."""
 
 
 def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
@@ -42,13 +42,13 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
 
     Args:
         table: a file of JSON, JSON lines, separated values, parquet or Arrow, also packed; or a
-            table in memory. The first bytes say whether a file is packed, parquet or Arrow; of a
-            text, the content says whether it is JSON, and the ending is needed.
-        delimiter: what separates values; by default what the content fits.
+            table in memory. Its first bytes show whether a file is packed, parquet or Arrow. A text
+            file needs a known ending; whether it is JSON is decided by its content.
+        delimiter: the character between values; by default found from the content.
 
     Raises:
-        UserError: there is no such file, its ending is unknown, it holds no rows, or it cannot be
-            read; an address, or several tables; two columns of one name.
+        UserError: the file does not exist, has an unknown ending, holds no rows or cannot be read;
+            the name is a URL; there are several tables, or two columns of one name.
     """
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")

@@ -1,8 +1,8 @@
 """When two texts are the same text: one question, one label, one column's name.
 
-Unicode writes many texts in more than one way, and has characters that nobody sees. Whatever
-compares texts (the query's own answer, copies, labels, names of columns, the words of BM25, filters)
-asks this module. Rows keep their text to the letter: keys are for comparison only.
+Unicode can write many texts in more than one way, and has invisible characters. Everything that
+compares texts (a query's own answer, copies, labels, column names, BM25's words, filters) uses this
+module. Rows keep their exact text: keys are for comparison only.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _IGNORED = re.compile(
 
 
 def question_key(text: str) -> str:
-    """Return the identity of a text: Unicode's normal form NFC, without the characters that are
-    ignored where they are displayed (`Default_Ignorable_Code_Point`), with runs of white space
-    folded to one blank and none at the ends.
+    """Return a key that is equal for texts that look the same: Unicode's normal form NFC, without
+    invisible characters (`Default_Ignorable_Code_Point`), with each run of white space folded to
+    one space and none at the ends.
 
-    Two texts of equal keys are the same: an example with a query's key never stands in that query's
-    prompt, and two such labels are one. What may change a meaning (case, accents, width,
-    punctuation) tells texts apart.
+    Texts with equal keys count as the same: an example with a query's key never stands in that
+    query's prompt, and two labels with equal keys are one label. Differences that may change the
+    meaning (case, accents, width, punctuation) are kept.
 
     >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
     (True, False)
@@ -59,10 +59,10 @@ def question_key(text: str) -> str:
 
 
 def same_text(text: str, others: Collection[str]) -> str | None:
-    """Return the one of some texts that is the same as `text`, as it is written there.
+    """Return the member of `others` that is the same as `text`, in its spelling there; None if none
+    is.
 
-    A text that is equal letter for letter comes first, then the first one of equal `question_key`;
-    None where there is neither.
+    An exact match is preferred; otherwise it is the first one with an equal `question_key`.
 
     >>> same_text("re\\u0301ponse", ["question", "réponse"])
     'réponse'
@@ -74,7 +74,7 @@ def same_text(text: str, others: Collection[str]) -> str | None:
 
 
 def _key_of_any(name: object) -> str | None:
-    """The key of a text; None for what is no text, as keys of rows may be."""
+    """The key of a text; None for anything else, such as a column name that is a number."""
     return question_key(name) if isinstance(name, str) else None
 
 

@@ -1,4 +1,4 @@
-"""When the outputs of a bank are labels: a few texts that many examples share."""
+"""Whether the outputs of a bank are labels: a few texts that many examples share."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from ceil_jax.tasks.example import Example
 
 ROWS_PER_LABEL = 5
-"""Examples that a label has at least, in the mean. Where outputs are written freely there are one
-to three examples for each: 1.0 on COGS, 2.4 on the length split of GeoQuery."""
+"""The fewest examples per label, on average. Free-form outputs are shared by one to three examples:
+1.0 on COGS, 2.4 on the length split of GeoQuery."""
 
 MOST_LABELS = 200
-"""More different outputs than that are not labels, however many examples there are."""
+"""The most distinct outputs that count as labels, however many examples there are."""
 
 
 def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:
-    """Return the labels that a bank's outputs are, sorted; () where they are none.
+    """Return the distinct labels of a bank, sorted; () if its outputs are not labels.
 
-    Outputs are labels where all examples choose among the same options. Without options they are
-    labels where there are at least two and at most MOST_LABELS different ones, each shared by
-    ROWS_PER_LABEL examples or more in the mean. The metric plays no part.
+    Outputs are labels if all examples have the same choices. Without choices, they are labels if
+    there are 2 to MOST_LABELS distinct ones, each shared by ROWS_PER_LABEL examples on average. The
+    metric plays no part.
 
     >>> films = [Example(str(i), f"film {i}", ("good", "bad")[i % 2]) for i in range(10)]
     >>> labels_of(films), labels_of(films[:4])
@@ -33,5 +33,5 @@ def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:
 
 
 def are_labels(distinct: int, rows: int) -> bool:
-    """Return whether so many different texts in so many rows are labels."""
+    """Return whether this number of distinct texts in this number of rows makes them labels."""
     return 2 <= distinct <= min(MOST_LABELS, rows // ROWS_PER_LABEL)

@@ -1,5 +1,5 @@
-"""A named task: from the hub, from local files, or made here; and `load_file`, a task of the user's
-own file."""
+"""Loading a named task from the hub, from local files or from a generator; `load_file`, for a file
+of the user's own, is in `own_file`."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def load_task(
 ) -> Task:
     """Return a task by its name in `TASKS`, or one that the caller describes.
 
-    Some tasks are made here. The others come from `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz,
-    .json, .csv, .parquet, with the hub's column names) where `data_dir` is given, else from the
-    Hugging Face hub. The bank is de-duplicated by the words of its retrieval text, as Table 1 of
-    CEIL counts "#Train"; the queries are not.
+    Some tasks are generated or come with a package. The others come from
+    `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz, .json, .csv, .parquet, with the hub's column names)
+    where `data_dir` is given, else from the Hugging Face hub. The bank is de-duplicated by the
+    words of its retrieval text, as Table 1 of CEIL counts "#Train"; the queries are not.
 
     Args:
         name: a key of `TASKS`, or a TaskSpec.
         data_dir: the folder of local data sets; None takes the hub.
         limit: how many queries to keep at most; all by default.
-        seed: draws what is kept. It changes neither order nor ids: `train-17` is the split and the
-            row's place in it.
+        seed: draws the sample if there is a limit. Order and ids do not depend on it: `train-17` is
+            row 17 of the split.
         bank_limit: how many examples of the bank to keep at most; by default as many as the papers,
             or all.
 

@@ -1,4 +1,4 @@
-"""A task of the user's own table: `load_file`, and the options of it."""
+"""A task made from a table of the user's own: `load_file` and its options."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from ceil_jax.tasks.written import default_limit, default_stop
 log = logging.getLogger(__name__)
 
 DATABASE = "database"
-"""The column with the path of a row's SQLite file, relative to the data file; sql_execution needs
-it."""
+"""The column with the path of a row's SQLite file, relative to the data file; the metric
+sql_execution needs it."""
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """The options by which a user's table becomes a task."""
+    """How a user's table becomes a task."""
 
     input: str | Sequence[str] = "input"
-    """The column that retrievers see; of several, such as premise and hypothesis, the joined
-    text."""
+    """The column that retrievers see. Several columns, such as premise and hypothesis, are
+    joined."""
     output: str = "output"
     """The column with the answer: text, a truth value or a finite number."""
     template: str | Template | None = None
-    """How an example stands in a prompt, by names of columns; it ends with the output's. `{input}`
-    and `{output}` stand for the pair where no other column is called so. By default input, tab,
-    output."""
+    """The text of an example in a prompt, with column names in braces; it ends with the output's.
+    `{input}` and `{output}` stand for the two roles unless another column has that name. By default
+    input, tab, output."""
     metric: str | None = None
     """A name in `ceil_jax.metrics.METRICS`, which a run checks; by default accuracy with `choices`
     or where the outputs are labels (`tasks.labels.labels_of`), else exact_match. With accuracy and
@@ -66,13 +66,14 @@ class FileOptions:
     """The text between examples; by default an empty line, or `stop` on a line of its own where an
     empty line does not hold it. A Template brings its own."""
     max_new_tokens: int | None = None
-    """The longest answer that is written, in tokens of the LM; by default by the longest output
+    """The most LM tokens of a generated answer; by default from the longest output
     (`tasks.written.default_limit`)."""
     stop: str | Sequence[str] | None = None
-    """Strings that end a written answer; by default by the outputs (`tasks.written.default_stop`):
-    a line's end, or an empty line where outputs have several lines or are JSON."""
+    """Strings that end a generated answer; by default from the outputs
+    (`tasks.written.default_stop`): a newline, or an empty line if outputs have several lines or are
+    JSON."""
     delimiter: str | None = None
-    """The separator of the values of a text table; by default the one that its content fits."""
+    """The separator between values of a text table; by default found from the content."""
     skip_bad_rows: bool = False
     """Leave out rows that cannot be used, with a warning that lists them; refused by default."""
     limit: int | None = None
@@ -87,7 +88,8 @@ class FileOptions:
 
     @property
     def stops(self) -> tuple[str, ...] | None:
-        """The strings that end a written answer; None where the outputs say."""
+        """The strings that end a generated answer; None if they are to be found from the
+        outputs."""
         if self.stop is None:
             return None
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -117,10 +119,11 @@ def load_file(
 ) -> Task:
     """Return a task made of a user's own table: `load_file("films.csv", input="text", output="label")`.
 
-    The columns that are used are checked; the others come along in `Example.fields` if they are
-    text or numbers. A column `id` whose values do not repeat gives the examples' ids. The bank is
-    de-duplicated by the text that a prompt shows before the answer, and has no row that shows that
-    of a query (`question_key` compares). Rows of equal inputs stay on one side of the split.
+    The columns that are used are checked; the others are kept in `Example.fields` if they are text
+    or numbers. A column `id` whose values do not repeat gives the examples' ids. The bank is
+    de-duplicated by the text that a prompt shows before the answer, and rows with the same such
+    text as a query are left out (compared by `question_key`). Rows with equal inputs stay on one
+    side of the split.
 
     Args:
         path: a file, or a table in memory: see `read_table`.
@@ -128,10 +131,10 @@ def load_file(
         keywords: fields of `FileOptions`, in place of those of `options`.
 
     Raises:
-        UserError: fields cannot be read (the message names file, lines and field); an output is not
-            among the choices, or has a stop string in it where answers are generated, so that it
-            could never be right; the template names what is no column; no row is left for the bank;
-            a keyword that is no field.
+        UserError: a field cannot be read (the message names file, lines and field); an output is
+            not among the choices, or contains a stop string, so that no generated answer could
+            equal it; the template names a column that does not exist; no row is left for the bank;
+            an unknown keyword.
     """
     known = FileKeywords.__annotations__
     for name in keywords:
@@ -188,19 +191,20 @@ def load_file(
 
 @dataclass(frozen=True)
 class _Reader:
-    """A maker of examples of the rows of a table."""
+    """Turns the rows of a table into examples."""
 
     options: FileOptions
     metric: str
     template: Template
     choices: tuple[str, ...]
-    """The answers to choose from; none where answers are generated, or not known yet."""
+    """The answers to choose from; empty if answers are generated, or the choices are not known
+    yet."""
     source: str = ""
-    """The origin of the choices, for messages."""
+    """Where the choices come from, for messages."""
 
     def examples(self, table: TableRows, name: str) -> list[Example]:
-        """Return the example of each row; its id is that of the column `id`, or `name` and its
-        number."""
+        """Return the example of each row. Its id is the value of the column `id`, else `name` and
+        the row's number."""
         needs_database = self.metric == "sql_execution"
         named = (*self.template.fields, *((DATABASE,) if needs_database else ()))
         columns = Columns(self.options.inputs, self.options.output, named)
@@ -227,26 +231,28 @@ class _Reader:
         return examples
 
     def _checked(self, example: Example) -> Example:
-        """The example with its choices; a FieldError if its output is none of them, or no answer
-        that is generated can be it."""
+        """The example with its choices. A FieldError if its output is not one of them, or contains
+        a stop string."""
         output = self.options.output
         if self.choices:
             choice = choice_of(example.output.strip(), self.choices, output, self.source)
             return replace(example, output=choice, choices=self.choices)
-        if self.metric != "accuracy":  # a choice may hold what would end an answer
+        if self.metric != "accuracy":  # a choice may contain a stop string
             _check_ends(example.output, self.options.stops or (), output)
         return example
 
 
 def _with_database(example: Example, source: str) -> Example:
-    """The example with the path of its database, which the file names relative to itself."""
+    """The example with the path of its database, which the table gives relative to its own
+    folder."""
     file = Path(source).parent / user_path(example.field(DATABASE) or "")
     return replace(example, fields={**example.fields, DATABASE: str(file)})
 
 
 def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source: str) -> str:
-    """The metric where none is named and the bank's outputs are labels: accuracy, which is said, if
-    the outputs of `others`, queries of a table of their own, are among the labels."""
+    """The default metric when the bank's outputs are labels: accuracy, which is logged, or
+    exact_match if a separate table of queries (`others`) has outputs that are not among the
+    labels."""
     labels = {question_key(row.output) for row in rows}
     if not all(question_key(row.output) in labels for row in others):
         return "exact_match"
@@ -260,8 +266,8 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source
 
 
 def _separated_by(template: Template, options: FileOptions, stops: Sequence[str]) -> Template:
-    """Return the template with a separator of examples, where the user has given none: an empty
-    line if that contains a stop string, else the first stop string on a line of its own."""
+    """Return the template with the default separator, unless the user has given one: an empty line
+    if that contains a stop string, else the first stop string on a line of its own."""
     if options.separator is not None or isinstance(options.template, Template):
         return template
     if any(end in "\n\n" for end in stops):
@@ -270,8 +276,8 @@ def _separated_by(template: Template, options: FileOptions, stops: Sequence[str]
 
 
 def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
-    """Rows whose labels have one spelling each, without blanks around it: of those that are the
-    same text, the one that most rows have. A warning says which there are."""
+    """The rows with one spelling for each label, without surrounding white space: of spellings that
+    look the same, the most frequent one. A warning lists them."""
     rows = [replace(row, output=row.output.strip()) for row in rows]
     counts = Counter(row.output for row in rows)
     alike = look_alikes(counts)
@@ -303,7 +309,7 @@ def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
 
 
 def _shape(options: FileOptions, table: TableRows) -> Template:
-    """The template of the options, in the names of an example."""
+    """The template for the table, from the options."""
     inputs = options.inputs
     output = options.output
     separator = "\n\n" if options.separator is None else options.separator
@@ -328,8 +334,8 @@ def _shape(options: FileOptions, table: TableRows) -> Template:
 def _hold_out(
     examples: list[Example], fraction: float, seed: int, path: str
 ) -> tuple[list[Example], list[Example]]:
-    """Return (bank, queries). A query that has no id of its own is called `validation-` and its
-    position in the file."""
+    """Return (bank, queries). A query without an id gets `validation-` and its position in the
+    file."""
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
     keys = [question_key(example.input) for example in examples]
@@ -359,8 +365,8 @@ def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
 
 
 def _checked(task: Task) -> Task:
-    """Return a task with checked examples; a UserError names the first one that cannot be used, or
-    the output that no answer can be."""
+    """Return a task with checked examples. A UserError names the first one that cannot be used,
+    such as one whose output contains a stop string."""
 
     def side(name: str, rows: Sequence[Any]) -> list[Example]:
         ids: set[str] = set()
@@ -383,19 +389,19 @@ def _checked(task: Task) -> Task:
 
 
 def separated(task: Task, source: str = "") -> Task:
-    """Return a task with a bank whose rows show no query's text before the answer; of equals, the
-    first is kept.
+    """Return a task whose bank has no row with the same text before the answer as a query, and no
+    two such rows; the first is kept.
 
-    The papers' tasks keep the papers' rule. It is the text that tells questions apart: a query that
-    has the id of a row of the bank gets another id. Warnings say how many rows are left out, and
-    how many texts have answers that differ, as where two annotators disagree.
+    The papers' tasks are not passed through here: they keep the papers' own rule. A query with the
+    same id as a row of the bank, but another text, gets a new id. Warnings say how many rows are
+    left out, and how many texts have several different answers, as when annotators disagree.
 
     Args:
-        task: with a bank and queries of the user's own.
+        task: a task of the user's own.
         source: names the rows in messages; by default the task's name.
 
     Raises:
-        UserError: no row is left for the bank, or one is no example of this task.
+        UserError: no row is left for the bank, or an example is not valid for this task.
     """
     task = _checked(task)
     source = source or task.name
@@ -428,7 +434,7 @@ def separated(task: Task, source: str = "") -> Task:
 def _warn_of_conflicts(
     source: str, examples: Sequence[Example], question_of: Callable[[Example], str]
 ) -> None:
-    """Log how many texts have answers that differ, and one of them with its answers."""
+    """Log how many texts have several different answers, with one of them as an example."""
     answers: dict[str, dict[str, str]] = {}
     for example in examples:
         answers.setdefault(question_of(example), {})[question_key(example.output)] = example.output

@@ -1,4 +1,4 @@
-"""All tasks that have a name."""
+"""The registry of tasks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ceil_jax.tasks.families import assistant, cogs, pairs, parsing, questions, 
 from ceil_jax.tasks.spec import TaskSpec
 
 TASKS: Registry[TaskSpec] = Registry("task")
-"""Name -> entry, in the order in which `ceil-jax tasks` lists them."""
+"""Name → entry, in the order of `ceil-jax tasks`."""
 
 
 def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
     """Add a task, which `--task` and `load_task` then name.
 
     Raises:
-        UserError: the name is taken, and it is not to `replace` the task that has it.
+        UserError: the name is taken, and `replace` is not set.
     """
     TASKS.register(spec.name, spec, replace=replace)
 

@@ -1,4 +1,5 @@
-"""Rows to examples: what is used is checked, what is not used comes along if it can."""
+"""Rows to examples: columns that are used are checked, and the others are kept where they are
+text."""
 
 from __future__ import annotations
 
@@ -32,18 +33,19 @@ def examples_of(
     """Return the example of each row of a table.
 
     Args:
-        table: the rows, and where each stands.
-        name: the split's name. An example's id is this name and the row's place, also counting rows
-            not kept.
-        columns: what every row must have.
+        table: the rows, with their line numbers.
+        name: the split's name. An example's id is this name and the row's position among all rows
+            of the table.
+        columns: the columns that every row must have.
         example: (id, row) -> example; it raises RowError for a row that it cannot read.
-        keep: which rows are wanted; all by default.
-        skip_bad_rows: leave out rows that cannot be read, and list them in a warning. False refuses
-            them, and says that this may be said; None (default) refuses them without a word of it.
-        hint: a sentence that ends the message about a missing column; none by default.
+        keep: whether a row is wanted; all are by default.
+        skip_bad_rows: whether rows that cannot be read are left out and listed in a warning. If
+            False, they are an error that mentions --skip-bad-rows; if None, the default, an error
+            that does not.
+        hint: a clause at the end of the message about a missing column; none by default.
 
     Raises:
-        UserError: no row has a column, or rows cannot be read; the message names the file, the
+        UserError: a column is missing, or rows cannot be read; the message names the file, the
             lines and the field.
     """
     there = table.columns() if columns else {}
@@ -83,18 +85,19 @@ def examples_of(
     if skip_bad_rows and examples:
         log.warning("%s; left out", message)
         return examples
-    way = "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists them"
-    raise UserError(message + way * (skip_bad_rows is not None))
+    if skip_bad_rows is not None:
+        message += "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists them"
+    raise UserError(message)
 
 
 def _absent(columns: Sequence[str], names: Collection[str]) -> list[str]:
-    """The columns that are not among some names, compared as `question_key` does."""
+    """The columns that are not among `names`, compared by `question_key`."""
     return [column for column in columns if same_text(column, names) is None]
 
 
 def nested(table: TableRows) -> str:
-    """Return a clause that names the columns that hold objects or lists in the table's first row,
-    and what to do; "" where there are none."""
+    """Return a clause for messages that names the columns with objects or lists in the first row,
+    and says what to do; "" if there are none."""
     row = next((row for row in table.rows if not isinstance(row, RowError)), {})
     names = [repr(name) for name, value in row.items() if nests(value)]
     if not names:
@@ -107,16 +110,17 @@ def nested(table: TableRows) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that are used, and a count of those that could not come along."""
+    """The columns of a table that are used, and a count of the values of other columns that were
+    dropped."""
 
     input: tuple[str, ...] = ("input",)
-    """The columns of the retrieval text; several are joined by a blank."""
+    """The columns of the input; several are joined by a space."""
     output: str = "output"
     named: tuple[str, ...] = ()
     """Further columns that a template or a metric needs."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many rows had a value in a column that nobody asked for and that is no text; `note` says
-    it."""
+    """The number of rows whose value was dropped, for each unused column, because it is not text;
+    `note` reports it."""
 
     def __post_init__(self) -> None:
         if same_text(self.output, self.input) is not None:
@@ -128,7 +132,8 @@ class Columns:
         return tuple(dict.fromkeys((*self.input, self.output, *self.named)))
 
     def note(self, source: str) -> None:
-        """Say once, as a warning, which columns of the table `source` were left out."""
+        """Log a warning that names the columns of the table `source` in which values were
+        dropped."""
         if self.left_out:
             names = ", ".join(f"{name!r} ({count:,} rows)" for name, count in self.left_out.items())
             what = "values that are no text, number or date, or whose column has no name,"
@@ -138,21 +143,22 @@ class Columns:
 def row_example(
     id: str, row: Row, columns: Columns, *, answered: bool = True, ids: bool = False
 ) -> Example:
-    """Return a row as an example. All columns but those of input and output become its `fields`, as
-    texts. Texts stay as they are, blanks and indentation included.
+    """Return a row as an example. All columns except those of input and output become its `fields`,
+    as text. Texts are kept exactly, white space included.
 
-    Numbers, truth values and dates become texts, as Python writes them. A missing value (None, NaN,
-    an empty cell) leaves its field out.
+    Numbers, truth values and dates are written as Python writes them. A missing value (None, NaN,
+    an empty cell) gives no field.
 
     Args:
         id: the example's id.
-        row: the cells by column. Names are compared as `question_key` does.
+        row: the cells by column. Column names are compared by `question_key`.
         columns: which columns have a role.
-        answered: whether the output must be there; a query need not have one.
-        ids: whether the column `id`, where it is not empty, is the id in place of `id`.
+        answered: whether the output is required; a query need not have one.
+        ids: whether a value in the column `id` replaces the argument `id`.
 
     Raises:
-        FieldError: a used column is missing, empty, no text or number, or cannot be written.
+        FieldError: a used column is missing, empty, not a text or number, or cannot be written as
+            text.
     """
     inputs = [same_text(name, row) or name for name in columns.input]
     answer = same_text(columns.output, row) or columns.output
@@ -178,11 +184,12 @@ def row_example(
 
 
 def valid(example: Example, answered: bool = True, output: str = "output") -> Example:
-    """Return an example that a user has made, every text of which can be written and read again.
+    """Return an example that a user has made, after checking that all of its texts can be written
+    and read back.
 
     Raises:
-        FieldError: a field is no such text, the input (or, if `answered`, the output) is empty, or
-            the output, which the user calls `output`, is none of the choices.
+        FieldError: a field is not such a text; the input is empty; or, if `answered`, the output is
+            empty or not one of the choices. The message calls the output `output`.
     """
     fields = {"id": example.id, "input": example.input, "output": example.output}
     several = [
@@ -194,19 +201,21 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
         if not isinstance(value, str):
             raise FieldError(name, "a text", value)
         check_text(name, value)
-    for name in ("input", "output")[: 1 + answered]:
-        text(fields, name)
+    text(fields, "input")
+    if answered:
+        text(fields, "output")
     if not (answered and example.choices):
         return example
     return replace(example, output=choice_of(example.output, example.choices, output))
 
 
 def choice_of(answer: str, choices: Sequence[str], name: str = "output", source: str = "") -> str:
-    """Return the choice that an answer is, as `question_key` compares them, as it is written there.
+    """Return the choice that is the same text as an answer by `question_key`, in the spelling of
+    the choices.
 
     Raises:
-        FieldError: it is none of them; the message calls the field `name` and tells where the
-            choices come from (`source`).
+        FieldError: the answer is not among the choices. The message calls the field `name` and says
+            where the choices come from (`source`).
     """
     choice = same_text(answer, choices)
     if choice is None:
@@ -215,16 +224,15 @@ def choice_of(answer: str, choices: Sequence[str], name: str = "output", source:
 
 
 def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
-    """Return a field that is a list (or an array) of texts or numbers, checked by `check_text`;
-    else None."""
+    """Return the texts of a field that is a list or an array of texts or numbers, checked by
+    `check_text`; None for any other field."""
     texts = texts_of(row.get(name))
     return None if texts is None else tuple(check_text(name, text) for text in texts)
 
 
 def ids_of_rows(table: TableRows) -> bool:
-    """Return whether the column `id` names the rows of a table: it is there, and no value repeats.
-
-    A warning says that values repeat.
+    """Return whether a table has a column `id` whose values do not repeat. Log a warning if they
+    do.
     """
     ids = Counter(as_text(row.get("id")) for row in table.rows if not isinstance(row, RowError))
     repeated = [id for id, count in ids.items() if id and count > 1]
@@ -238,8 +246,9 @@ def ids_of_rows(table: TableRows) -> bool:
 
 
 def check_text(name: str, text: str) -> str:
-    """Return a text; a FieldError if it is longer than `CEIL_JAX_MAX_CELL` (200,000 characters), or
-    has half a character (a surrogate), as a cut inside an emoji leaves it."""
+    """Return a text unchanged. A FieldError if it is longer than `CEIL_JAX_MAX_CELL` (by default
+    200,000 characters), or contains half a character (a lone surrogate), as from a cut inside an
+    emoji."""
     most = os.environ.get("CEIL_JAX_MAX_CELL", "200000")
     if not most.isdigit():
         raise UserError(f"CEIL_JAX_MAX_CELL is {most!r}: expected a whole number of characters")
@@ -270,7 +279,7 @@ def _needed(row: Row, name: str, *, blank: bool = False) -> str:
 
 
 def _carried(value: Any) -> str | None:
-    """A value that nobody asked for, as text; None where it cannot come along."""
+    """The text of a value in an unused column; None if it is dropped."""
     try:
         text = as_text(value)
         return None if text is None else check_text("", text)

@@ -28,9 +28,8 @@ class Hub:
     repo: str
     config: str | None = None
     revision: str = "main"
-    """A commit. `refs/convert/parquet` for a repository that is a script, which `datasets` no
-    longer runs; `main`, which can move, where no commit was known for certain when the entry was
-    written."""
+    """A commit; `refs/convert/parquet` for a repository that is a script, which `datasets` no
+    longer runs; or `main`, which can change, if the commit was not known."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,12 @@ class TaskSpec:
     """The task's folder under a local `data_dir`."""
     hub: Hub | None = None
     embedded: Callable[[], Mapping[str, Sequence[Row]]] | None = None
-    """Makes the splits without a hub or a folder."""
+    """Returns the splits of a task that needs neither the hub nor a folder."""
     enrich: Callable[[Path], Callable[[Row], Row]] | None = None
-    """data_dir -> a function that adds to a row what other files of `data_dir` hold; for a task
-    without a hub."""
+    """data_dir → a function that adds to a row the contents of other files in `data_dir`; for tasks
+    without a hub copy."""
     keep: Callable[[Row], bool] | None = None
-    """The rule by which a row of the validation splits is a query of this task; all are by
-    default."""
+    """Whether a row of the validation splits is a query of this task; all are by default."""
     train: tuple[str, ...] = ("train",)
     """The splits that make up the bank, in order."""
     validation: tuple[str, ...] = ("validation",)
@@ -65,13 +63,13 @@ class TaskSpec:
     optional: tuple[str, ...] = ()
     """Splits that a local folder need not have."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Split -> another name its file may have in a local folder."""
+    """Split → another name that its file may have in a local folder."""
     bank_of: str | None = None
-    """The bank is that other task's."""
+    """The name of the task whose bank this one uses; by default its own."""
     bank_size: int | None = None
     """How many examples the papers draw from the split for their bank; all by default."""
     deduplicate: bool = True
-    """Keep the first of the bank's examples with equal retrieval text, as CEIL does."""
+    """Whether only the first of the bank's examples with equal inputs is kept, as CEIL does."""
     # as in `Task`
     per_token: bool = False
     max_new_tokens: int = 128
@@ -103,7 +101,7 @@ class FieldError(RowError):
 
 
 def text(row: Row, name: str) -> str:
-    """Return a field, unchanged; a FieldError unless it is text and not empty."""
+    """Return a field unchanged. A FieldError unless it is a text that is not empty."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         raise FieldError(name, NOT_EMPTY, value)
@@ -111,9 +109,9 @@ def text(row: Row, name: str) -> str:
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """Return a field that is a class number from 0 on, also one written as text (HellaSwag's "3"),
-    or a truth value where there are two; else a FieldError, as for the −1 of splits that are
-    unlabelled on the hub."""
+    """Return a field that is a class number from 0 to `classes` − 1. Digits as text (HellaSwag's
+    "3") are accepted, and truth values if there are two classes. A FieldError otherwise, as for the
+    −1 of splits that are unlabelled on the hub."""
     value = row.get(name)
     if (isinstance(value, str) and value.isascii() and value.isdigit()) or (
         isinstance(value, bool) and classes == 2
@@ -125,8 +123,8 @@ def label(row: Row, name: str, classes: int) -> int:
 
 
 def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """Return a field; a FieldError unless it is a list of `count` texts, by default of one or
-    more."""
+    """Return a field that is a list of `count` texts, by default one or more. A FieldError
+    otherwise."""
     value = row.get(name)
     good = isinstance(value, (list, tuple)) and all(
         isinstance(part, str) and part.strip() for part in value

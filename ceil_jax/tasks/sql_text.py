@@ -1,9 +1,9 @@
-"""SQL as SQLite's tokenizer reads it, and what is asked of the text of a query.
+"""SQL as SQLite's tokenizer reads it: whether a query orders its rows, and how it is normalised.
 
 SQLite cuts a text into tokens from left to right, so that a quote inside a comment opens no string
 and a comment sign inside a string or a name opens no comment. Names may stand in double quotes,
-backticks or brackets. What is asked here needs tokens and the depth of brackets, no grammar: a
-parser of SQL at large would refuse some of what SQLite runs.
+backticks or brackets. Tokens and the depth of brackets are enough for that, and a full SQL parser
+would refuse some queries that SQLite runs.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ class Token(NamedTuple):
     """A piece of a query."""
 
     kind: str
-    """blank, comment, string, name (one in quotes), word (a keyword or a bare name), number or
+    """blank, comment, string, name (in quotes), word (a keyword or an unquoted name), number or
     sign."""
     text: str
 
     def is_word(self, word: str) -> bool:
-        """Return whether it is this keyword, given in upper case."""
+        """Return whether the token is a keyword, which is given in upper case."""
         return self.kind == "word" and self.text.upper() == word
 
 
 def sql_tokens(query: str) -> Iterator[Token]:
-    """Yield the tokens of a query; their texts put together are the query."""
+    """Yield the tokens of a query. Their texts, joined, give the query back."""
     for piece in _TOKEN.finditer(query):
         yield Token(str(piece.lastgroup), piece[0])
 
 
-def _counted(query: str) -> list[Token]:
-    """The tokens that mean something."""
+def _without_blanks(query: str) -> list[Token]:
+    """The tokens without blanks and comments."""
     return [token for token in sql_tokens(query) if token.kind not in ("blank", "comment")]
 
 
 def is_ordered(query: str) -> bool:
     """Return whether a query asks for the order of its rows: ORDER BY outside all brackets.
 
-    One in a subquery, a common table expression, a window or an aggregate orders other things.
+    An ORDER BY in a subquery, a common table expression, a window or an aggregate does not count.
 
     >>> is_ordered("SELECT a FROM t ORDER /* up */ BY a")
     True
@@ -67,7 +67,7 @@ def is_ordered(query: str) -> bool:
         return False
     depth = 0
     previous: Token | None = None
-    for token in _counted(query):
+    for token in _without_blanks(query):
         if token.text == "(":
             depth += 1
         elif token.text == ")":
@@ -79,8 +79,8 @@ def is_ordered(query: str) -> bool:
 
 
 def one_line(query: str) -> str:
-    """Return a query with each run of blanks and comments outside quotes made one space, so that a
-    newline can end an answer.
+    """Return a query on one line: each run of blanks and comments outside quotes becomes one space,
+    so that a newline can end an answer.
 
     >>> one_line("SELECT 'a  b' -- the first\\n  FROM t")
     "SELECT 'a  b' FROM t"
@@ -96,7 +96,7 @@ def one_line(query: str) -> str:
 
 
 def bare(query: str) -> str:
-    """Return a query with a space for each comment and each text or name in quotes."""
+    """Return a query with each comment, string and quoted name replaced by a space."""
     quoted = ("comment", "string", "name")
     return "".join(" " if token.kind in quoted else token.text for token in sql_tokens(query))
 
@@ -129,8 +129,8 @@ def as_spider(query: str) -> str:
 
 
 def _end(tokens: list[Token], position: int, *expected: str) -> int:
-    """Return the position after the `expected` tokens, if they are the next after `place`
-    but for blanks; else 0."""
+    """Return the position behind the `expected` tokens if these follow `position`, blanks aside;
+    else 0."""
     for text in expected:
         position += 1
         while position < len(tokens) and tokens[position].kind == "blank":

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from ceil_jax.tasks.example import Example
 
 Structures = Callable[[str], frozenset[str]]
-"""A parser: the text of a program → its names, and its edges as `parent>child`."""
+"""A parser: the text of a program → the set of its names and of its edges `parent>child`."""
 
 _OPEN, _CLOSE = "([", ")]"
 _VALUE = re.compile(r"""-?\d+(\.\d+)?L?|".*"|'.*'""", re.DOTALL)
@@ -27,17 +27,18 @@ _TOKEN = re.compile(
 
 
 def bracketed(program: str) -> frozenset[str]:
-    """Return the structures of a program of brackets: `f(a,b)`, `(f a b)` or `[f words [g words]]`.
+    """Return the structures of a program written with brackets: `f(a,b)`, `(f a b)` or `[f words [g
+    words]]`.
 
     A named argument (`agent=Emma`) is a node between its call and its value; numbers and quoted
-    texts count as one name, `value`; words in square brackets that do not open them are text of the
+    texts count as one name, `value`; in square brackets, all words but the first are words of the
     question and are left out.
 
     >>> sorted(bracketed("answer(loc(m0))"))
     ['answer', 'answer>loc', 'loc', 'loc>m0', 'm0']
     """
     structures: set[str] = set()
-    heads: list[str] = []  # of the open brackets; "" where the head is not read yet
+    heads: list[str] = []  # one for each open bracket; "" if its head is not read yet
     opened: list[str] = []
     role, last, end = "", "", -1
     for token in _TOKEN.finditer(program):
@@ -70,11 +71,11 @@ _KEYWORDS = re.compile(
 
 
 def sql(query: str) -> frozenset[str]:
-    """Return the structures of a SQL query: clauses, names, operators and functions, each below its
-    clause or call.
+    """Return the structures of a SQL query: clauses, names, operators and functions, each with an
+    edge from its clause or call.
 
-    Tables before a column's dot, aliases and the case of letters do not count; values count as one
-    name, `value`.
+    Table prefixes (`t.` in `t.column`), aliases and case are ignored; all values count as one name,
+    `value`.
 
     >>> sorted(sql("SELECT count(*) FROM head"))
     ['*', 'count', 'count>*', 'from', 'from>head', 'head', 'select', 'select>count']
@@ -103,10 +104,10 @@ def sql(query: str) -> frozenset[str]:
 
 
 def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
-    """Return the parser that reads a bank's outputs; None where less than nine tenths are programs
-    of one kind.
+    """Return the parser for a bank's outputs; None unless nine tenths of them are programs of one
+    kind.
 
-    At most 500 examples are looked at.
+    About 500 examples are sampled.
     """
     outputs = [example.output for example in bank[:: max(1, len(bank) // 500)]]
     for parser, fits in ((sql, _is_sql), (bracketed, _is_bracketed)):
@@ -116,12 +117,12 @@ def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
 
 
 def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndarray, " n"] | None:
-    """Return an integer for each query, equal for queries with the same gold program; None where
-    the bank's outputs are no programs.
+    """Return an integer for each query, equal for queries with the same gold program; None if the
+    bank's outputs are not programs.
 
-    Programs are equal that have the same names and edges, whatever their entities and values. Where
-    arguments are named, as in COGS' forms, the names between the brackets are the sentence's own
-    words; programs are equal there that differ in words alone.
+    Two programs are the same if they have the same names and edges, whatever their values. If
+    arguments are named, as in COGS, the names inside the brackets are words of the sentence, and
+    programs that differ only in these are the same.
     """
     parser = structure_parser_of(bank)
     if parser is None:
@@ -135,7 +136,8 @@ def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndar
 
 
 def form_without_words(program: str) -> str:
-    """Return a program of named arguments without its words: what is left are roles and brackets.
+    """Return a program of named arguments with each word replaced by `_`, so that roles and
+    brackets are left.
 
     >>> form_without_words("lend(agent=Emma,theme=*cookie(nmod.in=box))")
     '_(agent=_,theme=_(nmod.in=_))'
@@ -150,7 +152,7 @@ def _is_sql(output: str) -> bool:
 
 
 def _is_bracketed(output: str) -> bool:
-    """Whether the whole output is one pair of brackets, with a name before it or not."""
+    """Whether the whole output is one pair of brackets, possibly with a name before it."""
     program = re.sub(r"^[\w.*:]*", "", re.sub(r'"[^"]*"', "", output.strip()))
     depths = list(itertools.accumulate((mark in _OPEN) - (mark in _CLOSE) for mark in program))
     return bool(depths) and depths[-1] == 0 and min(depths[:-1], default=0) > 0

@@ -1,5 +1,5 @@
-"""The queries that stand in a bank, and the questions that are the same to the papers, which fold
-more than `identity` does."""
+"""Which queries are also in the bank, and the looser comparison of questions by which the papers
+de-duplicate their banks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def bert_words(text: str) -> str:
     """Return a text in lower case without accents, with punctuation split off and words joined by
     one space.
 
-    CEIL's Table 1 ("#Train") counts questions of equal words once; only the banks of the papers'
-    tasks are de-duplicated so. Everywhere else `question_key` decides.
+    CEIL's Table 1 ("#Train") counts questions that are equal in this form once. Only the banks of
+    the papers' tasks are de-duplicated by it; everywhere else `question_key` decides.
     """
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -29,7 +29,7 @@ def bert_words(text: str) -> str:
 
 
 def first_of_each(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """Return the first item of each key, in order."""
+    """Return the first item with each key, in order."""
     item_of_key: dict[str, T] = {}
     for item in items:
         item_of_key.setdefault(key(item), item)
@@ -40,17 +40,16 @@ class Overlap(NamedTuple):
     """The overlap of N queries with each other and with a bank."""
 
     question: np.ndarray
-    """int [N]: the number of each query's question, or program; queries of one number are resampled
-    together."""
+    """int [N]: a number for each query's question or program, equal for equal ones; such queries
+    are resampled together."""
     question_in_bank: np.ndarray
     """bool [N]: whether the bank has the question."""
     output_in_bank: np.ndarray
-    """bool [N]: whether the bank has the output, letter for letter."""
+    """bool [N]: whether the bank has exactly this output."""
 
     def parts(self) -> dict[str, np.ndarray]:
-        """Return the subsets of queries for which a table prints separate values: name → bool [N].
-
-        A split is left out if one side has fewer than a twentieth of the queries.
+        """Return the subsets of queries for which tables print separate values: name → bool [N]. A
+        pair of subsets is left out if one has fewer than a twentieth of the queries.
         """
         parts = {}
         for what, inside in (("question", self.question_in_bank), ("output", self.output_in_bank)):
@@ -61,14 +60,12 @@ class Overlap(NamedTuple):
 
 
 def overlap(queries: Sequence[Example], bank: Sequence[Example]) -> Overlap:
-    """Return which of N queries share a question (`question_key`), and whose question or output the
-    bank has."""
+    """Return which queries share a question (by `question_key`), and which have their question or
+    output in the bank."""
     questions = [question_key(query.input) for query in queries]
     number = {key: position for position, key in enumerate(dict.fromkeys(questions))}
-    inputs, outputs = (
-        {question_key(example.input) for example in bank},
-        {example.output for example in bank},
-    )
+    inputs = {question_key(example.input) for example in bank}
+    outputs = {example.output for example in bank}
     return Overlap(
         np.array([number[key] for key in questions], np.int64),
         np.array([key in inputs for key in questions], bool),

@@ -1,5 +1,4 @@
-"""Limits of written answers, by the outputs of a bank: the text that ends one, and the most
-tokens."""
+"""The default stop string and length limit of generated answers, from the outputs of a bank."""
 
 from __future__ import annotations
 
@@ -9,19 +8,19 @@ from collections.abc import Iterable, Sequence
 
 LEAST_TOKENS = 128
 MOST_TOKENS = 2048
-"""Bounds of `default_limit`."""
+"""The bounds of `default_limit`."""
 
 _BYTES_A_TOKEN = 2
-"""Fewer than tokenizers need for a token of text (4), code (3) or SQL (3), so that the limit does
-not cut an answer of the usual length."""
+"""Fewer bytes than a token usually has in text (4), code (3) or SQL (3), so that the limit does not
+cut an answer of ordinary length."""
 
 _ENDS = ("\n\n", "---", "###", "====")
 
 
 def default_stop(outputs: Sequence[str]) -> str:
-    """Return the string that ends a written answer: a line's end where all outputs are single
-    lines, an empty line where some have several or most are JSON, which LMs like to write over
-    several lines, or else a mark that no output has.
+    """Return the string that ends a generated answer: a newline if all outputs are single lines; an
+    empty line if some have several lines, or if most are JSON, which LMs often spread over lines; a
+    mark that no output contains if some outputs contain empty lines.
 
     >>> default_stop(["good", "bad"]), default_stop(["def f():\\n    pass"]), default_stop(["a\\n\\nb"])
     ('\\n', '\\n\\n', '---')
@@ -35,8 +34,8 @@ def default_stop(outputs: Sequence[str]) -> str:
 
 
 def default_limit(outputs: Iterable[str]) -> int:
-    """Return the most tokens that a written answer may have: one for two bytes of the longest
-    output, in steps of 32, and at least 128 and at most 2,048.
+    """Return the most tokens of a generated answer: one for every two bytes of the longest output,
+    rounded up to a multiple of 32, and between 128 and 2,048.
 
     >>> default_limit(["good"]), default_limit(["x" * 1000]), default_limit(["x" * 10**6])
     (128, 512, 2048)

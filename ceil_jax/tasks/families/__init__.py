@@ -1,4 +1,5 @@
-"""The data sets of the papers: one module a family of similar tasks, one `TaskSpec` a task.
+"""The data sets of the papers: one module for each family of similar tasks, one `TaskSpec` for each
+task.
 
 - `sentiment`: a sentence to a grade of sentiment (SST-5, movie reviews)
 - `pairs`: two sentences to a short answer (MRPC, MNLI, QNLI)
@@ -8,5 +9,5 @@
 - `sql`: a question over a database to SQL (Spider, Dr.Spider, KaggleDBQA)
 - `cogs`: a sentence to a logical form (COGS), written as a compact function call
 
-A new task is one entry in the family that it is most like: docs/new_task.md.
+A new task is one entry in the most similar family; see docs/new_task.md.
 """

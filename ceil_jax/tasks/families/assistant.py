@@ -1,12 +1,13 @@
-"""Commands to an assistant and the calls that carry them out: programs whose parts are known and
-whose combinations are new. Made here from a small grammar, so that it needs no data set.
+"""Commands to an assistant and the calls that carry them out: programs with known parts in new
+combinations. They are generated from a small grammar, so no data set is needed.
 
-A command has an *action* ("let Anna's boss know that the train is late") and one or two *slots*, each
-filled with a *form*: a name, a relative, somebody's boss, a place near by, an hour, an event. A pair of
-an action and a form is either seen or held out, by a hash of the two. The bank has seen pairs only;
-every query has at least one held-out pair, while its action and each of its forms are in the bank in
-other company. So the bank holds all that a query needs, but never in one example (as in COGS, Kim and
-Linzen 2020, and in SMCalFlow-CS, Yin et al. 2021, at a size that trains in minutes).
+A command has an *action* ("let Anna's boss know that the train is late") and one or two *slots*,
+each filled with a *form*: a name, a relative, somebody's boss, a place near by, an hour, an event.
+Each pair of an action and a form is either seen or held out, by a hash of the two. The bank has
+only seen pairs; every query has at least one held-out pair, while its action and each of its forms
+occur in the bank in other pairs. So the bank holds all parts of a query, but never in one example
+(as in COGS, Kim and Linzen 2020, and in SMCalFlow-CS, Yin et al. 2021, at a size that trains in
+minutes).
 
 The grammar, the seed and the sizes were written down before any method was run on them.
 """
@@ -25,7 +26,7 @@ from ceil_jax.tasks.spec import Row, pair_task
 BANK_SIZE = 1_000
 QUERIES = 300
 HELD_OUT = 3
-"""One pair of an action and a form in so many is held out."""
+"""One in this many pairs of an action and a form is held out."""
 
 NAMES = ("Anna", "Ben", "Chloe", "David", "Elena", "Farid", "Grace", "Hugo", "Ines", "Jonas")
 RELATIVES = ("sister", "brother", "mother", "father", "cousin", "neighbour")
@@ -51,7 +52,8 @@ def _symbol(words: str) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """One way of filling a slot: its phrase and its program share the words that are drawn."""
+    """One way of filling a slot: a phrase and a program that are filled with the same drawn
+    words."""
 
     name: str
     phrase: str
@@ -59,7 +61,7 @@ class Form:
     words: tuple[Sequence[str], ...]
 
     def filled(self, rng: random.Random) -> tuple[str, str]:
-        """Return a phrase and its program, with words drawn for the places of both."""
+        """Return a phrase and its program, filled with the same drawn words."""
         drawn = [rng.choice(choices) for choices in self.words]
         return self.phrase.format(*drawn), self.program.format(*map(_symbol, drawn))
 
@@ -125,7 +127,7 @@ def is_held_out(action: str, form: str) -> bool:
 
 
 def commands(seed: str, held_out: bool) -> Iterator[Row]:
-    """Yield different commands, without end: those with a held-out pair, or those without one."""
+    """Yield distinct commands without end: those with a held-out pair, or those without one."""
     rng = random.Random(seed)
     yielded: set[str] = set()
     while True:
@@ -134,7 +136,7 @@ def commands(seed: str, held_out: bool) -> Iterator[Row]:
         fillings = [form.filled(rng) for form in forms]
         phrase = rng.choice(action.phrases)
         command = phrase.format(*(words for words, _ in fillings))
-        # a slot of one form has no pairs: whatever stands there has been seen with the action
+        # a slot with a single form has no pairs: that form has been seen with the action
         pairs = [
             (action.name, form.name)
             for slot, form in zip(action.slots, forms, strict=True)

@@ -5,9 +5,9 @@ Its logical forms are written as compact function calls.
     * cookie ( x _ 4 ) ; lend . agent ( x _ 2 , Emma ) AND lend . theme ( x _ 2 , x _ 4 )
     lend(agent=Emma,theme=*cookie)
 
-`*` marks a definite noun and `nmod.in` a modifier, as in the original. A variable's number is its
-word's position in the sentence, so the sentence gives the numbers back. The unspoken subject of an
-`xcomp` ("wanted to eat") is its governor's agent and is not repeated.
+`*` marks a definite noun and `nmod.in` a modifier, as in the original. A variable's number is the
+position of its word in the sentence, so the numbers can be restored. The unspoken subject of an
+`xcomp` ("wanted to eat") is the agent of its governor and is not repeated.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ALTERNATION = (
     "do_dative_to_pp_dative",
     "pp_dative_to_do_dative",
 )
-"""Skill-KNN does not list its cases. Ours are COGS' own groups: primitive substitution (P.S.) is
-"novel combination of familiar primitives and grammatical roles", primitive structural alternation
-(P.A.) is "verb argument structure alternation"."""
+"""The Skill-KNN paper does not list its cases. Ours are COGS' own groups: primitive substitution
+(P.S.) is "novel combination of familiar primitives and grammatical roles", primitive structural
+alternation (P.A.) is "verb argument structure alternation"."""
 
 _TERM = re.compile(r"(?P<head>\S+)(?: \. (?P<role>[\w .]+?))? \( (?P<args>[^()]+) \)")
 
@@ -58,7 +58,7 @@ class Call:
 
 
 def function_call(logical_form: str) -> str:
-    """Return the compact form of a logical form; a ValueError if it is none of COGS."""
+    """Return the compact form of a logical form. A ValueError if it is not one of COGS."""
     if " " not in logical_form:
         return logical_form  # a name alone
     calls: dict[str, Call] = {}
@@ -88,7 +88,7 @@ def function_call(logical_form: str) -> str:
 
 
 def _drop_controlled(call: Call) -> None:
-    """Remove the agents of xcomps, which are those of their governors."""
+    """Remove the agents of xcomps, because they repeat the agents of their governors."""
     for role, inner in call.arguments:
         if role == "xcomp":
             inner.arguments = [(name, value) for name, value in inner.arguments if name != "agent"]

@@ -10,8 +10,8 @@ from ceil_jax.tasks.spec import Hub, Row, TaskSpec, pair_task, table2, text
 
 
 def numbered_steps(decomposition: str) -> str:
-    """Return Break's `return flights ;return #1 from denver` as it is written in prompts:
-    `1#) return flights 2#) return #1 from denver`."""
+    """Return a decomposition of Break, `return flights ;return #1 from denver`, as it is written in
+    prompts: `1#) return flights 2#) return #1 from denver`."""
     steps = decomposition.split(";")
     return _one_space(" ".join(f"{i}#) {step.strip()}" for i, step in enumerate(steps, 1)))
 
@@ -39,8 +39,8 @@ def _geoquery(name: str, split: str, **others: Any) -> TaskSpec:
 
 
 def _smcalflow_cs(suffix: str, queries: str, shots: int) -> TaskSpec:
-    """Return an entry of SMCalFlow-CS. 0.S: single-domain queries; 0.C: cross-domain; k.C: k open
-    each prompt."""
+    """Return an entry of SMCalFlow-CS: 0s has single-domain queries, 0c cross-domain ones; in kc, k
+    examples open each prompt."""
     return pair_task(
         name=f"smcalflow_cs.{suffix}",
         columns=("user_utterance", "lispress"),

@@ -12,8 +12,8 @@ LETTERS = "ABCDE"
 
 
 def _commonsense_qa(id: str, row: Row) -> Example:
-    """Read a row whose options the hub has as {"label": [A … E], "text": [...]} and the answer as a
-    letter."""
+    """Return a row as an example. The hub has its options as {"label": [A … E], "text": [...]} and
+    its answer as a letter."""
     choices = row.get("choices")
     if not isinstance(choices, dict):
         raise FieldError("choices", '{"label": […], "text": […]}', choices)
@@ -35,7 +35,8 @@ def _hellaswag(id: str, row: Row) -> Example:
 
 
 def _web_question(id: str, row: Row) -> Example:
-    """The first answer stands in prompts; any gold answer counts."""
+    """Return a row as an example. Prompts show its first answer; any of its answers counts as
+    right."""
     answers = texts(row, "answers")
     return Example(id, text(row, "question"), answers[0], references=answers)
 

@@ -16,25 +16,24 @@ from ceil_jax.tasks.words import bert_words
 
 MOVIE_WORDS = ("terrible", "bad", "okay", "good", "great")
 RATING_CUTS = (-2.0, -0.6, 0.6, 2.0)
-"""Cuts on the raters' scale −4 … 4. As in SST-5, a rating on a cut belongs to the class below
-it."""
+"""Boundaries of the five grades on the raters' scale, −4 to 4. As in SST-5, a rating on a boundary
+belongs to the grade below it."""
 
 SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
-"""The paper's Table 7 shows "very positive"; the released code has these words; we do as the
-code."""
+"""These are the words of the released code; the paper's Table 7 shows "very positive"."""
 
 
 def held_out(sentence: str) -> bool:
-    """Return whether a sentence belongs to the validation split, as about a tenth do. Its words
-    alone decide, so that it stays there when other sentences are added or removed."""
+    """Return whether a sentence belongs to the validation split, as about a tenth do. This depends
+    on its words alone, so it does not change when other sentences are added or removed."""
     digest = hashlib.sha256(bert_words(sentence).encode()).digest()
     return int.from_bytes(digest[:8], "big") % 10 == 0
 
 
 @functools.cache
 def movie_reviews() -> dict[str, list[Row]]:
-    """Return 10,605 sentences of film reviews, each rated by 20 people; about a tenth, by hash, is
-    validation."""
+    """Return 10,605 sentences of film reviews, each rated by 20 people; about a tenth, by a hash,
+    are the validation split."""
     archive = assets.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
@@ -51,7 +50,7 @@ def movie_reviews() -> dict[str, list[Row]]:
 def _entry(
     name: str, words: tuple[str, ...], grade: Callable[[Row], int], **others: Any
 ) -> TaskSpec:
-    """Return an entry; `grade` gives the number of a row's word."""
+    """Return an entry; `grade` maps a row to an index of `words`."""
 
     def example(id: str, row: Row) -> Example:
         return Example(id, text(row, "text"), words[grade(row)], words)

@@ -29,15 +29,15 @@ def schema_text(tables: dict[str, list[str]]) -> str:
 
 
 def _sql_example(id: str, row: Row) -> Example:
-    """Retrieval sees the question alone, as Skill-KNN's raw KNN does; the schema stands in the
-    prompt."""
+    """Return a row as an example. Its input is the question alone, as in Skill-KNN's raw KNN; the
+    schema is shown in the prompt."""
     fields = {"db_id": text(row, "db_id"), "schema": row["schema"], "database": row["database"]}
     return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
-    """Return db_id -> schema text, from a folder's tables.json(.gz); a UserError unless these are
-    as Spider's."""
+    """Return db_id → schema text, from a folder's tables.json(.gz). A UserError unless these are in
+    Spider's format."""
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
         try:
@@ -60,7 +60,7 @@ def declared_schemas(folder: Path) -> dict[str, str]:
 
 
 def stored_schema(database: Path) -> str:
-    """Return the schema text of a database file itself; a UserError if it is no SQLite database."""
+    """Return the schema text of a database file. A UserError if it is not an SQLite database."""
     address = f"file:{quote(str(database))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
@@ -77,11 +77,11 @@ def stored_schema(database: Path) -> str:
 
 
 def database_files(folder: Path) -> dict[str, Path]:
-    """Return `db_id` -> its .sqlite file; also `parent/db_id`, for two of one name in different
-    parent folders.
+    """Return db_id → its .sqlite file. Each is also listed as `parent/db_id`, for databases of the
+    same name in different folders.
 
-    They are found under `folder/database*/` as released, and in `folder/database*.tar.gz`, unpacked
-    once into the cache (nothing is written into the data folder).
+    Files are found under `folder/database*/`, as released, and in `folder/database*.tar.gz`, which
+    is unpacked once into the cache; nothing is written into the data folder.
     """
     files: dict[str, Path] = {}
     archives = [_unpacked(archive) for archive in sorted(folder.glob("database*.tar.gz"))]
@@ -105,8 +105,8 @@ def _unpacked(archive: Path) -> Path:
 
 
 def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
-    """Return what adds `schema` and `database` (a path, "" if there is none) from the first folder
-    that has them."""
+    """Return a function that adds `schema` and `database` (a path, or "") to a row, from the first
+    folder that has them."""
     schemas: dict[str, str] = {}
     databases: dict[str, Path] = {}
     for folder in (data_dir / name for name in folders):
@@ -146,8 +146,8 @@ SPIDER = TaskSpec(
 
 
 def _dr_spider(group: str) -> TaskSpec:
-    """Return an entry, without the 20 rows of `DB_DBcontent_equivalence`, which have no database
-    file to run on."""
+    """Return an entry of Dr.Spider, without the 20 rows of `DB_DBcontent_equivalence`, whose
+    database files are not available."""
     unstored = "DB_DBcontent_equivalence"
     return replace(
         SPIDER,

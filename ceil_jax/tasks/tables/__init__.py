@@ -1,13 +1,14 @@
-"""Reading a file or a frame as rows, in this order; `tasks.files.read_table` is the way in.
+"""The steps of reading a file or a frame as rows, in order; `tasks.files.read_table` is the entry
+point.
 
-- `magic`: what a file is by its first bytes
-- `unpacking`: its content, unpacked up to a bound
+- `magic`: the kind of a file, by its first bytes
+- `unpacking`: the content of a file, unpacked up to a size limit
 - `decoding`: bytes to text
-- `json_rows`: JSON in all its shapes to rows; `separated`: the separator, the header and the quotes
-  of a text table
+- `json_rows`: JSON of any layout to rows; `separated`: a text table to rows, by its separator,
+  header and quotes
 - `columnar`: parquet and Arrow to rows, with the names of labels
 - `frames`: tables in memory: pandas, polars, Arrow, `datasets`
-- `table_rows`: `TableRows`, rows with the place where each stood
+- `table_rows`: `TableRows`, rows with their line numbers
 
-What a row's cells mean is in `tasks.cells`.
+The meaning of single cells is in `tasks.cells`.
 """

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def columnar_rows(source: str, content: bytes, kind: Kind) -> TableRows:
-    """Return the rows of the bytes of a parquet or an Arrow file.
+    """Return the rows of a parquet or an Arrow file, from its bytes.
 
     Raises:
         UserError: the file cannot be read, or is cut.
@@ -61,7 +61,7 @@ def arrow_rows(source: str, table: pa.Table) -> TableRows:
     for name, column in zip(table.column_names, table.columns, strict=True):
         names = label_names(features.get(name))
         try:
-            columns[name] = [named(value, names) for value in column.to_pylist()]
+            columns[name] = [with_label_names(value, names) for value in column.to_pylist()]
         except (
             pa.ArrowException,
             ValueError,
@@ -70,8 +70,8 @@ def arrow_rows(source: str, table: pa.Table) -> TableRows:
             SystemError,
             MemoryError,
         ) as error:
-            # a date that Python does not have: no text, so that the column is left out if nobody
-            # needs it
+            # such as a date out of Python's range: a tuple is not text, so the column is dropped
+            # unless it is needed
             columns[name] = [(str(error),)] * len(column)
     rows: list[Row] = [
         dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
@@ -80,7 +80,8 @@ def arrow_rows(source: str, table: pa.Table) -> TableRows:
 
 
 def _features(source: str, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
-    """The kinds of the columns that `datasets` wrote down; none where it was not `datasets`."""
+    """The types of the columns, as `datasets` records them in the file; empty if the file was not
+    written by it."""
     written = metadata.get(b"huggingface")
     if written is None:
         return {}
@@ -98,8 +99,8 @@ def _features(source: str, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]
 
 
 def label_names(kind: Any) -> Sequence[str] | None:
-    """Return the names of a column of ClassLabels, or of lists of them, from what `datasets` says
-    of the column; None for any other column."""
+    """Return the label names of a column of ClassLabels, or of lists of them, from its type as
+    `datasets` records it; None for any other column."""
     while isinstance(kind, list | Mapping):
         inner = (kind[0] if kind else None) if isinstance(kind, list) else kind.get("feature")
         if not inner:
@@ -112,11 +113,11 @@ def label_names(kind: Any) -> Sequence[str] | None:
     return names if right else None
 
 
-def named(value: Any, names: Sequence[str] | None) -> Any:
-    """Return the name of a label's number, and those of a list of numbers; −1 stands for no
-    label."""
+def with_label_names(value: Any, names: Sequence[str] | None) -> Any:
+    """Return the name of a label number, or the names of a list of numbers; None for −1, which
+    means no label. Other values, and columns without `names`, are unchanged."""
     if names is None or not isinstance(value, int | list):
         return value
     if isinstance(value, list):
-        return [named(item, names) for item in value]
+        return [with_label_names(item, names) for item in value]
     return names[value] if 0 <= value < len(names) else None

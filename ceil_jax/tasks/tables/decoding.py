@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, or what a byte order mark says."""
+"""Bytes to text: UTF-8, or the encoding that a byte order mark names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def decoded(source: str, content: bytes) -> str:
     """Return the text of a file: UTF-8, or UTF-16 and UTF-32 with a byte order mark.
 
     Raises:
-        UserError: it is none of these; the message names the first line that is not, and a command
-            that converts the file.
+        UserError: the bytes are in another encoding; the message names the first wrong line and a
+            command that converts the file.
     """
     encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
     if encoding == "utf-8" and (guess := _wide(content)):
@@ -56,7 +56,7 @@ def decoded(source: str, content: bytes) -> str:
 
 
 def _wide(content: bytes) -> str:
-    """The name of the encoding of two bytes a character that the content seems to have."""
+    """ "utf-16le" or "utf-16be" if the content seems to be in it, by its zero bytes; else ""."""
     start = content[:2000]
     for name, other in (("utf-16le", start[1::2]), ("utf-16be", start[0::2])):
         if len(other) > 8 and other.count(0) > 0.4 * len(other):

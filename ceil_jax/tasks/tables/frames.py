@@ -8,17 +8,17 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.cells import plain
 from ceil_jax.tasks.spec import Row
-from ceil_jax.tasks.tables.columnar import arrow_rows, label_names, named
+from ceil_jax.tasks.tables.columnar import arrow_rows, label_names, with_label_names
 from ceil_jax.tasks.tables.json_rows import rows_of_object
 from ceil_jax.tasks.tables.table_rows import TableRows, check_names, numbered_rows
 
 
 def frame_rows(table: Any) -> TableRows | None:
-    """Return the rows of a table in memory; None for what is none.
+    """Return the rows of a table in memory; None if the value is not one.
 
-    Taken are frames of pandas and polars (also lazy ones), Arrow tables and batches, data sets of
-    `datasets` (also streamed ones), whatever else hands its columns over as Arrow does, and a
-    mapping that holds rows as one object of JSON may (`json_rows.rows_of_object`).
+    Accepted are frames of pandas and polars (including lazy ones), Arrow tables and batches, data
+    sets of `datasets` (including streamed ones), other objects with Arrow's C interface, and
+    mappings laid out like a JSON object of rows (`json_rows.rows_of_object`).
 
     Raises:
         UserError: several tables by name, such as the splits of a DatasetDict; two columns of one
@@ -43,7 +43,7 @@ def frame_rows(table: Any) -> TableRows | None:
 
 
 def is_frame(table: Any) -> bool:
-    """Return whether a value is a table in memory, or holds such."""
+    """Return whether a value looks like a table in memory."""
     marks = ("columns", "column_names", "with_format")
     return not isinstance(table, Mapping) and any(hasattr(table, mark) for mark in marks)
 
@@ -64,13 +64,14 @@ def _dataset_rows(dataset: Any) -> TableRows:
     features = dataset.features.to_dict() if dataset.features is not None else {}
     names = {name: label_names(kind) for name, kind in features.items()}
     rows: list[Row] = [
-        {name: named(value, names.get(name)) for name, value in row.items()} for row in dataset
+        {name: with_label_names(value, names.get(name)) for name, value in row.items()}
+        for row in dataset
     ]
     return numbered_rows("data set", rows)
 
 
 def _mapping_rows(tables: Mapping[Any, Any]) -> TableRows | None:
-    """The rows that a mapping holds; a UserError if it holds tables."""
+    """The rows of a mapping; None if it has none. A UserError if its values are tables."""
     splits = [repr(name) for name, part in tables.items() if is_frame(part)]
     if splits and len(splits) == len(tables):
         raise UserError(
@@ -85,7 +86,7 @@ def _mapping_rows(tables: Mapping[Any, Any]) -> TableRows | None:
 
 
 def _listed(part: Any) -> Any:
-    """A column as a list, or as a mapping whose names are texts."""
+    """A column as a list, or as a mapping with text keys."""
     if isinstance(part, Mapping):
         return {str(name): value for name, value in part.items()}
     part = plain(part)

@@ -1,4 +1,4 @@
-"""JSON to rows: a list of objects, one object a line, or one object that holds all rows."""
+"""JSON to rows: a list of objects, one object per line, or one object that holds all rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLANKS = re.compile(r"\s*")
 
 
 def is_json(text: str) -> bool:
-    """Return whether a text begins with a JSON object, or is a list of objects."""
+    """Return whether a text begins with a JSON object or with a list of JSON objects."""
     start = _BLANKS.match(text).end()  # type: ignore[union-attr]
     if text[start : start + 1] not in ("{", "["):
         return False
@@ -29,15 +29,15 @@ def is_json(text: str) -> bool:
 
 
 def json_rows(source: str, text: str) -> TableRows:
-    """Return the rows of JSON, whose shape the content decides.
+    """Return the rows of a JSON text, whose layout is recognised.
 
-    A list of objects; objects one a line, or one after the other over several lines; or one object
-    that holds all rows: by number, by id, by column (as pandas writes them), as a list of columns
-    and a list of lists, or as a list under its only name.
+    It may be a list of objects; objects one after the other, one per line or over several lines; or
+    one object that holds all rows: by number, by id, by column (as pandas writes them), as a list
+    of columns and a list of lists, or as a list under its only key.
 
     Raises:
-        UserError: a list or an object that is no JSON, which may be because it is cut; one object
-            that holds no rows.
+        UserError: the text is not JSON, perhaps because it is cut off; or it is one object that
+            holds no rows.
     """
     if text.lstrip().startswith("["):
         return _list_rows(source, text)
@@ -99,8 +99,8 @@ def _object(text: str) -> Row | RowError:
 
 
 def _one_after_the_other(text: str) -> list[tuple[int, dict[str, Any]]]:
-    """The objects of a text and the line of each, however many lines they take; none where
-    anything else stands among them."""
+    """The line and value of each object of a text, over any number of lines; empty if the text has
+    anything but objects."""
     decoder = json.JSONDecoder(object_pairs_hook=_mapping)
     objects: list[tuple[int, dict[str, Any]]] = []
     line = 1
@@ -130,7 +130,7 @@ def _not_a_row(value: Any) -> RowError:
 
 
 def rows_of_object(value: Mapping[str, Any]) -> list[Row] | None:
-    """Return the rows that one object holds; None where it holds none, as an object that is a row
+    """Return the rows that one object holds; None if it holds none, for example because it is a row
     itself.
 
     >>> rows_of_object({"0": {"text": "a"}, "1": {"text": "b"}})
@@ -168,7 +168,8 @@ def _is_table(names: Sequence[Any], data: Sequence[Any]) -> bool:
 
 
 def _rows_of_objects(value: Mapping[str, Mapping[str, Any]]) -> list[Row] | None:
-    """The rows of an object of objects: by number, by column and number, or by id."""
+    """The rows of an object whose values are objects: keyed by number, by column and number, or by
+    id; None if it is none of these."""
     inner = list(value.values())
     numbers = dict.fromkeys(number for part in inner for number in part)
     if _are_numbers(value):

@@ -1,4 +1,4 @@
-"""The kind of a file by its first bytes, whatever its name says."""
+"""The kind of a file, by its first bytes and not by its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Kind(NamedTuple):
     name: str
     """The kind in words, such as "a PDF document"."""
     way: str = ""
-    """Advice for a file that is not read; "" for a kind that is."""
+    """Advice for a kind that is not read here; "" for one that is."""
 
 
 GZIP = Kind("a gzip file")
@@ -80,7 +80,7 @@ _MARK = rb"(?:\xef\xbb\xbf)?"
 """The byte order mark of UTF-8."""
 
 _PATTERNS = (
-    # letters that a header may begin with too
+    # patterns, because a text may begin with the same letters
     (re.compile(rb"BZh[1-9]1AY&SY"), BZIP2),
     (re.compile(rb"PAR1[^ -~\r\n]"), PARQUET),
     (re.compile(rb"ORC.*\x00.*ORC.\Z", re.S), Kind("an ORC file", _TABLE)),
@@ -95,7 +95,7 @@ _PATTERNS = (
 
 
 def kind_of(content: bytes) -> Kind:
-    """Return what a file's content is; `TEXT` where nothing else is recognised."""
+    """Return the kind of a file's content; `TEXT` if nothing else is recognised."""
     start = content[:4096]
     for beginning, kind in _BEGINNINGS:
         if start.startswith(beginning):

@@ -1,4 +1,4 @@
-"""Tables in text: what separates the values, which line is the header, and what quotes mean."""
+"""Text tables to rows: finding the separator, the header, and whether quotes are CSV's."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from ceil_jax.tasks.tables.table_rows import TableRows, check_names
 log = logging.getLogger(__name__)
 
 SEPARATORS = ",;\t|"
-"""The separators of values in the files that people have."""
+"""The separators that are tried."""
 
 _SAMPLE = 500
-"""Lines by which the separator is known."""
+"""The lines from which the separator is found."""
 
-csv.field_size_limit(2**31 - 1)  # 131,072 characters by default
+csv.field_size_limit(2**31 - 1)  # the default allows 131,072 characters
 
 
 class _Records(NamedTuple):
     """The records of a text table, the header among them."""
 
     records: list[tuple[int, list[str]]]
-    """The first line of each, and its cells; empty lines are none."""
+    """The number of the first line of each record, and its cells; empty lines are left out."""
     error: str = ""
-    """A description of what is wrong with the quotes; "" where they pair up."""
+    """What is wrong with the quotes; "" if they pair up."""
     line: int = 0
-    """The line of that mistake."""
+    """The line of that error; 0 if there is none."""
 
 
 def separated_rows(
     source: str, text: str, usual: str = "", delimiter: str | None = None
 ) -> TableRows:
-    """Return the rows of a table with a header; a row's line is its first one.
+    """Return the rows of a text table with a header, each with the number of its first line.
 
-    Quotes are characters like any other where they do not pair up as CSV has them, and every line
-    by itself has as many cells as the header; a warning says so.
+    If quotes do not pair up as in CSV, and every line has as many cells as the header, quotes are
+    read as ordinary characters, with a warning.
 
     Args:
         source: names the file in messages.
         text: its content.
-        usual: the separator that the file's ending stands for; "" for none.
-        delimiter: the separator, where the user or the file's first line (`sep=;`) says it; by
-            default the one with which the rows fit the header best, or else one another; `usual`
-            where several do.
+        usual: the usual separator of the file's ending; "" for none.
+        delimiter: the separator. By default the one in the file's first line (`sep=;`), or the one
+            with which most rows have as many cells as the header, or as each other; `usual` if
+            several do equally well.
 
     Raises:
-        UserError: no separator fits and there is no usual one; a quote has no partner; the header
-            is not the first line, or has two columns of one name.
+        UserError: no separator fits and there is no usual one; a quote has no partner; the first
+            line is not the header; two columns have one name.
     """
     lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
     if stated := re.fullmatch("sep=(.)", lines[0]):  # as Excel writes it
@@ -95,18 +95,18 @@ def _shown(header: Sequence[str]) -> str:
 
 
 class _Fit(NamedTuple):
-    """A measure of how well a separator fits; larger is better."""
+    """How well a separator fits; larger is better."""
 
     header: float
-    """The share of the rows that have as many cells as the header, if that is half of them and the
-    header has two cells or more; else 0."""
+    """The share of rows with as many cells as the header; 0 if that is less than half, or if the
+    header has only one cell."""
     rows: float
-    """The same share for the most frequent number of cells, whatever the header has."""
+    """The share of rows with the most frequent number of cells, with the same two exceptions."""
 
 
 def _separator(lines: Sequence[str], usual: str) -> str:
-    """The separator with which the most rows fit the header, or else one another; `usual` where no
-    other does better."""
+    """The separator with which most rows have as many cells as the header, or as each other;
+    `usual` if no other does better."""
     sample = lines[:_SAMPLE]
     fits = {separator: _fit(sample, separator, len(lines) > _SAMPLE) for separator in SEPARATORS}
     best = max(SEPARATORS, key=lambda separator: (fits[separator], separator == usual))
@@ -117,7 +117,7 @@ def _fit(sample: Sequence[str], separator: str, cut: bool) -> _Fit:
     records = _records(sample, separator)
     rows = _plain(sample, separator) if records.error else records.records
     if cut and len(rows) > 2:
-        rows = rows[:-1]  # the end of the last one may stand below the sample
+        rows = rows[:-1]  # the last one may end below the sample
     header, *lengths = [len(cells) for _, cells in rows] or [0]
     counts = Counter(lengths)
 
@@ -129,15 +129,15 @@ def _fit(sample: Sequence[str], separator: str, cut: bool) -> _Fit:
 
 
 def _plain(lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
-    """The cells of each line by itself, with quotes as characters."""
+    """The number and cells of each line, with quotes as ordinary characters."""
     return [(number, line.split(separator)) for number, line in enumerate(lines, 1) if line]
 
 
 def _records(lines: Sequence[str], separator: str) -> _Records:
-    """The records as CSV has them, up to the first quote that has no partner."""
+    """The records by the rules of CSV, up to the first quote without a partner."""
     records: list[tuple[int, list[str]]] = []
     content = io.StringIO("\n".join(lines), newline="")
-    # blanks before a quote are layout; before any other text they may be its indentation
+    # spaces before a quote are layout; before other text they may be indentation that belongs to it
     quoted = any(f'{separator} "' in line for line in lines)
     reader = csv.reader(content, strict=True, delimiter=separator, skipinitialspace=quoted)
     start = 1
@@ -163,7 +163,8 @@ def _checked_records(
             f"{source}, line {line}: a quote that begins or ends in this row has no partner "
             f"({error}); double it, or say what separates the values if it is not {separator!r}"
         )
-    # a quote that closes lines later may have swallowed them; by a tab, cells of several lines are rare
+    # a quote that closes lines later may have swallowed the lines between; tab-separated files
+    # rarely have cells of several lines
     swallowed = len(records) < len(plain)
     uneven = any(len(cells) != len(records[0][1]) for _, cells in records)
     if plain_fits and (error or (swallowed and (uneven or separator == "\t"))):
@@ -179,7 +180,7 @@ def _check_header(
     rows: Sequence[tuple[int, list[str]]],
     delimiter: str,
 ) -> None:
-    """Raise a UserError if the line that was taken for the header cannot be it."""
+    """Raise a UserError if the line that was taken for the header cannot be the header."""
     check_names(f"{source}, line {line}", header)
     lengths = Counter(len(cells) for _, cells in rows)
     [(usual, count)] = lengths.most_common(1) or [(0, 0)]

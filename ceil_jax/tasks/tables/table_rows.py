@@ -1,4 +1,4 @@
-"""Rows, and where each of them stood."""
+"""Rows of a table with their line numbers."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a file, a data frame or a split, and where each of them came from."""
+    """The rows of a file, a data frame or a split, with their line numbers."""
 
     source: str
     """A file, or a hub repository at a revision."""
     rows: Sequence[Row | RowError]
-    """Each row, or what is wrong with it."""
+    """Each row, or the error that makes it unusable."""
     lines: Sequence[int]
-    """For each row: its line in a text file, its number (from 1) elsewhere."""
+    """For each row its line in a text file, or its number from 1 elsewhere."""
     unit: str = "line"
     """The unit that `lines` counts: line or row."""
 
     def columns(self) -> dict[str, None]:
-        """Return the names of all columns, in the order in which they come up."""
+        """Return the names of all columns, in order of appearance."""
         return dict.fromkeys(
             name for row in self.rows if not isinstance(row, RowError) for name in row
         )
 
     def with_whole_numbers(self) -> TableRows:
-        """Return the table with whole numbers where missing cells made them floats, and warn of
-        numbers that lost digits so (`whole_numbers`)."""
+        """Return the table with columns of whole numbers turned back into integers where missing
+        cells made them floats; warn of columns that lost digits (see `whole_numbers`)."""
         rows, lost = whole_numbers(self.rows)
         if lost:
             log.warning(
@@ -47,13 +47,13 @@ class TableRows:
 
 
 def numbered_rows(source: str, rows: Sequence[Row | RowError], unit: str = "row") -> TableRows:
-    """Return rows that stand in no text file, counted from 1."""
+    """Return rows that do not come from a text file, numbered from 1."""
     return TableRows(source, rows, range(1, len(rows) + 1), unit)
 
 
 def check_names(source: str, names: Sequence[str]) -> None:
-    """Raise a UserError if two columns have one name, compared as `question_key` does; those without
-    a name are none."""
+    """Raise a UserError if two columns have the same name, compared by `question_key`. Columns
+    without a name are ignored."""
     named = [name for name in names if name.strip()]
     if len({*named}) < len(named) or look_alikes(named):
         listed = ", ".join(map(ascii if look_alikes(named) else repr, names))

@@ -1,4 +1,4 @@
-"""The content of a file, unpacked if it is packed, up to a bound."""
+"""The content of a file, unpacked up to a size limit."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ class Readable(Protocol):
 
 
 SMALL = 64 * 2**20
-"""Bytes that may be unpacked from a file of any size."""
+"""Bytes that any file may unpack to."""
 
 RATIO = 100
-"""Larger contents may be so many times as large as the packed file. Texts are 3 to 20 times as large
-as their gzip files; a file that is made to fill the memory (a "bomb") is 1,000 times as large."""
+"""Beyond that, the content may be this many times as large as the packed file. Texts are 3 to 20
+times as large as their gzip files; a file that is made to fill the memory (a "bomb") is 1,000 times
+as large."""
 
 LARGEST = 4 * 2**30
-"""Bytes that may be unpacked at most: all rows are held in memory, several times over while they
-are read."""
+"""The most bytes that are unpacked: all rows are held in memory, several times over while they are
+read."""
 
 LAYERS = 3
-"""Files packed within packed files, at most."""
+"""How many times over a file may be packed."""
 
 _UNPACKERS: dict[Kind, Callable[[io.BytesIO], Readable]] = {
     magic.GZIP: lambda packed: gzip.GzipFile(fileobj=packed),
@@ -50,7 +51,7 @@ _OFFICE = {
     "content.xml": Kind("an OpenDocument file", "save the sheet as CSV (UTF-8)"),
     "data.pkl": Kind("a file of torch", "save the rows as CSV, JSON lines or parquet"),
 }
-"""Archives that are a document: a name, or its beginning, that they hold."""
+"""Zip archives that are documents, by the beginning of the name of a file inside."""
 
 
 class Content(NamedTuple):
@@ -58,19 +59,18 @@ class Content(NamedTuple):
 
     content: bytes
     kind: Kind
-    """Their kind by their first bytes: parquet, Arrow or text."""
+    """The kind of the content: parquet, Arrow or text."""
     name: str
-    """The name of the file, without the ending that says how it is packed; of an archive, that of
-    the file inside."""
+    """The name of the file, or of the file inside an archive, without endings such as .gz."""
 
 
 def unpacked(path: Path) -> Content:
-    """Return the content of a file: gzip, bzip2 and xz unpacked, the only data file of a zip
-    archive taken out.
+    """Return the content of a file. gzip, bzip2 and xz are unpacked; from a zip archive, its only
+    data file is taken.
 
     Raises:
-        UserError: the file cannot be read, is cut, or holds something else than rows, which the
-            message names together with what to do; or it unpacks to more than the bound.
+        UserError: the file cannot be read, is cut off, or unpacks to more than the limit; or it is
+            of a kind that holds no rows, for which the message says what to do.
     """
     try:
         content = path.read_bytes()
@@ -92,7 +92,8 @@ def unpacked(path: Path) -> Content:
 
 
 def _unpacked_name(name: str) -> str:
-    """The name of a file without endings such as .gz; browsers may unpack and keep the name."""
+    """The name of a file without endings such as .gz. A browser may have unpacked the file and kept
+    the ending."""
     file = PurePosixPath(name)
     while file.suffix.lower() in (".gz", ".bz2", ".xz", ".zip"):
         file = PurePosixPath(file.stem)
@@ -100,7 +101,7 @@ def _unpacked_name(name: str) -> str:
 
 
 def _bounded(path: Path, stream: Readable, limit: int, kind: Kind) -> bytes:
-    """The whole stream, if that is no longer than the limit."""
+    """The whole stream. A UserError if it is longer than the limit, cut off or damaged."""
     try:
         content = stream.read(limit + 1)
     except EOFError:
@@ -153,7 +154,7 @@ def _only_file(path: Path, content: bytes, limit: int) -> tuple[bytes, str]:
 
 
 def _beside(name: str) -> bool:
-    """Whether a file of an archive is what systems and authors put beside the data."""
+    """Whether a file in an archive is not data: a hidden file, or a readme, licence or the like."""
     file = PurePosixPath(name)
     hidden = any(part.startswith((".", "__MACOSX")) for part in file.parts)
     papers = file.stem.lower() in ("readme", "license", "licence", "citation", "thumbs", "desktop")
