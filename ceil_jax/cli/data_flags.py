@@ -31,7 +31,7 @@ class OwnData:
     """The column with the answer."""
     template: str | None = None
     """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default
-    input, tab, output."""
+    each column on a line behind its name, 'Text: {text}' and 'Label: {label}'."""
     metric: str | None = None
     """accuracy (the LM chooses among the distinct outputs of the file), exact_match, squad_em
     (equal but for articles, case and punctuation), char_bleu, lf_em, sql_execution, or one that

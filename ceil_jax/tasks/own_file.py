@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +52,7 @@ class FileOptions:
     template: str | Template | None = None
     """The text of an example in a prompt, with column names in braces; it ends with the output's.
     `{input}` and `{output}` stand for the two roles unless another column has that name. By default
-    input, tab, output."""
+    each column stands on a line of its own, behind its name."""
     metric: str | None = None
     """A name in `ceil_jax.metrics.METRICS`, which a run checks; by default accuracy with `choices`
     or where the outputs are labels (`tasks.labels.labels_of`), else exact_match. With accuracy and
@@ -316,9 +317,10 @@ def _shape(options: FileOptions, table: TableRows) -> Template:
     template = options.template
     Columns(inputs, output)  # refuses a column in both roles
     if template is None and len(inputs) == 1:
-        return Template("{input}\t{output}", separator)
+        roles = {"{input}": inputs[0], "{output}": output}
+        return Template(named_lines(roles), separator)
     if template is None:
-        template = "".join(f"{{{name}}}\t" for name in inputs) + f"{{{output}}}"
+        template = named_lines({f"{{{name}}}": name for name in (*inputs, output)})
     if isinstance(template, Template):
         separator, template = template.separator, template.pattern
     only = inputs[0] if len(inputs) == 1 else ""
@@ -329,6 +331,24 @@ def _shape(options: FileOptions, table: TableRows) -> Template:
             "question too"
         )
     return shape
+
+
+def named_lines(columns: Mapping[str, str]) -> str:
+    """Return a template that has each column on a line of its own, behind its name: an LM is told
+    what the texts are, and what is asked.
+
+    Args:
+        columns: what stands for a column in a template, and the name of the column.
+
+    >>> named_lines({"{question}": "question", "{sql_query}": "sql_query"})
+    'Question: {question}\\nSql query: {sql_query}'
+    """
+    lines = []
+    for field, column in columns.items():
+        # braces and line ends would be read as parts of the template
+        words = " ".join(re.sub(r"[{}_\s]+", " ", column).split())
+        lines.append(f"{words[:1].upper()}{words[1:]}: {field}")
+    return "\n".join(lines)
 
 
 def _hold_out(
@@ -435,10 +455,13 @@ def _warn_of_conflicts(
     source: str, examples: Sequence[Example], question_of: Callable[[Example], str]
 ) -> None:
     """Log how many texts have several different answers, with one of them as an example."""
+    texts: dict[str, str] = {}
     answers: dict[str, dict[str, str]] = {}
     for example in examples:
-        answers.setdefault(question_of(example), {})[question_key(example.output)] = example.output
-    conflicts = [(text, several) for text, several in answers.items() if len(several) > 1]
+        question = question_of(example)
+        texts.setdefault(question, example.input)
+        answers.setdefault(question, {})[question_key(example.output)] = example.output
+    conflicts = [(texts[key], several) for key, several in answers.items() if len(several) > 1]
     if conflicts:
         text, several = conflicts[0]
         log.warning(

@@ -66,10 +66,10 @@ class Budget:
         """Seconds of the planned share of the minutes that have not passed."""
         return math.inf if self.minutes is None else 60 * (PLANNED * self.minutes - self.elapsed)
 
-    def out_of_time(self, reserve: float = 0.0) -> bool:
-        """Return whether the minutes have passed, but for the time that `reserve` LM tokens
-        take."""
-        return self.seconds_left < reserve * self.pace
+    def out_of_time(self, reserve: float = 0.0, seconds: float = 0.0) -> bool:
+        """Return whether the minutes have passed, but for `seconds` and the time that `reserve` LM
+        tokens take."""
+        return self.seconds_left - seconds < reserve * self.pace
 
     def spend(self, cost: Cost, estimated: float, *, paced: bool = True) -> None:
         """Add finished work.
@@ -102,12 +102,13 @@ class Budget:
             return math.inf
         return max(0.0, (self.limit - self.tokens) / self.ratio)
 
-    def left(self) -> float:
-        """Return the remaining budget in estimated LM tokens, at least 0."""
+    def left(self, reserve: float = 0.0, seconds: float = 0.0) -> float:
+        """Return the remaining budget in estimated LM tokens, at least 0, where `reserve` LM tokens
+        and `seconds` are kept for later."""
         rest = self.tokens_left()
         if self.minutes is not None and self.pace:
-            rest = min(rest, self.seconds_left / self.pace)
-        return max(0.0, rest)
+            rest = min(rest, (self.seconds_left - seconds) / self.pace)
+        return max(0.0, rest - reserve)
 
     def needed(self, tokens: float, seconds: float) -> str:
         """Return the flags (--lm-tokens, --minutes) that would allow this much more work."""

@@ -155,6 +155,7 @@ class Field:
         what: str,
         *,
         reserve: float = 0.0,
+        reserve_seconds: float = 0.0,
         least: int = 0,
         paced: bool = True,
     ) -> list[Answered]:
@@ -169,6 +170,7 @@ class Field:
             span: the part of the rows to answer.
             what: labels the progress bar.
             reserve: LM tokens that are read later, whose time is left for them.
+            reserve_seconds: the time that is left for other work.
             least: rows of the span that are read although the minutes have passed.
             paced: whether the time that it takes says how fast the LM is.
         """
@@ -190,7 +192,7 @@ class Field:
         with bar(len(new), what) as progress:
             while waiting:
                 readable = waiting
-                if self.budget.out_of_time(reserve):
+                if self.budget.out_of_time(reserve, reserve_seconds):
                     readable = [key for key in waiting if new[key][0] < least]
                     if not readable:
                         break

@@ -259,7 +259,7 @@ class Search:
             first_rows=extent.first or FIRST_ROWS,
         )
         # encoding may have taken longer than expected: at most half of what is left is for the end
-        while len(self.final) > FEWEST_ROWS and self._reserve() > self.field.budget.left() / 2:
+        while len(self.final) > FEWEST_ROWS and self._reserve() > self._left():
             self.final = self.final[: max(FEWEST_ROWS, int(0.9 * len(self.final)))]
         if extent.first:
             hold(self.race, self._ask, self._left)
@@ -276,17 +276,20 @@ class Search:
 
     def _reserve(self) -> float:
         """LM tokens that the final rows may take: zero examples, the plain prompt, and two that are
-        still in the race; and those that could be read while their examples are chosen."""
+        still in the race."""
         dearest = max(self.race.mean_tokens(i) for i in self.race.racing)
         each = 2 * dearest + self.zero.tokens.mean() + self.plain.tokens.mean()
-        budget = self.field.budget
-        reserve = 1.1 * len(self.final) * float(each)
-        if budget.minutes is not None and budget.pace:
-            reserve += _CHOOSING * 60 * budget.minutes / budget.pace
-        return reserve
+        return 1.1 * len(self.final) * float(each)
+
+    @property
+    def _choosing(self) -> float:
+        """Seconds that are kept for choosing the finalists' examples. A fast LM could read more in
+        them than the tokens of the budget, so that they are no part of `_reserve`."""
+        return _CHOOSING * 60 * (self.field.budget.minutes or 0.0)
 
     def _left(self) -> float:
-        return self.field.budget.left() - self._reserve()
+        """LM tokens that the race may take."""
+        return self.field.budget.left(self._reserve(), self._choosing)
 
     def _ask(self, next_round: Round) -> Mapping[int, np.ndarray]:
         racers, start, stop = next_round
@@ -302,6 +305,7 @@ class Search:
             slice(start, stop),
             f"row {stop} of the race",
             reserve=self._reserve(),
+            reserve_seconds=self._choosing,
         )
         rows = len(answered[0].scores)
         if rows < stop - start:
@@ -325,7 +329,7 @@ class Search:
         for candidate in waiting:
             shots = candidate.shots
             reference = min(self.entrants, key=lambda other: abs(other.candidate.shots - shots))
-            left = max(0.0, min(budget.tokens_left() - self._reserve(), self._left()))
+            left = self._left()
             try:
                 tokens, seconds = self.field.preparation(candidate, reference)
                 while tokens + reference.tokens.sum() > left and self.field.lighten(candidate):
@@ -340,7 +344,7 @@ class Search:
                     f"left pays for {left:,.0f}."
                 )
                 continue
-            if seconds + (needed + self._reserve()) * budget.pace > budget.seconds_left:
+            if budget.out_of_time(needed + self._reserve(), seconds + self._choosing):
                 self.notes.append(
                     f"{candidate.label} was not tried: training takes about {duration(seconds)}, and "
                     f"{budget.remaining()}."

@@ -14,7 +14,7 @@ from refusing import refused
 
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
-from ceil_jax.tasks.own_file import FileKeywords, FileOptions, separated
+from ceil_jax.tasks.own_file import FileKeywords, FileOptions, named_lines, separated
 
 
 def rows_of(task):
@@ -38,7 +38,20 @@ def test_alpacas_three_columns(tmp_path):
     assert task.template.query(rows_of(task)[1]) == "Sort 1. <>"
     # the default template shows the two roles, whatever other columns are called
     plain = load_file(path, input="instruction", output="output")
-    assert plain.template.example(rows_of(plain)[0]) == "Sort 0.\to0"
+    assert plain.template.example(rows_of(plain)[0]) == "Instruction: Sort 0.\nOutput: o0"
+
+
+@pytest.mark.parametrize(
+    ("column", "line"),
+    [
+        ("sql_query", "Sql query: {output}"),
+        ("SQL", "SQL: {output}"),
+        ("a {b}\nc", "A b c: {output}"),
+        ("名前", "名前: {output}"),
+    ],
+)
+def test_a_column_stands_behind_its_name(column, line):
+    assert named_lines({"{output}": column}) == line
 
 
 def test_a_pair_of_columns_is_one_input_of_two_texts(tmp_path):
@@ -47,7 +60,7 @@ def test_a_pair_of_columns_is_one_input_of_two_texts(tmp_path):
     task = load_file(path, input=("premise", "claim"), output="label")
     first = rows_of(task)[0]
     assert (first.input, first.texts) == ("p 0 h 0", ("p 0", "h 0"))
-    assert task.template.example(first) == "p 0\th 0\ty"
+    assert task.template.example(first) == "Premise: p 0\nClaim: h 0\nLabel: y"
 
 
 def test_an_annotation_tools_list_of_one_label(tmp_path):

@@ -217,3 +217,16 @@ def test_a_search_without_limits_has_one_and_so_has_one_that_pays_a_server():
     assert token_limit(None, 5.0, "https://host/v1#model") == LM_TOKENS
     assert token_limit(7, 5.0, "https://host/v1#model") == 7
     assert Budget(minutes=1).left() == float("inf")
+
+
+def test_a_fast_lm_reads_as_many_tokens_as_the_limit_and_not_as_the_time_allows():
+    """The time that is kept for other work would be more tokens than the limit has."""
+    budget = Budget(100_000, minutes=6)
+    budget.spend(Cost(1.0, 10_000_000), 10_000_000)
+    budget.tokens = 0
+    assert budget.left(reserve=10_000, seconds=18) == 90_000
+    assert not budget.out_of_time(10_000, 18)
+    assert budget.out_of_time(10_000, 360)
+    slow = Budget(100_000, minutes=6)
+    slow.spend(Cost(1.0, 100), 100)
+    assert 0 < slow.left(seconds=100) < slow.left() - 9_000
