@@ -1,10 +1,11 @@
-"""The base of all methods. A method is a frozen dataclass that is its settings, its flags and its
-part of a stage's key, and says how encoders learn.
+"""The base classes of all methods. A method is a frozen dataclass whose fields are its settings,
+its flags and its part of a stage's key; its functions say how encoders are trained.
 
 There are three kinds, and `pipeline.row_stages` makes stages of each:
 
 - `untrained.Untrained`: encoders as they were loaded;
-- `LearnsFromOutputs`: a head on their vectors, taught by the bank's outputs, without an LM;
+- `LearnsFromOutputs`: a head on the encoder's vectors, trained on the bank's outputs, without an
+  LM;
 - `LearnsFromScores`: networks that learn to rank candidate sets as their scores do.
 """
 
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Method:
-    """A way in which the encoders of a row come to be.
+    """How the encoders of a row are obtained: untrained, or by a training.
 
-    A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` of a method called
-    `ceil` is the flag `--ceil.epochs`, and a part of the key of what it trains.
+    A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` in a method called
+    `ceil` is the flag `--ceil.epochs`, and part of the key of the encoders that it trains.
 
     Raises:
-        UserError: a number out of the range beside its type.
+        UserError: a number outside the range annotated beside its type.
 
     Examples:
         >>> from ceil_jax import CEIL, EPR
@@ -47,10 +48,10 @@ class Method:
     """
 
     name: ClassVar[str]
-    """Its name in flags (`--epr.start free`, `--epr.epochs`); the beginning of its folders'
-    names."""
+    """The method's name in flags (`--epr.start free`, `--epr.epochs`), and the beginning of its
+    folders' names."""
     title: ClassVar[str]
-    """Its name in tables."""
+    """The method's name in tables."""
     version: ClassVar[int] = 1
     """Raised when the same settings give other weights."""
 
@@ -74,24 +75,24 @@ class Method:
 
     @property
     def training_queries(self) -> int:
-        """The queries of the bank that its networks are trained on; 0 where no network is
+        """The number of training queries, which are taken from the bank; 0 if no network is
         trained."""
         return 0
 
     @property
     def trains_networks(self) -> bool:
-        """Whether its encoders are networks that were trained."""
+        """Whether its encoders are trained networks."""
         return self.training_queries > 0
 
     @property
     def encoders_of(self) -> Method:
-        """The method whose encoders it uses: itself, where it has some of its own."""
+        """The method whose encoders it uses; itself by default."""
         return self
 
     @property
     def behind(self) -> int:
-        """Examples that stand behind K − so many fixed ones, which are found as other methods find K
-        of them."""
+        """How many of the K examples of a prompt are chosen for each query, behind fixed ones; 0
+        for a method without such a mixture."""
         return 0
 
     @property
@@ -116,12 +117,12 @@ class Method:
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores what it learns from itself, whatever it starts from."""
+        """Whether an LM scores its own training data; its start does not matter."""
         return False
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether it cannot learn from an LM that only writes."""
+        """Whether it needs an LM that gives log-probabilities."""
         return self.learns_from_lm
 
     @property
@@ -131,8 +132,8 @@ class Method:
 
     @property
     def kernel_trade_off(self) -> float | Literal["tuned"] | None:
-        """λ of the kernel that is trained, which MAP then takes; "tuned" is chosen for the start;
-        None for a method that does not learn from sets."""
+        """λ of the kernel in training, which MAP then uses; "tuned": chosen for the encoders of its
+        start; None for a method that does not learn from sets."""
         return None
 
     @property
@@ -150,64 +151,61 @@ class Method:
         }
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method with the settings that a configuration has for it and for those that
-        it starts from.
+        """Return the method, and those that it starts from, with the settings of a configuration.
 
         Args:
-            settings: methods by name; others keep the settings that they have.
+            settings: configured methods by name; a method that is not among them is unchanged.
             above: the names of the methods that start from this one.
 
         Raises:
-            UserError: a method that would start from itself.
+            UserError: a method would start from itself.
         """
         return settings.get(self.name, self)
 
     @property
     def two_networks(self) -> bool:
-        """Whether queries and examples have networks that differ."""
+        """Whether queries and examples are encoded by two different networks."""
         return False
 
     def refusal(self, task: Task) -> str:
-        """Return why it cannot learn on a task; "" if it can."""
+        """Return the reason why it cannot be used on a task; "" if it can."""
         return ""
 
     def with_training_queries(self, count: int) -> Method:
-        """Return the method with at most `count` training queries; itself where it trains no
-        network."""
+        """Return the method with at most `count` training queries; unchanged if it has none."""
         return self
 
     def smaller(self) -> Method | None:
-        """Return the method with half the work, for a budget that does not pay for it as it is;
-        None where nothing would come of that."""
+        """Return the method with about half the work, for a budget that is too small for it; None
+        if it cannot be made smaller."""
         return None
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether its encoders are other than those of its start.
+        """Return whether its encoders differ from those of its start.
 
         Args:
-            summary: of the stage in which it was trained.
+            summary: the summary of its training stage.
         """
         return False
 
     @property
     def remark_if_unused(self) -> str:
-        """A remark for tables on a row whose training left the encoders as they were."""
+        """A remark in tables for the case that training left the encoders unchanged."""
         return ""
 
     def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
-        """Return a line for model cards on what it has learnt from; "" where it learns nothing.
+        """Return a line for model cards on its training data; "" if it learns nothing.
 
         Args:
             bank: the number of examples in the bank.
-            summary: of the stage in which it was trained.
+            summary: the summary of its training stage.
         """
         return ""
 
 
 @dataclass(frozen=True)
 class LearnsFromOutputs(Method):
-    """A method that learns from the bank's outputs, without an LM: a head on an encoder's
-    vectors.
+    """A method that trains a head on an encoder's vectors with the bank's outputs, without an LM.
 
     Examples:
         >>> @dataclass(frozen=True)
@@ -242,16 +240,16 @@ class LearnsFromOutputs(Method):
         return f"{title}: the outputs of {bank:,} examples"
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the ways to fit a head, by name; of several, the one that held-out rows of the
-        bank favour is taken."""
+        """Return functions that fit a head, by name. If there are several, held-out rows of the
+        bank decide which one is used."""
         raise TypeError(f"{type(self).__name__} does not define `fits`")
 
 
 class Effort(NamedTuple):
-    """The effort of a training, to plan it."""
+    """The amount of work of a training, for plans."""
 
     texts: int
-    """Texts that a query of a batch encodes, its own among them."""
+    """Texts that are encoded for each query of a batch, the query included."""
     epochs: int
     batch_size: int
 
@@ -273,25 +271,25 @@ class TrainingJob:
     """
 
     folder: Path
-    """Holds checkpoints; it is removed when training is done."""
+    """Scratch folder for checkpoints; it is removed when training is done."""
     query: Encoder
-    """The network of queries that training starts from."""
+    """The query network that training starts from."""
     bank: Encoder
-    """The network of examples; the same unless the start has two."""
+    """The example network that training starts from; the same as `query` unless the start has two
+    networks."""
     data: TrainingData
-    """Training queries with their candidate sets and the scores of these."""
+    """Training queries with their candidate sets and scores."""
     seed: int
-    """Seeds the held-out queries, the order of batches and dropout."""
+    """Seed of the held-out queries, the order of batches and dropout."""
     trade_off: float | None = None
     """λ, for a method that learns sets."""
     bank_vectors: np.ndarray | None = None
-    """The bank's vectors by the start, unit rows [N, D], for a method that reads them."""
+    """The bank's vectors by the starting encoder, unit rows [N, D], if `reads_bank_vectors`."""
 
 
 @dataclass(frozen=True)
 class LearnsFromScores(Method):
-    """A method whose networks learn to rank candidate sets of training queries as their scores
-    do.
+    """A method that trains networks to rank the candidate sets of training queries by given scores.
 
     Examples:
         >>> from ceil_jax import EPR, NEAREST, Row, register_row
@@ -304,12 +302,13 @@ class LearnsFromScores(Method):
     """
 
     scores: ClassVar[Literal["lm", "outputs"]] = "lm"
-    """The scores that it learns from: the LM's, or the similarity of an example's output with the
-    query's."""
+    """The source of the scores: the LM, or the similarity of an example's output to the query's
+    output."""
     start: Method = field(kw_only=True, metadata=NO_KEY)
-    """The method that training starts from. A key has the stage of that method."""
+    """The method that training starts from. Keys contain that method's stage instead of this
+    field."""
     instances: int = field(kw_only=True, metadata=NO_KEY)
-    """Training queries. A key has the queries."""
+    """Number of training queries. Keys contain the queries instead of this field."""
 
     @property
     def chain(self) -> tuple[Method, ...]:
@@ -318,7 +317,7 @@ class LearnsFromScores(Method):
 
     @property
     def training_queries(self) -> int:
-        """The queries of the bank that its networks are trained on."""
+        """The number of training queries, which are taken from the bank."""
         return self.instances
 
     def with_training_queries(self, count: int) -> Method:
@@ -327,7 +326,7 @@ class LearnsFromScores(Method):
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores the candidate sets that it learns from itself."""
+        """Whether an LM scores its own candidate sets."""
         return self.scores == "lm"
 
     @property
@@ -336,8 +335,8 @@ class LearnsFromScores(Method):
         return self.scored_by_lm or self.start.learns_from_lm
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether training changed the networks: held-out sets may have been ranked best by
-        those that it started with."""
+        """Return whether training changed the networks. It keeps the starting networks if these
+        rank held-out sets best."""
         ending = summary.get("ending")
         return ending is None or ending["kept"] != "start"
 
@@ -349,7 +348,7 @@ class LearnsFromScores(Method):
         return "training kept the untrained encoder"
 
     def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
-        """Return how many queries it was trained on, and with how many candidates each."""
+        """Return how many training queries there were, and how many candidates each had."""
         sampler = self.candidate_sampler(bank)
         learnt = f"{sampler.sets} examples"
         if sampler.size > 1:
@@ -358,7 +357,7 @@ class LearnsFromScores(Method):
         return f"{self.title}: {min(self.instances, bank)} queries × {learnt}{by}"
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method with configured settings, and the start likewise; see `Method`."""
+        """Return the method and its start with configured settings; see `Method.configured`."""
         if self.name in above:
             raise UserError(f"--{above[-1]}.start {self.name}: a training cannot start from itself")
         method = settings.get(self.name, self)
@@ -368,11 +367,11 @@ class LearnsFromScores(Method):
 
     @property
     def reads_bank_vectors(self) -> bool:
-        """Whether training reads the bank's vectors by the start."""
+        """Whether training needs the bank's vectors by the starting encoder."""
         return False
 
     def candidate_sampler(self, bank: int) -> Sampler:
-        """Return how candidate sets are drawn from a bank of so many examples.
+        """Return the sampler of candidate sets for a bank of `bank` examples.
 
         Raises:
             UserError: the bank is too small for the settings.
@@ -380,13 +379,14 @@ class LearnsFromScores(Method):
         raise TypeError(f"{type(self).__name__} does not define `candidate_sampler`")
 
     def check(self) -> None:
-        """Raise a UserError for settings that cannot be, before an LM scores anything."""
+        """Raise a UserError for settings that contradict each other, before an LM scores
+        anything."""
 
     def fit(self, job: TrainingJob) -> Trained:
-        """Train, and return the networks' parameters: {"query"}, or {"query", "context"} where
-        examples have a network of their own."""
+        """Train, and return the parameters: {"query": …}, or {"query": …, "context": …} if examples
+        have a network of their own."""
         raise TypeError(f"{type(self).__name__} does not define `fit`")
 
     def effort(self) -> Effort | None:
-        """Return what a training takes, for plans; None where nobody knows."""
+        """Return the amount of work of a training, for plans; None if unknown."""
         return None

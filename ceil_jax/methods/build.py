@@ -1,4 +1,4 @@
-"""Every retriever by name over a bank and any encoder: `build_retriever`."""
+"""`build_retriever`: any registered retriever, over a bank and with any encoder."""
 
 from __future__ import annotations
 
@@ -35,30 +35,31 @@ class RetrieverOptions(TypedDict, total=False):
     encoder: Any
     """Embeds the bank: anything with `encode(texts)`, or an `ExampleEncoder`."""
     query_encoder: Any
-    """Embeds the queries: another one in CEIL, where both encoders learn; `encoder` by default."""
+    """Embeds the queries; by default `encoder`. CEIL may train two different encoders."""
     trade_off: float
-    """λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr); 0.05 by
-    default."""
+    """For dpp, λ of the conditional kernel; for mmr, the weight of relevance against novelty. 0.05
+    by default."""
     shortlist: int
     """n, the number of nearest examples among which dpp and mmr choose; 100 by default."""
     min_relevance: float | None
-    """The relevance, (1 + cos) / 2, below which no example is chosen, for retrievers that compare
-    vectors of inputs; no limit by default."""
+    """The lowest relevance, (1 + cos) / 2, of a chosen example, for retrievers that compare vectors
+    of inputs; no limit by default."""
     fixed: Sequence[int]
-    """Positions of the examples that every query gets, for fixed and fixed_near."""
+    """For fixed and fixed_near: bank positions of the examples that every query gets."""
     seed: int
-    """Seeds random, and decides between equal sketches or skills; 0 by default."""
+    """Seed of random, and of the choice between equal sketches or skills; 0 by default."""
     rewrite: Rewrite
-    """Gives the m skills of each example, for skill_*."""
+    """For skill_*: a function that returns the m skills of each example."""
     sketch: Parts
-    """Gives the parts of an output, for target_sketch."""
+    """For target_sketch: a function that returns the parts of an output."""
     known_by: KnownBy
-    """The rule that leaves out a query's own examples: those of the same input ("words", the
-    default), or of the same "id" where queries and bank are of one task."""
+    """Which bank examples count as the query itself and are never chosen for it: those with the
+    same input ("words", the default), or with the same id ("id", for queries and a bank of one
+    task)."""
 
 
 class BankRetriever:
-    """A retriever over a bank of examples, with the encoder that it compares by."""
+    """A retriever over a bank of examples, with its encoder."""
 
     def __init__(
         self, kind: RetrieverKind, bank: Sequence[Example], options: RetrieverOptions
@@ -94,7 +95,7 @@ class BankRetriever:
         A query is never its own example (`own_rows.KnownBy`), and no example is chosen twice.
 
         Raises:
-            UserError: k is below 1 or larger than the bank.
+            UserError: k is less than 1 or larger than the bank.
         """
         check_size(self.bank, k)
         vectors = self._vectors(queries, bank=False)
@@ -137,12 +138,12 @@ def build_retriever(
             skill_distinct, the oracles target_knn and target_sketch, or one of your own
             (`register_retriever`).
         bank: the examples to choose from.
-        options: what the retriever is given, such as `encoder` and `trade_off`: see
+        options: arguments of the retriever, such as `encoder` and `trade_off`; see
             `RetrieverOptions`.
 
     Raises:
-        UserError: an unknown name or option, λ of 0 or less for dpp, or no encoder, rewrite or
-            sketch where one is needed.
+        UserError: an unknown name or option, a λ of 0 or less for dpp, or a missing encoder,
+            rewrite or sketch.
 
     Examples:
         >>> from ceil_jax import Example, build_retriever

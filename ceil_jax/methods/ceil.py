@@ -1,4 +1,4 @@
-"""CEIL (Ye et al., ICML 2023): a conditional DPP that learns to order sets of examples as the LM
+"""CEIL (Ye et al., ICML 2023): a conditional DPP trained to rank sets of examples as the LM
 does."""
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class CEIL(CEILTraining, LearnsFromScores):
     name: ClassVar[str] = "ceil"
     title: ClassVar[str] = "CEIL"
     instances: Annotated[int, Range(2)] = field(default=1600, metadata=NO_KEY)
-    """Training queries, each with its scored sets. Many queries with small sets teach more than few
-    with large ones, for as many examples read by the LM (docs/recipe.md)."""
+    """Number of training queries, each with its scored sets. For the same number of LM tokens, many
+    queries with small sets teach more than few queries with large sets (docs/recipe.md)."""
     subsets: Annotated[int, Range(2)] = 13
-    """M: candidate sets of a query; the first is the top-k."""
+    """M, the number of candidate sets of a query; the first is the top-k."""
     size: Annotated[int, Range(1)] = 3
-    """k: examples in a set."""
+    """k, the number of examples in a set."""
     shortlist: Annotated[int, Range(1)] = 50
-    """n: nearest examples that sets are drawn from."""
+    """n, the number of nearest examples that sets are drawn from."""
     sampler: Literal["random", "k_dpp", "bank"] = "random"
     """How sets are drawn. random: uniformly from the shortlist; k_dpp: from the k-DPP over the
     shortlist; bank: uniformly from the whole bank."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
-    """λ of the kernel, in training and in MAP inference. tuned: chosen as --trade-off tuned does;
-    training then takes the λ tuned for the encoder that it starts from."""
+    """λ of the kernel, in training and in MAP inference. tuned: chosen for the encoder that
+    training starts from, as by --trade-off tuned."""
     start: Method = field(default=EPR(), metadata=NO_KEY)
     """The method that gives the starting weights and the shortlists: base (untrained), epr, or
     another one."""
@@ -55,16 +55,16 @@ class CEIL(CEILTraining, LearnsFromScores):
 
     @property
     def two_networks(self) -> bool:
-        """Examples keep or learn a network of their own."""
+        """Whether examples have a network of their own, trained or kept."""
         return self.train_context in ("both", "released")
 
     @property
     def reads_bank_vectors(self) -> bool:
-        """Examples may keep the vectors of the starting weights while training."""
+        """Training with frozen examples reads their vectors."""
         return self.frozen_examples
 
     def candidate_sampler(self, bank: int) -> Sampler:
-        """Return how sets are drawn among the examples that the start finds nearest."""
+        """Return the sampler of sets, by default from the nearest examples of the start."""
         from ceil_jax.training.samplers import BankSets, KDPPSets, UniformSets
 
         available = min(self.shortlist, bank - 1)
@@ -82,7 +82,7 @@ class CEIL(CEILTraining, LearnsFromScores):
                 return BankSets(self.subsets, self.size, available)
 
     def check(self) -> None:
-        """Refuse an unknown loss, and two encoders at the start where training has one."""
+        """Refuse an unknown loss, and a start with two networks if this training has one."""
         from ceil_jax.training.losses import ceil_loss
 
         ceil_loss(self.loss, self.loss_options)
@@ -94,7 +94,7 @@ class CEIL(CEILTraining, LearnsFromScores):
             )
 
     def fit(self, job: TrainingJob) -> Trained:
-        """Train the kernel; examples keep the start's network where training is as released."""
+        """Train the kernel. With `train_context="released"`, examples keep the starting network."""
         from ceil_jax.training.ceil import train_ceil
 
         assert job.trade_off is not None, "it learns sets"
@@ -114,7 +114,8 @@ class CEIL(CEILTraining, LearnsFromScores):
         return trained
 
     def effort(self) -> Effort:
-        """A query is encoded, and the examples of its sets where these learn too."""
+        """Return the work: each step encodes the query, and the examples of its sets unless these
+        are frozen."""
         encoded = 0
         if not self.frozen_examples:
             encoded = self.sets_in_a_step(self.subsets) * self.size

@@ -1,4 +1,4 @@
-"""EPR (Rubin et al., NAACL 2022): a retriever of single examples that learns from the LM's scores of
+"""EPR (Rubin et al., NAACL 2022): a retriever of single examples, trained on the LM's scores of
 them."""
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class EPR(EPRTraining, LearnsFromScores):
     name: ClassVar[str] = "epr"
     title: ClassVar[str] = "EPR"
     instances: Annotated[int, Range(2)] = field(default=400, metadata=NO_KEY)
-    """Training queries, each with its candidates."""
+    """Number of training queries, each with its candidates."""
     candidates: Annotated[int, Range(2)] = 20
-    """Candidate examples of a query, scored one at a time."""
+    """Number of candidate examples of a query, which are scored one at a time."""
     start: Method = field(default=Untrained(), metadata=NO_KEY)
-    """The method that training starts from: base (untrained), or another one, whose nearest
-    examples are then the candidates."""
+    """The method that training starts from. With base (untrained), BM25 finds the candidates; with
+    another one, they are its nearest examples."""
 
     def __post_init__(self) -> None:
         EPRTraining.__post_init__(self)
@@ -46,16 +46,17 @@ class EPR(EPRTraining, LearnsFromScores):
 
     @property
     def two_networks(self) -> bool:
-        """Examples learn a network of their own, as EPR's authors have it."""
+        """Whether examples have a network of their own, as in EPR's paper."""
         return self.train_context == "both"
 
     @property
     def reads_bank_vectors(self) -> bool:
-        """Examples may keep the vectors of the starting weights while training."""
+        """Training with frozen examples reads their vectors."""
         return self.train_context == "frozen"
 
     def candidate_sampler(self, bank: int) -> Sampler:
-        """Return BM25's candidates from the untrained encoder, else the nearest ones."""
+        """Return the sampler of candidates: BM25's if the start is untrained, else the nearest
+        ones."""
         from ceil_jax.training.samplers import LexicalSingles, NearestSingles
 
         count = min(self.candidates, bank - 1)
@@ -84,13 +85,14 @@ class EPR(EPRTraining, LearnsFromScores):
         )
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"] | None:
-        """Return a number for each example, equal for those that are no negatives of one another;
-        None where every example may be a negative, as in the released code."""
+        """Return a group number for each example of the bank: examples of one group are never
+        negatives of one another. None if every example may be a negative, as in the released
+        code."""
         return None
 
     def effort(self) -> Effort:
-        """A query is encoded with a positive and a hard negative; for a loss over all candidates,
-        with these, unless their vectors are frozen."""
+        """Return the work: each query is encoded with a positive and a hard negative, or, for a
+        loss over all candidates, with these unless they are frozen."""
         texts = 3
         if self.loss != CONTRASTIVE:
             texts = 1 if self.train_context == "frozen" else 1 + self.candidates

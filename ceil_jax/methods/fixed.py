@@ -1,5 +1,5 @@
-"""A fixed prompt: the same examples for every query, those with which the LM answers rows of the
-bank best. Providers keep such a beginning of a prompt in a cache, where it costs less."""
+"""A fixed prompt: the same examples for every query, chosen so that the LM answers other rows of
+the bank best. Providers cache such a constant beginning of a prompt, which makes it cheaper."""
 
 from __future__ import annotations
 
@@ -12,60 +12,61 @@ from ceil_jax.methods.base import Method
 from ceil_jax.methods.untrained import Untrained
 
 DOUBLINGS = 3
-"""Rounds of the finalists: each halves them, and has twice as many rows as the one before."""
+"""Number of final rounds. Each halves the sets and doubles the rows."""
 
 
 LEAST_ROWS = 4
-"""Rows of a round below which sets cannot be told apart."""
+"""The fewest rows in a round: with fewer, sets cannot be told apart."""
 
 
 @dataclass(frozen=True)
 class FixedPrompt(Method):
-    """The K examples of a pool that serve all queries best, by the LM's answers to rows of the bank
-    that are held back from the pool.
+    """The K examples of a pool with which the LM answers best, measured on rows of the bank that
+    are held back from the pool.
 
-    1. Random sets of the pool, balanced over labels, are scored on the first of these rows.
-    2. A ridge on these scores says what each example is worth (Chang & Jia, ACL 2023); sets that
-       could be better by it are scored on the same rows, in waves (after CASE, ICML 2025).
-    3. The best sets are scored on more rows, half of them on twice as many, and so on.
+    1. Random sets from the pool, balanced over labels, are scored on the first of these rows. 2. A
+    ridge regression on these scores estimates the effect of each example (Chang & Jia, ACL 2023);
+    sets that should be better are scored on the same rows, in waves (after CASE, ICML 2025). 3. The
+    best sets are scored on more rows, the better half of them on twice as many, and so on.
 
-    An LM that gives no log-probabilities writes its answers, and the task's metric scores them.
+    An LM that gives no log-probabilities generates its answers, and the task's metric scores these.
     """
 
     name: ClassVar[str] = "fixed"
     title: ClassVar[str] = "fixed prompt"
     pool: Annotated[int, Range(2)] = 60
-    """Examples among which sets are drawn: typical, different, and as many of each label."""
+    """Number of examples that sets are drawn from: typical of the bank, different from one another,
+    and equally many of each label."""
     sets: Annotated[int, Range(2)] = 48
-    """Random sets that are scored first."""
+    """Number of random sets that are scored first."""
     challengers: Annotated[int, Range(0)] = 16
-    """Sets of a wave that could be better by the scores of all before them."""
+    """Number of sets in a wave, chosen by the scores of all sets before."""
     waves: Annotated[int, Range(0)] = 2
-    """Waves of challengers."""
+    """Number of waves of challengers."""
     finalists: Annotated[int, Range(1)] = 8
-    """The best sets, which are scored on further rows."""
+    """Number of best sets that are scored on further rows."""
     rows: Annotated[int, Range(2)] = 16
-    """Rows that score every set; the finalists have as many more, then half of them twice as many,
-    then a quarter four times as many."""
+    """Number of rows on which every set is scored. The finalists get as many more, half of them
+    twice as many more, a quarter four times as many more."""
 
     @property
     def encoders_of(self) -> Method:
-        """Examples of the pool are compared by the untrained encoder."""
+        """The untrained encoder, which compares the examples of the pool."""
         return Untrained()
 
     @property
     def trains_networks(self) -> bool:
-        """Encoders stay as they are."""
+        """No network is trained."""
         return False
 
     @property
     def gives_encoders(self) -> bool:
-        """It finds examples; no training starts from it."""
+        """No training can start from it: it has no encoder of its own."""
         return False
 
     @property
     def training_queries(self) -> int:
-        """The rows of the bank that score sets, in all rounds."""
+        """The number of rows of the bank on which sets are scored, over all rounds."""
         return self.rows * 2**DOUBLINGS
 
     def with_training_queries(self, count: int) -> Method:
@@ -83,12 +84,12 @@ class FixedPrompt(Method):
 
     @property
     def learns_from_lm(self) -> bool:
-        """It spends LM tokens before the first query."""
+        """It needs LM tokens before the first query."""
         return True
 
     @property
     def needs_log_probs(self) -> bool:
-        """Where there are none, answers are written and scored by the metric."""
+        """Without log-probabilities, generated answers are scored by the metric."""
         return False
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
@@ -103,32 +104,33 @@ class FixedPrompt(Method):
         )
 
     def fixed_part(self, shots: int) -> FixedPart:
-        """Return that all of a prompt's examples are fixed."""
+        """Return the fixed part of a prompt of `shots` examples: all of them."""
         return FixedPart(self, shots)
 
     def rounds(self, bank: int) -> tuple[int, ...]:
-        """Return the rows of each round from a bank of so many examples, at most half of it.
+        """Return the number of rows in each round, at most half of a bank of `bank` examples in
+        all.
 
         Raises:
-            UserError: the bank is too small for two rows.
+            UserError: the bank has fewer than four examples.
         """
         left = bank // 2
-        found = []
+        rounds: list[int] = []
         for rows in (self.rows, *(self.rows * 2**i for i in range(DOUBLINGS))):
             if left > 0:
-                found.append(min(rows, left))
+                rounds.append(min(rows, left))
                 left -= rows
-        if not found or found[0] < 2:
+        if not rounds or rounds[0] < 2:
             raise UserError(
                 f"a bank of {bank} examples is too small to find a fixed prompt; give 4 or more"
             )
-        return tuple(found)
+        return tuple(rounds)
 
     def pool_size(self, bank: int, size: int) -> int:
-        """Return the size of the pool for sets of `size` from a bank of so many examples.
+        """Return the size of the pool, for sets of `size` examples and a bank of `bank` examples.
 
         Raises:
-            UserError: a set has more examples than the pool.
+            UserError: `size` is larger than the pool.
         """
         pool = min(self.pool, bank - sum(self.rounds(bank)))
         if size > pool:
@@ -140,9 +142,9 @@ class FixedPrompt(Method):
 
 
 class FixedPart(NamedTuple):
-    """The examples of a prompt that are the same for every query."""
+    """The part of a prompt's examples that is the same for every query."""
 
     method: FixedPrompt
-    """Finds them."""
+    """The method that finds them."""
     size: int
-    """How many they are."""
+    """The number of fixed examples."""

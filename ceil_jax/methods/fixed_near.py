@@ -1,5 +1,5 @@
-"""A fixed beginning and near examples behind it: most of a prompt is the same for every query, and a
-provider's cache keeps it (Golchin et al., arXiv 2507.16217)."""
+"""Fixed examples first, then some near ones: most of a prompt is the same for every query, so that
+a provider can cache it (Golchin et al., arXiv 2507.16217)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ceil_jax.store.hashing import NO_KEY
 
 @dataclass(frozen=True)
 class FixedNear(Method):
-    """A fixed prompt of all examples but a few, and behind it those nearest to the query."""
+    """A prompt whose first examples are fixed, and whose last few are the nearest to the query."""
 
     name: ClassVar[str] = "fixed_near"
     title: ClassVar[str] = "fixed prompt and near examples"
     near: Annotated[int, Range(1)] = field(default=2, metadata=NO_KEY)
-    """Near examples behind the fixed ones; K is the sum of both."""
+    """Number of near examples, which stand behind the fixed ones; K counts both."""
     fixed: Method = field(default=FixedPrompt(), metadata=NO_KEY)
-    """The method that finds the fixed ones, with its own settings."""
+    """The method that finds the fixed examples, with its own settings."""
     start: Method = field(default=Free(), metadata=NO_KEY)
-    """The method whose vectors find the near ones."""
+    """The method whose vectors find the near examples."""
 
     @property
     def chain(self) -> tuple[Method, ...]:
@@ -39,30 +39,30 @@ class FixedNear(Method):
 
     @property
     def trains_networks(self) -> bool:
-        """Whether those vectors come from trained networks."""
+        """Whether the vectors that find near examples come from trained networks."""
         return self.start.trains_networks
 
     @property
     def behind(self) -> int:
-        """The near examples."""
+        """The number of near examples."""
         return self.near
 
     @property
     def gives_encoders(self) -> bool:
-        """No training starts from it."""
+        """No training can start from it."""
         return False
 
     @property
     def training_queries(self) -> int:
-        """The rows of the bank that score sets of fixed examples."""
+        """The number of rows of the bank on which sets of fixed examples are scored."""
         return self.fixed.training_queries
 
     def with_training_queries(self, count: int) -> Method:
-        """Return the method with fewer such rows."""
+        """Return the method with at most `count` rows on which sets are scored."""
         return replace(self, fixed=self.fixed.with_training_queries(count))
 
     def smaller(self) -> Method | None:
-        """Return the method that finds the fixed examples with half the work."""
+        """Return the method of the fixed examples with half the work."""
         return self.fixed.smaller()
 
     @property
@@ -72,19 +72,20 @@ class FixedNear(Method):
 
     @property
     def learns_from_lm(self) -> bool:
-        """It spends LM tokens before the first query."""
+        """It needs LM tokens before the first query."""
         return True
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether the method that finds near examples does."""
+        """Whether the method of the near examples needs log-probabilities."""
         return self.start.needs_log_probs
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method with configured settings, and those that it uses likewise.
+        """Return the method, and the two methods that it uses, with configured settings.
 
         Raises:
-            UserError: a method that finds no fixed examples, or near ones by itself.
+            UserError: `fixed` is not a method that finds fixed examples, or a method would use
+                itself.
         """
         if self.name in above:
             raise UserError(f"--{above[-1]}.start {self.name}: it cannot use itself")
@@ -107,10 +108,10 @@ class FixedNear(Method):
         return self.fixed.training_data(bank, summary)
 
     def fixed_part(self, shots: int) -> FixedPart:
-        """Return that all but the near ones are fixed.
+        """Return the fixed part of a prompt of `shots` examples: all but the near ones.
 
         Raises:
-            UserError: all of them would be near ones.
+            UserError: `shots` is not larger than the number of near examples.
         """
         if shots <= self.near:
             raise UserError(

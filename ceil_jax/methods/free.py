@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def no_labels(task: Task) -> str:
-    """Return why a classifier of labels does not apply to a task; "" if it does."""
+    """Return the reason why a label classifier cannot be trained on a task; "" if it can."""
     labels = labels_of(task.train)
     if len(labels) == 1:
         return f"all outputs of {task.name} are {labels[0]!r}; expected two labels or more"
@@ -26,7 +26,8 @@ def no_labels(task: Task) -> str:
 
 @dataclass(frozen=True)
 class Labels(LearnsFromOutputs):
-    """P(the example's label | query) by logistic regression on the bank, + ½ cosine.
+    """Relevance is P(the example's label | query), by logistic regression on the bank, plus half
+    the cosine.
 
     Examples:
         >>> from ceil_jax import load_task
@@ -39,7 +40,7 @@ class Labels(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def refusal(self, task: Task) -> str:
-        """It needs outputs that are labels."""
+        """Return the reason if the task's outputs are not labels; else ""."""
         return no_labels(task)
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
@@ -51,8 +52,8 @@ class Labels(LearnsFromOutputs):
 
 @dataclass(frozen=True)
 class Structures(LearnsFromOutputs):
-    """Expected overlap of the query's predicted local structures with an example's (after Levy et
-    al., ACL 2023).
+    """Relevance is the expected overlap of the query's predicted local structures with the
+    example's (after Levy et al., ACL 2023).
 
     Examples:
         >>> from ceil_jax import load_task
@@ -65,7 +66,7 @@ class Structures(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def refusal(self, task: Task) -> str:
-        """It needs outputs that are programs."""
+        """Return the reason if the task's outputs are not programs; else ""."""
         if structure_parser_of(task.train) is None:
             return f"the outputs of {task.name} are no programs that can be parsed"
         return ""
@@ -79,8 +80,8 @@ class Structures(LearnsFromOutputs):
 
 @dataclass(frozen=True)
 class Free(LearnsFromOutputs):
-    """The one of `Labels` and `Structures` that applies; or the untrained encoder, where neither
-    does or where held-out rows of the bank do not favour it beyond noise.
+    """`Labels` or `Structures`, whichever fits the task's outputs. The untrained encoder is used if
+    neither fits, or if held-out rows of the bank do not show a gain beyond noise.
 
     Examples:
         >>> bank = [Example(str(i), f"film {i}", ("bad", "good")[i % 2]) for i in range(20)]
@@ -93,7 +94,7 @@ class Free(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the heads that apply, and `Cosine`, which stands for no head."""
+        """Return the heads that fit the bank's outputs, and `Cosine`, which stands for no head."""
         from ceil_jax.training.free.rows import Cosine
 
         fits: dict[str, Fit] = {"cosine": lambda rows, like=None: Cosine()}

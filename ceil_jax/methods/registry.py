@@ -1,5 +1,4 @@
-"""The rows of a comparison by name, and how others are added: `register_row` and
-`register_retriever`."""
+"""The registry of rows, and how others are added to it: `register_row` and `register_retriever`."""
 
 from __future__ import annotations
 
@@ -52,22 +51,22 @@ from ceil_jax.tasks.example import Task
 log = logging.getLogger(__name__)
 
 ROWS: Registry[Row] = Registry("method")
-"""All rows by name, in the order of tables."""
+"""All rows by name, in the order in which tables show them."""
 
 
 def register_row(name: str, row: Row, *, replace: bool = False) -> None:
-    """Add a row: `compare`, `tune`, `export`, dry runs and reports then know it by its name.
+    """Add a row, which `compare`, `tune`, `export`, dry runs and reports then know by its name.
 
     The settings of its method are flags: `--NAME.SETTING`, where NAME is the method's.
 
     Args:
         name: as in `--method`.
         row: label, method and retriever.
-        replace: whether it takes the place of a row that has this name.
+        replace: whether a row of the same name is replaced; refused by default.
 
     Raises:
-        UserError: the name is taken; another method has the name of the row's; or the method's
-            class is no frozen dataclass, or says in no way how it learns.
+        UserError: the name is taken; another class has the name of the row's method; or the method
+            is not a frozen dataclass, or does not define how it learns.
     """
     method = row.method
     check_kind(method)
@@ -85,8 +84,8 @@ def register_row(name: str, row: Row, *, replace: bool = False) -> None:
 
 
 def check_kind(method: Method) -> None:
-    """Raise a UserError for a method whose fields would be no settings, or that learns nothing
-    although its class does not say so."""
+    """Raise a UserError for a method whose class is not a frozen dataclass, or that claims to learn
+    but defines neither a head nor training queries."""
     kind = type(method)
     if "__dataclass_params__" not in vars(kind):
         raise UserError(
@@ -113,12 +112,12 @@ def register_retriever(
     Args:
         name: its name in `build_retriever` and `--method`.
         build: arguments → retriever, such as a subclass of `Ranking`.
-        needs: what it has to be given; nothing by default.
+        needs: the arguments that it must be given, such as vectors; nothing by default.
         label: its name in tables; `name` by default.
-        replace: whether it takes the place of a retriever that has this name.
+        replace: whether a retriever of the same name is replaced; refused by default.
 
     Raises:
-        UserError: the name is taken, or `build` makes no retriever.
+        UserError: the name is taken, or `build` does not return a retriever.
     """
     check_build(name, build)
     kind = RetrieverKind(name, label or name, build, needs or Needs())
@@ -127,10 +126,10 @@ def register_retriever(
 
 
 def method_named(name: str) -> Method:
-    """Return the method of a name, with its default settings.
+    """Return the registered method of a name.
 
     Raises:
-        UserError: a name that no row's method has.
+        UserError: no row's method has that name.
     """
     methods = registered_methods()
     if name not in methods:
@@ -144,15 +143,15 @@ def registered_methods() -> dict[str, Method]:
 
 
 class Usable(NamedTuple):
-    """The rows that can be evaluated, in order, and one line on those that are left out."""
+    """The rows that can be evaluated, in order."""
 
     rows: tuple[Row, ...]
     left_out: str = ""
-    """A line on the rows that are left out and why; "" where none is."""
+    """A line that says which rows are left out and why; "" if none are."""
 
 
 def applicable(task: Task, rows: Sequence[Row]) -> Usable:
-    """Return the rows that can be trained on a task."""
+    """Return the rows whose methods can be used on a task."""
     refusals: dict[str, list[str]] = {}
     kept = []
     for row in rows:
@@ -167,11 +166,11 @@ def applicable(task: Task, rows: Sequence[Row]) -> Usable:
 
 
 def scorable(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
-    """Return the rows that an LM can teach: one that gives no log-probabilities, such as a chat
-    server, teaches none. What is left out is logged as well.
+    """Return the rows that can be trained with an LM. Most that learn from an LM need
+    log-probabilities, which a chat server does not give. Rows that are left out are also logged.
 
     Raises:
-        UserError: none is left.
+        UserError: no row is left.
     """
     kept = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
     labels = [row.label for row in rows if row not in kept]

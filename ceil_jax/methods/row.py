@@ -17,13 +17,13 @@ class Row:
 
     Args:
         label: its name in tables.
-        method: how the encoders come to be that the retriever compares with; it does not matter to
-            a retriever that compares no vectors.
+        method: how the encoders are obtained whose vectors the retriever compares; ignored by a
+            retriever that compares no vectors.
         retriever: chooses the examples of a query.
-        against: the names of the rows that tables subtract from this one.
-        answers: who answers: the LM; the most common output of the bank; or a classifier that the
-            bank's outputs have trained.
-        name: as in `--method`; `register_row` sets it.
+        against: the names of the rows with which tables compare this one.
+        answers: where answers come from: the LM, the most common output of the bank, or a
+            classifier trained on the bank's outputs.
+        name: its name in `--method`; `register_row` sets it.
 
     Examples:
         >>> from ceil_jax.methods.epr import EPR
@@ -51,41 +51,40 @@ class Row:
 
     @property
     def encodes(self) -> bool:
-        """Whether it uses what the method has learnt: its encoders, or the examples that it has
-        found."""
+        """Whether the row uses its method: the method's encoders, or its fixed examples."""
         uses_examples = self.needs.fixed != "none"
         return self.needs.encodes or uses_examples or self.answers == "classifier"
 
     @property
     def trains(self) -> bool:
-        """Whether anything is trained."""
+        """Whether the row's method is used and learns something."""
         return self.encodes and self.method.learns
 
     @property
     def seeded(self) -> bool:
-        """Whether another seed gives another run."""
+        """Whether its results depend on the seed."""
         return self.trains or self.needs.seeded
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it spends LM tokens on training before its first query."""
+        """Whether it needs LM tokens for training, before its first query."""
         return self.encodes and self.method.learns_from_lm
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether an LM that only writes cannot teach it."""
+        """Whether its training needs an LM that gives log-probabilities."""
         return self.encodes and self.method.needs_log_probs
 
     @property
     def exports(self) -> bool:
-        """Whether it can be written as a selector."""
+        """Whether it can be exported as a selector."""
         needs = self.needs
         known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
         return self.answers == "lm" and known
 
     @property
     def title(self) -> str:
-        """Its name in tables: "CEIL from free" where training began with a head that the bank's
-        outputs taught."""
+        """Its name in tables, such as "CEIL from free" if training began beside a head trained on
+        the bank's outputs."""
         heads = [method for method in self.method.chain[1:] if method.is_head]
         return f"{self.label} from {heads[-1].title}" if heads else self.label

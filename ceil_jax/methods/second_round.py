@@ -1,8 +1,8 @@
-"""A second round of EPR's training (no paper's): single examples near by EPR's encoder, which the LM
-scores, ranked by CEIL's loss.
+"""A second round of EPR's training, from no paper: the LM scores the single examples nearest by
+EPR's encoder, and CEIL's loss learns to rank them.
 
-It is CEIL with sets of one example. On three tasks no difference between the two was seen, for half
-of the LM tokens (docs/results.md, "What teaches").
+It is CEIL with sets of one example. On three tasks it was not measurably different from CEIL, for
+half the LM tokens (docs/results.md, "What teaches").
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ceil_jax.methods.ceil import CEIL
 
 @dataclass(frozen=True)
 class SecondRound(CEIL):
-    """Training on single examples that EPR's encoder finds near."""
+    """Training on the LM's scores of the single examples nearest by EPR's encoder."""
 
     name: ClassVar[str] = "second_round"
     title: ClassVar[str] = "second round"
-    size: ClassVar[int] = 1  # type: ignore[misc]  # a setting of CEIL, none of this method
+    size: ClassVar[int] = 1  # type: ignore[misc]  # a setting of CEIL, but not of this method
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.001
     """λ: the temperature of the relevances in the loss. A single example has no determinant."""

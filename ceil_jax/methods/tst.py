@@ -1,5 +1,5 @@
-"""Target similarity tuning (Poesia et al., ICLR 2022): EPR's training on the similarity of outputs,
-which costs no LM tokens."""
+"""Target similarity tuning (Poesia et al., ICLR 2022): EPR's training with the similarity of
+outputs as scores, which costs no LM tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TST(EPR):
-    """Contrastive training on candidates whose outputs are compared with the query's.
+    """Contrastive training on candidates that are scored by how similar their outputs are to the
+    query's.
 
     Examples:
         >>> TST().learns_from_lm
@@ -29,14 +30,15 @@ class TST(EPR):
     title: ClassVar[str] = "TST"
     scores: ClassVar[Literal["lm", "outputs"]] = "outputs"
     instances: Annotated[int, Range(2)] = field(default=2000, metadata=NO_KEY)
-    """Training queries, each with its candidates."""
+    """Number of training queries, each with its candidates."""
     candidates: Annotated[int, Range(2)] = 40
-    """Candidate examples of a query, compared one at a time."""
+    """Number of candidate examples of a query."""
     epochs: Annotated[int, Range(1)] = 3
     """Passes over the training queries."""
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"]:
-        """An example with the positive's very output is no negative."""
+        """Return a group number for each example of the bank, equal for equal outputs: an example
+        with the positive's output is never a negative."""
         import numpy as np
 
         _, groups = np.unique([example.output for example in job.data.bank], return_inverse=True)

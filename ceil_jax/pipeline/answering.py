@@ -1,4 +1,4 @@
-"""Answers to queries with chosen examples, and the metric of them."""
+"""Stages of the answers to queries, and of their metrics."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ceil_jax.training.free.rows import Head
 
 @dataclass(frozen=True)
 class Answers(Stage[list[dict[str, Any]]]):
-    """Predictions on disk: for each query id, examples in prompt order (id, relevance, gain),
-    prediction, gold, and the trouble with an answer that can hardly be right."""
+    """The answers to queries: for each query its id, its examples in prompt order (id, relevance,
+    gain), the prediction, the gold output, and a code for an answer that is hardly right."""
 
     queries: Examples
     bank: Examples
@@ -38,7 +38,7 @@ class Answers(Stage[list[dict[str, Any]]]):
     def rows_of(
         self, replies: Sequence[Reply], examples: Sequence[list[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the row of each query; by default without examples."""
+        """Return the record of each query; by default without examples."""
         triples = zip(self.queries.examples, examples or [[]] * len(replies), replies, strict=True)
         rows = []
         for query, prompt_examples, reply in triples:
@@ -68,7 +68,7 @@ class Predictions(Answers):
     choice: Choose
     stop: tuple[str, ...] = ("\n",)
     shots: int = unkeyed(1)
-    """Examples in a prompt, to estimate what reading it takes."""
+    """Number of examples in a prompt, to estimate the work."""
     label: str = unkeyed("")
 
     @property
@@ -85,10 +85,10 @@ class Predictions(Answers):
         """Return the prompt of each query.
 
         Args:
-            run: gives the LM, which counts tokens.
+            run: gives the LM whose tokens are counted.
             queries: Q examples.
             choice: the examples chosen for them.
-            builder: one for these queries that has counted the bank's tokens already.
+            builder: a prompt builder for these queries, if there already is one.
         """
         builder = builder or self.prompting.builder(run, queries)
         bank = self.bank.examples
@@ -143,8 +143,8 @@ class Predictions(Answers):
         return reading(run, prompting.lm, requests, times, answers)
 
     def _random_choice(self, queries: int) -> Choice:
-        """Random examples that stand in for those that are not chosen yet, to count their
-        tokens."""
+        """Random examples in place of those that are not chosen yet, to estimate the tokens of
+        prompts."""
         generator = np.random.default_rng(0)
         drawn = [generator.permutation(len(self.bank))[: self.shots] for _ in range(queries)]
         positions = np.array(drawn, np.int32).reshape(queries, -1)
@@ -154,8 +154,8 @@ class Predictions(Answers):
 
 @dataclass(frozen=True)
 class Majority(Answers):
-    """The most common output of the bank as the answer to every query; of equally common ones, the
-    bank's first."""
+    """The most common output of the bank as the answer to every query; in a tie, the one that comes
+    first."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
@@ -164,12 +164,12 @@ class Majority(Answers):
 
 @dataclass(frozen=True)
 class Classified(Answers):
-    """The most probable label of every query, by a classifier that the bank trained; no LM is
-    asked."""
+    """The most probable label of every query, by a classifier trained on the bank, without an
+    LM."""
 
     head: Stage[Head | None]
     rows: HeadInputs
-    """The queries, as the head sees them."""
+    """The queries as inputs of the head."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         head = run.get(self.head)
@@ -188,17 +188,17 @@ class Measured(NamedTuple):
     scores: np.ndarray
     """float64 [N]: the metric of each query."""
     statistics: np.ndarray
-    """float64 [N, s]: what the metric is a function of the sums of."""
+    """float64 [N, s]: statistics of each query; the metric is a function of their sums."""
     overlap: Overlap
-    """The queries that ask the same, and those that stand in the bank."""
+    """Which queries are the same question, and which are in the bank."""
 
 
 @dataclass(frozen=True)
 class Measurement(Stage[Measured]):
     """The task's metrics of predictions.
 
-    Intervals resample queries together that say the same: those with one question or, where outputs
-    are programs, with one program (`tasks.structures.programs`).
+    Intervals resample equal queries together: those with the same question or, if outputs are
+    programs, with the same program (`tasks.structures.programs`).
     """
 
     version: ClassVar[int] = 3
@@ -210,7 +210,7 @@ class Measurement(Stage[Measured]):
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The metrics, whose code is in the key."""
+        """The metrics. A plugin's code becomes part of the key."""
         return tuple(METRICS[name] for name in (self.metric, *self.more))
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
@@ -235,7 +235,7 @@ class Measurement(Stage[Measured]):
 
 
 def read_measured(folder: Path, summary: Mapping[str, Any]) -> Measured:
-    """Return the value of a `Measurement` in a folder, with its summary."""
+    """Return the value of a `Measurement`, from its folder and its summary."""
     arrays = load_arrays(folder / "metric.npz")
     shared = Overlap(
         arrays["overlap"][0], arrays["overlap"][1].astype(bool), arrays["overlap"][2].astype(bool)

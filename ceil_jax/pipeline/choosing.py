@@ -1,4 +1,4 @@
-"""Stages of choosing: a retriever's examples, and the candidate sets that training learns from."""
+"""Stages of choosing: the examples for each query, and the candidate sets for training."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ceil_jax.training.tuning import log_det_share, map_sets
 
 @dataclass(frozen=True)
 class Choose(Stage[Choice]):
-    """The examples that a retriever chooses for each query, in the order in which it chose them."""
+    """The examples that a retriever chooses for each query, in order of choice."""
 
     retriever: RetrieverKind
     bank: RetrievalTexts
@@ -46,12 +46,12 @@ class Choose(Stage[Choice]):
     shortlist: int | None = None
     seed: int | None = None
     skills: tuple[tuple[Skills, ...], ...] = ()
-    """The skills of the bank and of the queries, one for each order, for a retriever that reads
-    them."""
+    """For a retriever that reads skills: those of the bank and those of the queries, one stage for
+    each order of the demonstrations."""
     language: str = ""
     min_relevance: float | None = None
     fixed: Stage[np.ndarray] | None = None
-    """Bank positions of the examples that every query gets, for a retriever that has such."""
+    """For a retriever with fixed examples: their bank positions."""
 
     @property
     def what(self) -> str:
@@ -130,8 +130,7 @@ class StoredSets(Stage[CandidateSets]):
 
 @dataclass(frozen=True)
 class Sets(StoredSets):
-    """The candidate sets that a method learns from, drawn among the examples that its start finds
-    nearest."""
+    """The candidate sets that a method is trained on, drawn with the encoders of its start."""
 
     what = "drawing candidate sets"
     sampler: Sampler
@@ -139,7 +138,7 @@ class Sets(StoredSets):
     bank: RetrievalTexts
     seed: int
     nearest: Choose | None = None
-    """The shortlist of each query, for a sampler that has one."""
+    """The shortlist of each query, for a sampler that needs one."""
     query_vectors: Stage[np.ndarray] | None = None
     bank_vectors: Stage[np.ndarray] | None = None
     trade_off: float | Stage[float] | None = None
@@ -167,7 +166,8 @@ class Sets(StoredSets):
 
 @dataclass(frozen=True)
 class MapSets(StoredSets):
-    """The MAP set of each λ of the grid for training queries, cut to the prompt's token budget."""
+    """The MAP sets of training queries, one for each λ of the grid, cut to the prompt's token
+    budget."""
 
     what = "MAP sets of each λ"
     version: ClassVar[int] = 2

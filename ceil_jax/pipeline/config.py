@@ -1,4 +1,4 @@
-"""The settings of a run, their defaults at three scales, and the demo."""
+"""The settings of a run, and their defaults for each scale, the demo and `tune`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ class SkillConfig:
     """sql, cogs, or a JSON file of [{"input": …, "skill": …}]; by default the
     task's own."""
     orders: Annotated[int, Range(1)] = 5
-    """m: shuffled orders of the demonstrations, each of which gives a skill; `skill_base` takes
-    that of the seed, --text skill the first."""
+    """m: number of shuffled orders of the demonstrations, each of which gives one skill.
+    `skill_base` uses the order of the seed, --text skill the first."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One task, one LM, one encoder: everything that a number depends on.
+    """All settings of a run on one task with one LM and one encoder: everything that a result
+    depends on.
 
     Examples:
         >>> config = RunConfig(task="sst5", shots=4, methods=(EPR(epochs=3),))
@@ -50,11 +51,11 @@ class RunConfig:
     task: str = "movie_reviews"
     """A name in TASKS."""
     data_dir: Path | None = None
-    """A folder of datasets in their hub column names; without it, the hub or the embedded copy."""
+    """A folder of datasets with the hub's column names; by default the hub or the embedded copy."""
     limit: Annotated[int | None, Range(1)] = None
-    """The largest number of validation examples."""
+    """The most validation examples to use as queries."""
     bank_limit: Annotated[int | None, Range(1)] = None
-    """The largest number of bank examples."""
+    """The most examples in the bank."""
     encoder: str = "all-MiniLM-L6-v2"
     """A registered or packaged name, a folder, a hub id, module:function, or
     http://host:port/v1#model."""
@@ -62,55 +63,54 @@ class RunConfig:
     """A packaged name, a folder, a hub id, module:function or http://host:port/v1#model; "tiny" for
     tests."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """The LM's number format; auto is bfloat16 where the machine supports it."""
+    """The LM's number format; auto is bfloat16 if the machine supports it."""
     device_map: str | None = None
     """transformers' device_map, such as "auto", for an LM that is too large for one device."""
     shots: Annotated[int, Range(0)] = 8
-    """K: in-context examples at most; the token budget may cut them."""
+    """K: the most in-context examples; the token budget may leave fewer."""
     shortlist: Annotated[int, Range(1)] = 100
-    """n: nearest examples that MAP and MMR choose from."""
+    """n: number of nearest examples that MAP and MMR choose from."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
-    """λ of MAP on an encoder that has not learnt sets; CEIL's has the λ that it was trained with.
-    tuned: the one whose sets make the right answers of 64 training queries most probable, of 0.001
-    to 0.1. Encoders were trained on other queries, unless the bank has too few."""
+    """λ of MAP with an encoder that was not trained on sets; CEIL's uses the λ of its training.
+    tuned: the λ from 0.001 to 0.1 whose sets make the right answers of 64 training queries most
+    probable. Encoders are trained on other queries, unless the bank has too few."""
     min_relevance: Annotated[float | None, Range(0, 1)] = None
-    """The relevance, (1 + cos) / 2, below which no example is chosen, for rows that compare vectors
-    of inputs: where none is near, a prompt has fewer or none. λ is tuned without it."""
+    """The lowest relevance, (1 + cos) / 2, of a chosen example, for rows that compare vectors of
+    inputs: a query without near examples gets fewer or none. λ is tuned without it."""
     token_budget: Annotated[int | None, Range(1)] = None
-    """The largest number of tokens in a prompt when queries are answered and λ is tuned; by default
-    the LM's context. Training scores whole sets."""
+    """The most tokens of a prompt when queries are answered and λ is tuned; by default the LM's
+    context. In training, whole sets are scored."""
     fit: Fit = "greedy"
-    """Which examples to drop when not all fit: the last of the greedy order, or the least similar
+    """Which examples to drop if not all fit: the last chosen (greedy), or the least similar
     (similarity)."""
     order: str = "relevance"
     """The order of a prompt's examples: the most relevant last, next to the query (relevance), or
-    one added with register_order."""
+    an order added by register_order."""
     text: Literal["input", "skill"] = "input"
-    """The retrieval text, which encoders are also trained on: inputs as they are, or rewritten as
-    skills."""
+    """The retrieval text, on which encoders are also trained: the inputs, or skills into which an
+    LM rewrites them."""
     context: Literal["input", "example"] = "input"
     """The text of a bank example for trained encoders: its input, as in the papers, or its input
     and output."""
     seed: Annotated[int, Range(0)] = 0
-    """Seed of training (the held-out queries, the order of batches, the positives drawn, dropout),
-    of random examples and of the order of demonstrations that `skill_base` takes."""
+    """Seed of training (held-out queries, order of batches, drawn positives, dropout), of random
+    examples, and of the order of demonstrations for `skill_base`."""
     data_seed: Annotated[int, Range(0)] = 0
-    """Seed of everything else that is drawn: queries and bank under a limit, the training queries
-    and sets that the LM scores, shuffled demonstrations. Runs that differ only in `seed` share the
-    LM's work."""
+    """Seed of all other draws: queries and bank under a limit, the training queries and sets that
+    the LM scores, shuffled demonstrations. Runs that differ only in `seed` share the LM's work."""
     engine: Literal["local", "ray"] = "local"
-    """Where the LM reads: in this process, or by Ray actors on a cluster, each with its own LM."""
+    """Where the LM runs: in this process, or in Ray actors on a cluster, each with its own copy."""
     actors: Annotated[int, Range(1)] = 2
-    """The number of Ray actors with --engine ray; each takes a GPU if there are any."""
+    """Number of Ray actors with --engine ray; each uses a GPU if there are any."""
     out: Path = Path("runs")
     """The folder of stages."""
     methods: tuple[Method, ...] = ()
-    """The methods with other settings than their defaults. On the command line, the settings of
-    every registered row's method are flags, such as --ceil.epochs."""
+    """Methods whose settings differ from their defaults. On the command line, the settings of every
+    registered row's method are flags, such as --ceil.epochs."""
     skills: SkillConfig = field(default_factory=SkillConfig)
     """Rewriting inputs as skills (Skill-KNN)."""
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
-    """Servers of an OpenAI-compatible interface, where --lm or --encoder is an address."""
+    """Settings of OpenAI-compatible servers, if --lm or --encoder is an address."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -118,8 +118,8 @@ class RunConfig:
             check_method_name(method)
 
     def method(self, kind: type[M]) -> M:
-        """Return the method of a kind with this configuration's settings, and likewise those that
-        it starts from.
+        """Return the method of a class, and those that it starts from, with this configuration's
+        settings.
 
         Examples:
             >>> RunConfig(methods=(EPR(epochs=9),)).method(CEIL).start.epochs
@@ -133,16 +133,16 @@ class RunConfig:
         """Return the row of a name with this configuration's settings; see `configured`.
 
         Raises:
-            UserError: an unknown name, or a method that would start from itself.
+            UserError: the name is unknown, or a method would start from itself.
         """
         return self.configured(ROWS[name])
 
     def configured(self, row: Row) -> Row:
-        """Return a row, its method with this configuration's settings. With --shots 0 every row
-        that the LM answers chooses nothing.
+        """Return a row whose method has this configuration's settings. With --shots 0, rows that
+        the LM answers choose no examples.
 
         Raises:
-            UserError: a method that would start from itself, or that has the name of a setting.
+            UserError: a method would start from itself, or has the name of a setting.
         """
         check_method_name(row.method)
         if self.shots == 0 and row.answers == "lm":
@@ -150,7 +150,7 @@ class RunConfig:
         return replace(row, method=row.method.configured(self._by_name))
 
     def using(self, *methods: Method) -> RunConfig:
-        """Return this configuration with these methods in place of those of their names."""
+        """Return this configuration with some methods, which replace those of the same names."""
         return replace(self, methods=tuple((self._by_name | _by_name(methods)).values()))
 
     def with_method(self, kind: type[Method], **settings: Any) -> RunConfig:
@@ -161,7 +161,7 @@ class RunConfig:
             9
 
         Raises:
-            UserError: a setting that the method does not have.
+            UserError: the method has no such setting.
         """
         check_options(f"--{kind.name}", settings, [field.name for field in fields(kind)])
         method = self._by_name.get(kind.name) or _registered(kind)
@@ -183,8 +183,8 @@ def _by_name(methods: tuple[Method, ...]) -> dict[str, Method]:
 
 
 def check_method_name(method: Method) -> None:
-    """Raise a UserError if a method has the name of a setting of RunConfig: one flag would mean
-    two things."""
+    """Raise a UserError if a method has the name of a setting of RunConfig, because one flag would
+    then mean two things."""
     if method.name in {field.name for field in fields(RunConfig)}:
         raise UserError(
             f"a method cannot be called {method.name!r}: --{method.name} is a setting of a run; "
@@ -193,7 +193,8 @@ def check_method_name(method: Method) -> None:
 
 
 def method_flags(config: RunConfig) -> dict[str, Method]:
-    """Return the methods whose settings are flags, by name, as a configuration has them."""
+    """Return the methods whose settings are flags, by name, with the settings of a
+    configuration."""
     methods = {
         name: method for name, method in registered_methods().items() if fields(type(method))
     }
@@ -218,7 +219,7 @@ SCALES: dict[str, RunConfig] = {
         ),
     ),
     # ten minutes on 2 CPU cores that read 1,150 LM tokens a second; more than half of these go into
-    # answers, because intervals are what a comparison lacks first
+    # answers, because wide intervals are the first problem of a small comparison
     "demo": RunConfig(
         limit=600,
         bank_limit=3000,
@@ -229,9 +230,8 @@ SCALES: dict[str, RunConfig] = {
             CEIL(instances=200, subsets=5, size=2, epochs=2),
         ),
     ),
-    # an hour on 2 CPU cores: which way does it point? The settings of the evidence in
-    # docs/results.md, but for its number of queries; four examples are what training queries were
-    # answered best with
+    # an hour on 2 CPU cores, enough to see a tendency. The settings are those of docs/results.md,
+    # with fewer queries; training queries were answered best with four examples
     "small": RunConfig(
         limit=200,
         shots=4,
@@ -243,7 +243,7 @@ SCALES: dict[str, RunConfig] = {
         ),
     ),
     # the settings of CEIL's paper, models included, and 120 epochs of EPR as in the released code;
-    # where the models cannot be had: --encoder all-MiniLM-L6-v2 --lm SmolLM2-135M-Instruct
+    # if the models are not available: --encoder all-MiniLM-L6-v2 --lm SmolLM2-135M-Instruct
     "paper": RunConfig(
         encoder="google-bert/bert-base-uncased",
         lm="EleutherAI/gpt-neo-2.7B",
@@ -271,18 +271,16 @@ SCALES: dict[str, RunConfig] = {
 
 
 def from_free(config: RunConfig) -> RunConfig:
-    """Return settings with which EPR, and CEIL after it, start from what the bank's outputs
-    teach."""
+    """Return settings with which EPR, and CEIL after it, start from `Free`."""
     return config.with_method(EPR, start=Free())
 
 
 APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
-"""The defaults of `ceil-jax compare` and `export`, which train encoders to be used: each from the
-best start. In experiments, whose subject is training itself, EPR starts untrained, as in the
-papers."""
+"""The defaults of `ceil-jax compare` and `export`, in which training has the best start. In
+experiments, which study training itself, EPR starts untrained, as in the papers."""
 
 DEMO_LABELS = replace(APPLIED["demo"], task="movie_reviews")
-"""The demo's first half: outputs are labels, which a bank teaches without an LM."""
+"""The demo's first half: outputs are labels, which can be learnt from the bank without an LM."""
 
 DEMO_LABELS_ROWS = ("classifier", "zero", "topk", "free", "free_map")
 
@@ -308,10 +306,20 @@ TUNE = from_free(
         )
     )
 )
-"""The defaults of `ceil-jax tune`, which has no scales: its budget says how much is done."""
+"""The defaults of `ceil-jax tune`, which has no scales: its budget decides how much is done."""
 
 COMPARED = (
-    *("majority", "classifier", "zero", "random", "bm25", "topk", "dpp", "free", "free_map"),
-    *("epr", "second_round", "ceil"),
+    "majority",
+    "classifier",
+    "zero",
+    "random",
+    "bm25",
+    "topk",
+    "dpp",
+    "free",
+    "free_map",
+    "epr",
+    "second_round",
+    "ceil",
 )
-"""The methods that `ceil-jax compare` has rows for by default."""
+"""The rows of `ceil-jax compare` by default."""

@@ -1,4 +1,4 @@
-"""Stages of what methods learn: heads, trained encoders, and what both learn from."""
+"""Stages of training: heads, trained encoders, and the data of both."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from ceil_jax.training.loop import held_out_count, step_count
 log = logging.getLogger(__name__)
 
 _JUDGED_BY = 4
-"""Nearest examples of a held-out row by which a head is judged."""
+"""Number of nearest examples of a held-out row by which a head is judged."""
 
 
 _SHOWN_AFTER = 2.0
-"""Seconds before learning from outputs shows a bar: on a small bank it is done by then."""
+"""Seconds before fitting a head shows a progress bar; on a small bank it is done by then."""
 
 
 def _counted(fit: Fit, progress: Any) -> Fit:
-    """A way of fitting a head that moves a bar by a step each time it is done."""
+    """Wrap a fit so that a progress bar advances by a step each time it is done."""
 
     def fitted(*rows: Any, **settings: Any) -> Head:
         head = fit(*rows, **settings)
@@ -58,11 +58,11 @@ def _counted(fit: Fit, progress: Any) -> Fit:
 
 @dataclass(frozen=True)
 class TrainedHead(Stage["Head | None"]):
-    """A head that the bank's outputs have taught; None where held-out rows favour none."""
+    """A head trained on the bank's outputs; None if held-out rows favour the plain cosine."""
 
     method: LearnsFromOutputs
     rows: HeadInputs
-    """The bank."""
+    """The bank as inputs of the head."""
 
     @property
     def kind(self) -> str:
@@ -76,7 +76,7 @@ class TrainedHead(Stage["Head | None"]):
         examples = run.get(self.rows.view)
         rows = run.get(self.rows)
         fits = self.method.fits(examples)
-        # each is fitted to be judged, and the one that is taken on the whole bank
+        # each is fitted to be judged, and the best one once more on the whole bank
         with bar(len(fits) + 1 if len(fits) > 1 else 1, self.what, delay=_SHOWN_AFTER) as progress:
             fits = {name: _counted(fit, progress) for name, fit in fits.items()}
             return self._fitted(run, folder, examples, rows, fits)
@@ -89,7 +89,7 @@ class TrainedHead(Stage["Head | None"]):
         rows: Observations,
         fits: Mapping[str, Fit],
     ) -> Mapping[str, Any]:
-        """Fit the head that suits the bank, and write it."""
+        """Fit the best head for the bank, and write it."""
         name, *others = fits
         agreements: Mapping[str, np.ndarray] = {}
         if others:
@@ -115,7 +115,7 @@ class TrainedHead(Stage["Head | None"]):
         if isinstance(head, Cosine):
             write_json(folder / SETTINGS, {"method": ""})
         else:
-            # the encoder that it stands on is no part of the folder
+            # the encoder below the head is not saved in this folder
             base = run.get(self.rows.vectors.encoders).query
             pairs = rows.parts is not None
             learnt = marks(examples)
@@ -128,7 +128,8 @@ class TrainedHead(Stage["Head | None"]):
         return None if encoder is None else encoder.head
 
     def encoder(self, run: Run) -> FreeEncoder | None:
-        """Return the head with the loaded encoder that it stands on, as an application uses it."""
+        """Return the head together with the encoder below it, as an application uses it; None
+        without a head."""
         if run.summary(self)["taken"] == "cosine":
             return None
         base = run.get(self.rows.vectors.encoders).query
@@ -137,8 +138,8 @@ class TrainedHead(Stage["Head | None"]):
 
 @dataclass(frozen=True)
 class CrossFitting(Stage["np.ndarray | None"]):
-    """A head's blocks of the bank's rows as queries, each without what that row's output has taught
-    it; None where there is no head."""
+    """The head's blocks of the bank's rows as queries, cross-fitted: each row's block comes from a
+    head that was fitted without that row. None if there is no head."""
 
     head: TrainedHead
 
@@ -165,7 +166,8 @@ class CrossFitting(Stage["np.ndarray | None"]):
 
 @dataclass(frozen=True)
 class BlocksInTraining(Stage["FixedBlocks | None"]):
-    """A head's blocks of training queries and of the bank, beside which a network learns."""
+    """A head's blocks of training queries and of the bank, for a network that is trained beside the
+    head; None if there is no head."""
 
     kind = "fixedparts"
     in_memory = True
@@ -184,22 +186,22 @@ class BlocksInTraining(Stage["FixedBlocks | None"]):
 
 @dataclass(frozen=True)
 class TrainedEncoders(Stage[EncoderPair]):
-    """Encoders that have learnt to rank candidate sets."""
+    """Encoders trained to rank candidate sets."""
 
     method: LearnsFromScores
     scored: Stage[ScoredSets]
     queries: RetrievalTexts
     bank: RetrievalTexts
-    """The bank, as trained encoders read it."""
+    """The bank, with the texts that trained encoders read."""
     start: Stage[EncoderPair]
     seed: int
     fixed: Stage[FixedBlocks | None] | None = None
-    """The head beside which the networks learn."""
+    """The blocks of the head beside which the networks are trained."""
     trade_off: float | Stage[float] | None = None
     bank_vectors: Stage[np.ndarray] | None = None
-    """The bank's vectors by the start, for a method that reads them."""
+    """The bank's vectors by the start, if the method `reads_bank_vectors`."""
     learnt: np.ndarray | None = field(default=None, repr=False)
-    """bool [Q]: training queries that the start has learnt from, which are not held out."""
+    """bool [Q]: training queries that the start was trained on, which are not held out."""
 
     @property
     def kind(self) -> str:
@@ -260,21 +262,20 @@ def save_networks(folder: Path, networks: Mapping[str, Encoder], params: Mapping
     """Write trained networks.
 
     Args:
-        folder: gets a folder for each.
-        networks: what training began with, by "query" and "context".
-        params: {"query": …} is one network for queries and examples, {"query": …, "context": …} are
-            two.
+        folder: receives a folder for each network.
+        networks: the networks that training began with, by "query" and "context".
+        params: trained weights: {"query": …} for one network, {"query": …, "context": …} for two.
     """
     with disk_errors(folder):
         for name, weights in params.items():
-            # a process that was killed while it saved has left files that belong to no encoder
+            # a process killed while saving may have left files of an incomplete encoder
             shutil.rmtree(folder / name, ignore_errors=True)
             networks[name].with_params(weights).save_pretrained(folder / name)
 
 
 def load_networks(folder: Path, start: EncoderPair, title: str) -> EncoderPair:
-    """Return the networks that `save_networks` wrote; they share compiled functions with those that
-    training began with."""
+    """Return the networks that `save_networks` wrote. They share compiled functions with the
+    networks that training began with."""
     loaded: dict[str, Encoder] = {}
     for name, side in {"query": start.query, "context": start.bank}.items():
         if (folder / name).is_dir():

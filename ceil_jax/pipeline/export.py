@@ -1,4 +1,4 @@
-"""A row of a run as a selector, which applications import."""
+"""Exporting a row of a run as a selector for applications."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from ceil_jax.store.folder import write
 from ceil_jax.tasks.example import Task, Template
 
 PROMPT = "prompt.txt"
-"""The file of a fixed prompt, as text."""
+"""The name of the file with the text of a fixed prompt."""
 
 NEAREST_TRADE_OFF = 1e-9
-"""λ of a selector that takes the nearest examples: relevance that differs in its last digit
-outweighs diversity."""
+"""λ of a selector that takes the nearest examples: so small that the slightest difference in
+relevance outweighs diversity."""
 
 
 def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = "") -> str:
-    """Write a row (see `selector_of`) as a selector into a folder, and return what to tell the
+    """Write a row as a selector into a folder (see `selector_of`), and return a message for the
     user.
 
     Args:
         run: computes what is missing.
         setup: the task and its settings.
         row: the row.
-        folder: a selector that is there already is replaced.
-        license: that of the examples, as an SPDX name, for the card.
+        folder: the folder to write; a selector in it is replaced.
+        license: the license of the examples as an SPDX name, for the card.
 
     Raises:
-        UserError: the folder holds something else, or the row is of another kind. Both are said
-            before anything is trained.
+        UserError: the folder holds other files than a selector's, or the row cannot be a selector.
+            Both are checked before anything is trained.
     """
     check_target(folder)
     selector = selector_of(run, setup, row)
@@ -57,8 +57,8 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
 
 
 def save(selector: CeilSelector, folder: Path) -> None:
-    """Write a selector into a folder, and beside it as `prompt.txt` the beginning of every prompt, if
-    that is always the same: the fixed examples, and the query's place."""
+    """Write a selector into a folder. If it has fixed examples, also write `prompt.txt`: the text
+    that all prompts share, with a placeholder for the query."""
     selector.save_pretrained(folder)
     if not selector.fixed:
         (folder / PROMPT).unlink(missing_ok=True)
@@ -69,11 +69,11 @@ def save(selector: CeilSelector, folder: Path) -> None:
 
 
 def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
-    """Return a row that ends in DPP-MAP, or takes the nearest or fixed examples, trained if need
-    be, as a selector.
+    """Return a row as a selector, for a row that chooses by DPP-MAP, takes the nearest examples or
+    has fixed ones. What is missing is trained.
 
     Raises:
-        UserError: any other row, or --text skill.
+        UserError: the row chooses in another way, or --text is skill.
     """
     task = setup.task
     config = setup.config
@@ -93,7 +93,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     encoder, query_encoder = encoders_of(run, setup, row)
     shortlist = config.shortlist
     if row.needs.balanced:
-        # each output has a share of the shortlist
+        # the shortlist needs room for each output
         shortlist = max(shortlist, len({example.output for example in task.train}))
     used = [
         method for method in reversed(row.method.chain) if row_stages.is_used(run, setup, method)
@@ -130,8 +130,8 @@ def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
 
 
 def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
-    """Return a row's encoder of the bank and its encoder of queries; a head with its encoders is
-    both."""
+    """Return a row's encoder of the bank and its encoder of queries. A head with its encoders
+    serves as both."""
     stages = row_stages.encoders(setup, row.method)
     networks = run.get(stages.networks)
     if stages.head is not None and run.get(stages.head) is not None:
@@ -144,8 +144,8 @@ def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
 
 
 def of_plain_queries(task: Task) -> Template:
-    """Return the task's template, for queries that are plain texts: where it has no `input`, a
-    field that equals the input of every example takes the query."""
+    """Return the task's template for queries that are plain texts. If the template does not name
+    the input, a field that equals the input in every example stands for it."""
     template = task.template
     if template.input in template.names:
         return template
@@ -158,9 +158,9 @@ def of_plain_queries(task: Task) -> Template:
 
 
 def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
-    """The metrics, in percent, of a row that has been evaluated; none if it has not."""
+    """The metrics of a row in percent; empty if the row has not been evaluated."""
     if not any(run.root.glob("metric-*/done.json")):
-        return {}  # so that an encoder that needs no training needs no LM either
+        return {}  # an encoder that needs no training then needs no LM either
     stage = row_stages.metric(setup, row)
     if not run.summary(stage):
         return {}
@@ -174,7 +174,7 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
 
 
 def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
-    """A line for the model card on the methods whose outcome is in the encoders."""
+    """A line for the model card on the training data of the methods that are used."""
     steps = [
         method.training_data(len(setup.bank), row_stages.training_summary(run, setup, method))
         for method in used

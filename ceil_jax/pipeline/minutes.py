@@ -1,4 +1,4 @@
-"""A comparison cut to fit some minutes on this machine: fewer training queries, then rows, then
+"""Cutting a comparison to fit a time limit on this machine: fewer training queries, then rows, then
 queries."""
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.draws import draw
 
 FEWEST_QUERIES = 150
-"""Queries that are answered at least: fewer give intervals that say nothing."""
+"""The fewest queries that are answered; with fewer, intervals are too wide to be of use."""
 
 LEAST_TRAINING = 40
-"""Training queries that a training keeps at least; where these are too many, its rows go."""
+"""The fewest training queries of a method; if even these take too long, its rows are dropped."""
 
 _WARM = 8
-"""Queries answered before the LM's speed is measured."""
+"""Number of queries that are answered before the LM's speed is measured."""
 
 _PROBE = 64
-"""Queries with which the LM's speed is measured: with random examples where the table has such a
-row, else with none."""
+"""Number of queries with which the LM's speed is measured: with random examples if the comparison
+has that row, else with none."""
 
 SHARE = 0.95
-"""The share of the minutes that is planned: loading models and the page take the rest."""
+"""The share of the minutes that is planned; the rest is for loading models and writing the page."""
 
 
 class Comparison(NamedTuple):
-    """A comparison that fits."""
+    """A comparison that fits the time limit."""
 
     session: Session
     rows: tuple[Row, ...]
     message: str
-    """The cuts, and how many minutes all of it would take."""
+    """The cuts in words, and the minutes that the whole comparison would take."""
 
 
 def cut_to_fit(session: Session, rows: Sequence[Row], minutes: float) -> Comparison:
-    """Return the largest comparison that this machine ends within some minutes.
+    """Return the largest comparison that this machine finishes within some minutes.
 
-    Cut in this order until it fits: the training queries of methods that learn from the LM, to
-    three quarters, a half and a quarter; then those rows one by one, those that learn from sets
-    first, each time with all training queries again; queries, down to 150; rows that learn from the
-    bank's outputs alone. A command that was stopped, or is given again, keeps the cut that it has
-    taken. Where nothing fits, the smallest comparison takes longer.
+    These are cut, in this order, until it fits: the training queries of methods that learn from the
+    LM, to three quarters, a half and a quarter; the rows of these methods one by one, those that
+    learn from sets first, with all training queries restored each time; queries, down to 150; rows
+    that learn from the bank's outputs alone. If the command is stopped or repeated, it uses the
+    same cut again. If nothing fits, the smallest comparison is run, which takes longer.
     """
     targets = tuple(row_stages.metric(session.setup, row).key for row in rows)
     return session.run.get(Cut(targets, minutes, session, tuple(rows)))
@@ -66,7 +66,7 @@ def cut_to_fit(session: Session, rows: Sequence[Row], minutes: float) -> Compari
 
 @dataclass(frozen=True)
 class Cut(Stage[Comparison]):
-    """The first cut that fits, kept as its number, and what is said of it."""
+    """The first cut that fits, stored as its number in `cuts`, with its message."""
 
     kind = "minutes"
     targets: tuple[str, ...]
@@ -96,7 +96,7 @@ class Cut(Stage[Comparison]):
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
-    """Yield ever smaller comparisons, each with its rows."""
+    """Yield ever smaller comparisons: their setups and rows."""
     left = tuple(rows)
     queries = len(setup.task.validation)
     shares = (1.0, 0.75, 0.5, 0.25)
@@ -108,7 +108,7 @@ def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, 
         return smaller, tuple(config.configured(row) for row in left)
 
     trained = [row for row in reversed(left) if row.trains]
-    # sets first, then single examples; of each kind the last row first
+    # rows that learn from sets first, then from single examples; within each, the last row first
     dear = [row for row in trained if row.learns_from_lm]
     dear.sort(key=lambda row: not row.method.learns_sets)
     free = [row for row in trained if row not in dear]
@@ -127,7 +127,8 @@ def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, 
 
 
 def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
-    """Return settings with a share of the training queries of methods that learn from the LM."""
+    """Return settings in which methods that learn from the LM have a share of their training
+    queries."""
     if share == 1:
         return config
     fewer = []
@@ -140,8 +141,8 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
 
 
 def measured_machine(session: Session, rows: Sequence[Row]) -> Machine:
-    """Return this machine, with the speed at which its LM answers the first prompts of a row, in
-    the plan's own units."""
+    """Return the speed of this machine, with the LM's measured by answering the first prompts of a
+    row."""
     run, setup = session
     row = next((row for row in rows if row.name == "random"), ZERO_ROW)
     run.get(row_stages.predictions(setup, row, Examples(setup.queries.examples[:_WARM])))
@@ -155,7 +156,7 @@ def measured_machine(session: Session, rows: Sequence[Row]) -> Machine:
     if work.read and meter.now.seconds:
         tokens = work.read + WRITING * work.written
         return machine._replace(lm=tokens * work.parameters / meter.now.seconds)
-    # answered before: by what that took
+    # if all was answered before, use the time that it took then
     cost = run.own_cost(probe)
     if not cost.tokens or not cost.seconds:
         return machine
@@ -163,7 +164,7 @@ def measured_machine(session: Session, rows: Sequence[Row]) -> Machine:
 
 
 def seconds_of(run: Run, setup: Setup, rows: Sequence[Row], machine: Machine) -> float:
-    """Return the time that some rows take on a machine."""
+    """Return the seconds that some rows take on a machine."""
     return plan(run, [row_stages.metric(setup, row) for row in rows]).seconds(machine)
 
 
@@ -176,7 +177,7 @@ def _message(
     whole: float,
     seconds: float,
 ) -> str:
-    """The cuts, in one line."""
+    """The cuts in words, in one line."""
     counting = run.models.counting(setup.lm)
     speed = machine.lm / counting.parameters
     parts = [f"{len(setup.queries):,} queries"]

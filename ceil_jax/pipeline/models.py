@@ -1,4 +1,4 @@
-"""Language models and encoders by name, each loaded when it is first asked for."""
+"""Language models and encoders by name, loaded on first use."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """LMs and encoders by name, each loaded once; runs may share one `Models`."""
+    """A cache of loaded LMs and encoders, each loaded once; runs may share one."""
 
     def __init__(self) -> None:
         self._loaded: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, load: Callable[[], Any]) -> Any:
-        """Return the value of a key, made when it is first asked for."""
+        """Return the value of a key, which is made on first use."""
         if key not in self._loaded:
             self._loaded[key] = load()
         return self._loaded[key]
@@ -36,8 +36,8 @@ class Models:
         return lm.loader()()
 
     def counting(self, lm: NamedLM) -> CountingLM:
-        """Return an LM with the same tokenizer that only counts; one that guesses from characters
-        for a server."""
+        """Return an LM that only counts tokens, with the same tokenizer; for a server, it estimates
+        them from characters."""
 
         def made() -> CountingLM:
             served = is_address(lm.spec)
@@ -59,14 +59,13 @@ class Models:
 
 
 class CountingModels(Models):
-    """Models whose LMs only count, with their tokenizers and without their weights: what a dry run
-    needs."""
+    """Models whose LMs only count tokens, for dry runs: tokenizers are loaded, weights are not."""
 
     def load_lm(self, lm: NamedLM) -> LanguageModel:
         """Return a counting LM.
 
         Raises:
-            UserError: a server or a function, whose tokens cannot be counted here.
+            UserError: the LM is a server or a function, whose tokens cannot be counted here.
         """
         if is_address(lm.spec) or ":" in lm.spec:
             raise UserError(
@@ -77,8 +76,8 @@ class CountingModels(Models):
 
 @dataclass(frozen=True, eq=False)
 class NamedLM:
-    """A language model by name, loaded when it is first asked for. Its key is that of the loaded
-    one, which stands for weights, dtype and what shapes its prompts; it is known without the
+    """A language model by name, loaded on first use. Its key is the loaded LM's key, which
+    identifies weights, dtype and prompt format; for local models it is known without loading the
     weights."""
 
     models: Models
@@ -93,15 +92,15 @@ class NamedLM:
         return self.models.once(key, lambda: self.models.load_lm(self))
 
     def loader(self) -> Callable[[], LanguageModel]:
-        """Return a function that loads the LM, in another process too."""
+        """Return a function that loads the LM, which may be sent to another process."""
         return partial(
             load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint
         )
 
     @property
     def can_score(self) -> bool:
-        """Whether it gives log-probabilities; one that has weights of this machine does, and need
-        not be loaded to know it."""
+        """Whether it gives log-probabilities. Local models do, so that they need not be loaded to
+        know."""
         return key_without_weights(self.spec, self.dtype) is not None or self.get().can_score
 
     @cached_property
@@ -112,8 +111,8 @@ class NamedLM:
 
 @dataclass(frozen=True, eq=False)
 class NamedEncoder:
-    """An untrained encoder by name, loaded when it is first asked for. Its key stands for its
-    weights, its network and its tokenizer."""
+    """An untrained encoder by name, loaded on first use. Its key identifies its weights, network
+    and tokenizer."""
 
     models: Models
     name: str
@@ -121,7 +120,8 @@ class NamedEncoder:
 
     def get(self) -> Encoder:
         """Return the loaded encoder."""
-        # jax takes a second to import, and what a command refuses needs none of it
+        # imported late: jax takes a second to import, and a command may be refused before it is
+        # needed
         from ceil_jax.encoders.registry import load_encoder
 
         endpoint = self.endpoint if is_address(self.name) else None
@@ -130,14 +130,14 @@ class NamedEncoder:
         )
 
     def check_trainable(self) -> None:
-        """Raise a UserError for an encoder that cannot be trained; see `require_network`."""
+        """Raise a UserError if the encoder cannot be trained; see `require_network`."""
         from ceil_jax.encoders.encoder import require_network
 
         require_network(self.get())
 
     @property
     def encodes_alike(self) -> bool:
-        """Whether it encodes queries as it encodes examples of the bank."""
+        """Whether it encodes queries and bank examples in the same way."""
         query, bank = sides(self.get())
         return query is bank
 

@@ -1,4 +1,4 @@
-"""Plans: the stages that getting some targets would compute, their LM tokens and their time.
+"""Plans: the stages that some targets would need to have computed, their LM tokens and their time.
 Nothing is computed."""
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from ceil_jax.tasks.assets import cache_path, has_cache
 log = logging.getLogger(__name__)
 
 WRITING = 4.0
-"""A written token costs as many read ones: a guess, because a step writes one token a text."""
+"""The cost of generating a token, in tokens read. A guess: a step generates one token of each
+text."""
 
 
 class Machine(NamedTuple):
-    """The speed of a machine in parameters × tokens a second: a network twice as large takes twice
-    as long."""
+    """The speed of a machine, in parameters × tokens per second: a network twice as large takes
+    twice as long."""
 
     name: str
     lm: float
     encode: float
-    """Speed at which an encoder encodes."""
+    """The speed of encoding."""
     train: float
-    """Speed of training, forward and backward pass together."""
+    """The speed of training, forward and backward pass together."""
 
     def seconds(self, work: Work) -> float:
-        """Return the time that some work takes."""
+        """Return the seconds that some work takes."""
         read = (work.read + WRITING * work.written) * work.parameters
         return read / self.lm + work.encoded / self.encode + work.trained / self.train
 
@@ -44,14 +45,14 @@ class Machine(NamedTuple):
 NAME = "this machine (from its speed when it was first measured)"
 
 LAYOUT = 1
-"""Raised when a machine is measured in another way."""
+"""Raised when machines are measured in another way."""
 
 ENCODING = {"cpu": 1.28, "gpu": 0.1}
-"""The share of a float32 product's speed that encoding reaches: see below."""
+"""The speed of encoding as a share of that of a float32 matrix product; measured as below."""
 
 TRAINING = {"cpu": 0.24, "gpu": 0.033}
-"""The share that training reaches: on a CPU measured with all-MiniLM-L6-v2, whose embeddings count
-as parameters but take no products; on a GPU a guess."""
+"""The same share for training. On a CPU it was measured with all-MiniLM-L6-v2, whose embeddings
+count as parameters but take no products; on a GPU it is a guess."""
 
 
 @cache
@@ -102,23 +103,23 @@ class Plan(dict[Stage[Any], Work]):
 
     @property
     def tokens(self) -> float:
-        """LM tokens to read and to write."""
+        """The LM tokens to read and to generate."""
         return sum(work.read + work.written for work in self.values())
 
     def seconds(self, machine: Machine) -> float:
-        """Return the time that all of it takes on a machine."""
+        """Return the seconds that all stages take on a machine."""
         return sum(map(machine.seconds, self.values()))
 
 
 def plan(run: Run, targets: Sequence[Stage[Any]]) -> Plan:
-    """Return the work of the stages that getting some targets would compute. A run's LMs may be
-    ones that only count."""
+    """Return the work of the stages that have to be computed for some targets. The run's LMs may be
+    ones that only count tokens."""
     return Plan({stage: run.estimate(stage) for stage in run.missing(targets)})
 
 
 def minutes_for(seconds: float, share: float) -> str:
-    """Return the --minutes that work of so many seconds needs, if a share of them is planned;
-    rounded up."""
+    """Return the --minutes in which work of `seconds` fits if only `share` of the minutes is
+    planned, rounded up."""
     value = seconds / 60 / share - 1e-6
     return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * max(value, 0)) / 10:g}"
 

@@ -1,7 +1,7 @@
-"""Records: for every evaluation its task, method, settings, score and cost.
+"""The record of each evaluation: its task, method, settings, score and cost.
 
-Stages are named by what they depend on, so that runs share them, and a stage cannot say which run
-it belongs to. A record, the last stage of an evaluation, can:
+Stages are named by what they depend on and shared between runs, so a stage does not know which run
+it belongs to. A record, the last stage of an evaluation, does:
 
 ```
 run-5b0c…/     key.json     task, method, settings; names of the stages of predictions and metrics
@@ -36,7 +36,7 @@ from ceil_jax.tasks.words import Overlap
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One method evaluated on one task with one LM: from a folder of stages or from a results
+    """One row evaluated on one task with one LM, read from a folder of stages or from a results
     file."""
 
     name: str
@@ -46,62 +46,62 @@ class Record:
     metric: str
     lm: str
     config: Mapping[str, Any]
-    """Settings by their names in RunConfig; all of them in a folder of stages, some in a results
-    file."""
+    """Settings by their names in RunConfig: all of them in a folder of stages, some of them in a
+    results file."""
     queries: int
     bank: int
     texts: str
-    """`texts-hash` of queries and bank; empty in the oldest results files."""
+    """`texts-hash` of queries and bank; "" in the oldest results files."""
     value: float
     """The metric over all queries, in percent."""
     cost: Cost
-    """All stages that the run needs, shared ones included."""
+    """The cost of all stages that the row needs, shared ones included."""
     seed: int | None
-    """The seed; None if nothing depends on it."""
+    """The seed; None if the result does not depend on it."""
     trade_off: float | None = None
-    """λ that the examples were chosen with; None for a method without one."""
+    """λ with which the examples were chosen; None for a retriever without λ."""
     device: str = ""
     label: str = ""
-    """The row's name in tables, such as "CEIL from free"; empty in lines of results files, and in
-    older records."""
+    """The row's name in tables, such as "CEIL from free"; "" in results files and in older
+    records."""
     examples: float | None = None
-    """Mean number of examples that fitted into a prompt (#ICE in CEIL's Table 1); None in the
-    oldest lines."""
+    """Mean number of examples in a prompt (#ICE in CEIL's Table 1); None in the oldest results
+    files."""
     statistics: np.ndarray | None = field(default=None, repr=False, compare=False)
-    """float [N, s]: statistics of each query; the metric is a function of their sums. None in lines
-    from before they were kept."""
+    """float [N, s]: statistics of each query; the metric is a function of their sums. None in older
+    results files."""
     overlap: Overlap | None = field(default=None, repr=False, compare=False)
-    """The queries that ask the same, and those that stand in the bank; None in lines from before it
-    was kept."""
+    """Which queries are the same question, and which are in the bank; None in older results
+    files."""
 
     root: Path = Path()
     """The folder of stages. This field and those down to `kept` are empty in a record of a results
     file."""
     predictions: str = ""
     metrics: str = ""
-    """Names of stages."""
+    """Names of the stages of predictions and of metrics."""
     answering: Cost = field(default_factory=Cost)
-    """The part of `cost` that answering and judging take."""
+    """The part of `cost` for answering and for the metrics."""
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     gains: str = ""
-    """A name for the gains of examples, where they are worth showing: the log determinant of
-    DPP-MAP."""
+    """What the gains of examples are called if they are shown: the log determinant, for DPP-MAP."""
     kept: str = ""
-    """The outcome of training, such as "training kept EPR's encoder"; else ""."""
+    """A remark on training, such as "training kept EPR's encoder"; "" if there is none."""
     troubles: Mapping[str, int] = field(default_factory=dict)
-    """The number of the LM's answers that can hardly be right, by trouble (`pipeline.ways`)."""
+    """Number of answers that are hardly right, by kind of trouble (`pipeline.ways`)."""
     answer_limit: int | None = None
-    """The most tokens of an answer; None where it is not recorded."""
+    """The most tokens of an answer; None if it was not recorded."""
 
     @property
     def preparing(self) -> Cost:
-        """Encoding, choosing, LM scoring, rewriting and training: all before answering."""
+        """The cost of everything before answering: encoding, choosing, LM scoring, rewriting and
+        training."""
         return self.cost - self.answering
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return for each query: id, examples in prompt order as [id, relevance, gain], prediction,
-        gold."""
+        """Return for each query its id, its examples in prompt order as [id, relevance, gain], its
+        prediction and its gold output."""
         return read_json(self.root / self.predictions / "rows.json")
 
     def scores(self) -> np.ndarray:
@@ -111,7 +111,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Texts(Stage[None]):
-    """The texts of queries and bank, by id, for a reader of records."""
+    """The texts of queries and bank by id, for reports."""
 
     queries: Examples
     bank: Examples
@@ -131,7 +131,7 @@ class Texts(Stage[None]):
 
 @dataclass(frozen=True)
 class RecordOfRun(Stage[Record]):
-    """The record of an evaluation; of several with one name, the first."""
+    """The stage of a record. A record that is on disk is not written again."""
 
     kind = "run"
     what = "recording"
@@ -146,9 +146,9 @@ class RecordOfRun(Stage[Record]):
     texts: Texts
     label: str = unkeyed("")
     seeded: bool = unkeyed(True)
-    """Whether another seed gives other numbers."""
+    """Whether the result depends on the seed."""
     gains: str = unkeyed("")
-    """A name for the gains of examples, where they are shown."""
+    """What the gains of examples are called if they are shown."""
     kept: str = unkeyed("")
     trade_off: float | None = unkeyed(None)
     device: str = unkeyed("")
@@ -184,12 +184,12 @@ class RecordOfRun(Stage[Record]):
 
 
 def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, Any]:
-    """Return a configuration as JSON, without what differs between machines: folders, devices,
-    addresses of models.
+    """Return a configuration as JSON values, without those that depend on the machine: folders,
+    devices, addresses of models.
 
     Args:
         config: the configuration.
-        methods: those whose settings a number depends on, each under its name.
+        methods: the methods that the result depends on; their settings are added by name.
     """
     settings = json.loads(canonical(replace(config, out=Path(), data_dir=None, methods=())))
     for name in ("out", "data_dir", "device_map", "endpoint", "methods"):
@@ -203,11 +203,11 @@ def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, 
 
 
 def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
-    """Return the configuration whose settings `settings_of` returned; the encoders of a recorded
-    run are found with it.
+    """Return the configuration from the settings that `settings_of` returned, to find the encoders
+    of a recorded run.
 
     Args:
-        settings: of a record, by name. A setting that is not known any more is left out.
+        settings: the settings of a record, by name. Settings that no longer exist are ignored.
         out: the folder of stages.
     """
 
@@ -232,8 +232,7 @@ def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
 
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
-    """Return the finished evaluations of a folder of stages, and a line about each that cannot be
-    shown."""
+    """Return the records in a folder of stages, and a line about each that cannot be read."""
     records, trouble = [], []
     for folder in sorted(root.glob("run-*")):
         try:
@@ -250,8 +249,7 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
 
 
 def _read(root: Path, folder: Path) -> Record | None:
-    """The record in a folder; None if it, or one of the stages that it names, is unfinished or
-    damaged."""
+    """The record in a folder; None if it or one of its stages is unfinished or damaged."""
     key = read_key(folder)
     cost = finished(folder)
     if key is None or cost is None:
@@ -285,7 +283,7 @@ def _read(root: Path, folder: Path) -> Record | None:
 
 
 def _older_seed(key: Mapping[str, Any]) -> int | None:
-    """The seed of a record from before they said whether it matters: by its row, if that is
-    known."""
+    """The seed of an older record, which does not say whether it matters; None if its row does not
+    depend on it."""
     row = ROWS.get(key["method"])
     return key["config"]["seed"] if row is not None and row.seeded else None

@@ -1,5 +1,5 @@
-"""Scores of candidate sets: the LM's, or the similarity of outputs; and the λ that scores
-choose."""
+"""Stages of the scores of candidate sets, by the LM or by the similarity of outputs, and of λ,
+which is chosen by scores."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off, trade_off_note
 log = logging.getLogger(__name__)
 
 LOG_DET_SHARE = "log_det_share"
-"""The name in the summary of `choosing.MapSets` of `training.tuning.log_det_share`."""
+"""The name of `training.tuning.log_det_share` in the summary of `choosing.MapSets`."""
 
 SAMPLED = 24
-"""Queries whose prompts are counted to estimate those of all."""
+"""Number of queries whose prompts are counted to estimate the tokens of all."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class Prompting:
     token_budget: int | None = None
 
     def __post_init__(self) -> None:
-        # an unknown order is refused before anything is computed
+        # refuse an unknown order before anything is computed
         ORDERS.require(self.order)
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The order, whose code is in keys."""
+        """The order of examples. A plugin's code becomes part of the key."""
         return (ORDERS[self.order],)
 
     def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
-        """Return the builder of prompts for these queries."""
+        """Return a prompt builder for these queries."""
         lm = run.lm(self.lm)
         reserve = answer_reserve(lm, self.template, queries, self.max_new_tokens)
         return PromptBuilder(
@@ -66,7 +66,7 @@ class Prompting:
 
 
 def sample(count: int) -> slice:
-    """Return a slice that takes about SAMPLED of so many queries."""
+    """Return a slice that takes about SAMPLED of `count` queries, evenly spaced."""
     return slice(None, None, max(1, count // SAMPLED))
 
 
@@ -79,17 +79,17 @@ def reading(
     *,
     together: bool = False,
 ) -> Work:
-    """Return the work of reading `times` as many prompts as the sample `requests`, less what has
-    been read. The run's LM may be one that only counts.
+    """Return the work of reading `times` as many prompts as in a sample of requests, less those
+    that have been read before. The run's LM may be one that only counts tokens.
 
     Args:
-        run: gives the LM.
+        run: gives the LM and its readings.
         lm: reads the prompts.
-        requests: a sample of them.
-        times: how many times as many there are.
-        answers: what is generated is as long as these.
-        together: whether prompts that begin alike stand one after another, so that a local LM reads
-            what they share once.
+        requests: a sample of the prompts with their continuations.
+        times: how many times as many prompts there are in all.
+        answers: texts that are as long as the generated answers.
+        together: whether prompts with the same beginning follow one another, so that a local LM
+            reads the beginning once.
     """
     if not requests:
         return Work()
@@ -110,13 +110,13 @@ class Scores(Stage[dict[str, np.ndarray]]):
     bank: Examples
     sets: Stage[CandidateSets]
     shape: tuple[int, int] = unkeyed((1, 1))
-    """M sets of k examples, to estimate what reading them takes."""
+    """(M, k): number of sets and of examples in each, to estimate the work."""
     label: str = unkeyed("candidate sets")
     differing: float = unkeyed(1.0)
-    """The share of the sets that is expected to differ: equal ones are read once."""
+    """The expected share of distinct sets: equal ones are read once."""
     all_choices: bool = False
-    """Whether all choices of a query are read, not only the gold one: what compares probabilities
-    of answers needs them, as `TradeOff` does; training compares the gold one's alone."""
+    """Whether the LM reads all choices of a query, and not only the gold one. `TradeOff` and fixed
+    prompts compare the probabilities of choices; training needs only the gold one's."""
 
     @property
     def what(self) -> str:
@@ -137,8 +137,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
         return {}
 
     def read_shard(self, run: Run, shard: Shard) -> ReadingMeter:
-        """Read one shard's part of the prompts into its own file, and return how many they are and
-        their cost."""
+        """Read one shard's part of the prompts into a file of its own, and return a meter with
+        their number and cost."""
         reader = None if run.engine is None else run.engine(self.prompting.lm)
         lm = CachedLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
         with lm.metered(f"{self.what}, shard {shard}") as meter:
@@ -155,14 +155,17 @@ class Scores(Stage[dict[str, np.ndarray]]):
         if run.summary(self.sets):
             sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
         else:
-            sets, times = self._random_sets(len(sampled)), times * self.differing
+            sets = self._random_sets(len(sampled))
+            times *= self.differing
         prompts = iter(self.prompts(run, sampled, sets))
-        template, per_token = self.prompting.template, self.prompting.per_token
+        template = self.prompting.template
+        per_token = self.prompting.per_token
         requests = [
             LMRequest(
                 next(prompts),
                 tuple(
-                    template.continuation(query, c) for c in read_outputs(query, self.all_choices)
+                    template.continuation(query, output)
+                    for output in read_outputs(query, self.all_choices)
                 ),
                 per_token and bool(query.choices),
             )
@@ -172,21 +175,23 @@ class Scores(Stage[dict[str, np.ndarray]]):
         return reading(run, self.prompting.lm, requests, times)
 
     def _random_sets(self, queries: int) -> CandidateSets:
-        """Random sets that stand in for those that are not drawn yet, to count their tokens."""
-        rng, (sets, size) = np.random.default_rng(0), self.shape
+        """Random sets in place of those that are not drawn yet, to estimate the tokens of
+        prompts."""
+        generator = np.random.default_rng(0)
+        sets, size = self.shape
         n = min(len(self.bank), max(size, 50))
-        shortlist = np.stack([rng.permutation(len(self.bank))[:n] for _ in range(queries)]).astype(
-            np.int32
-        )
-        drawn = [[np.sort(rng.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)]
-        return CandidateSets(
-            shortlist, np.array(drawn, np.int32).reshape(queries, sets, min(size, n))
-        )
+        shortlists = [generator.permutation(len(self.bank))[:n] for _ in range(queries)]
+        drawn = [
+            [np.sort(generator.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)
+        ]
+        subsets = np.array(drawn, np.int32).reshape(queries, sets, min(size, n))
+        return CandidateSets(np.stack(shortlists).astype(np.int32), subsets)
 
 
 @dataclass(frozen=True)
 class OutputScores(Stage[dict[str, np.ndarray]]):
-    """TST's scores in place of an LM's: the cosine of a query's output with each candidate's."""
+    """TST's scores, in place of an LM's: the cosine between a query's output and each
+    candidate's."""
 
     version: ClassVar[int] = 2
     what = "comparing outputs"
@@ -209,7 +214,7 @@ class OutputScores(Stage[dict[str, np.ndarray]]):
 
 @dataclass(frozen=True)
 class ScoredCandidates(Stage[ScoredSets]):
-    """Training queries with their candidate sets and the scores of these."""
+    """The candidate sets of training queries, with their scores."""
 
     in_memory: ClassVar[bool] = True
     kind = "scored"
@@ -222,8 +227,8 @@ class ScoredCandidates(Stage[ScoredSets]):
 
 @dataclass(frozen=True)
 class TradeOff(Stage[float]):
-    """λ: the one of the grid whose MAP sets make the right outputs of training queries most
-    probable. Where it is so small that the determinant cannot matter, a note says so."""
+    """The tuned λ: the value of the grid whose MAP sets make the right outputs of training queries
+    most probable. A note is logged if it is so small that the determinant has no influence."""
 
     scores: Scores
     """The LM's scores of the sets of `choosing.MapSets`."""

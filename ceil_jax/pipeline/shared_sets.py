@@ -5,8 +5,8 @@ scores, and the best set.
 BestSet ← SharedScores ← Finalists ← SharedScores ← Challengers ← SharedScores ← RandomSets ← Pool
 ```
 
-All queries of a stage have the same sets: the pool is everybody's shortlist. Queries are rows of the
-bank that are held back from the pool, so that no row is scored with itself in the prompt.
+All queries of a stage have the same sets, and the pool as their shortlist. The queries are rows of
+the bank that are held back from the pool, so that no prompt contains its own query.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from ceil_jax.training.shared_sets import (
 )
 
 _SAMPLED_SETS = 4
-"""Sets whose prompts are counted to estimate those of all."""
+"""Number of sets whose prompts are counted to estimate the tokens of all."""
 
 
 def label_groups(bank: Sequence[Example]) -> Int[np.ndarray, " n"]:
-    """Return a number for each example, equal for those of one label; 0 for all of a bank whose
-    outputs are no labels."""
+    """Return a number for each example, equal for equal labels; all 0 if the bank's outputs are not
+    labels."""
     if not labels_of(bank):
         return np.zeros(len(bank), np.int64)
     outputs = [question_key(example.output) for example in bank]
@@ -65,14 +65,14 @@ class Pool(Stage[np.ndarray]):
     bank: Examples
     vectors: Stage[np.ndarray]
     held_back: np.ndarray
-    """Bank positions of the rows that score sets."""
+    """Bank positions of the rows on which sets are scored."""
     size: int
     seed: int
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         examples = self.bank.examples
         left = np.setdiff1d(np.arange(len(examples)), self.held_back)
-        # as long as a prompt shows them, near enough
+        # about as long as in a prompt
         lengths = np.array([len(e.input) + len(e.output) for e in examples])[left]
         groups = label_groups(examples)[left]
         pool = diverse_pool(run.get(self.vectors)[left], groups, lengths, self.size, self.seed)
@@ -84,12 +84,12 @@ class Pool(Stage[np.ndarray]):
 
 
 class SharedSets(StoredSets):
-    """Sets of a pool that all of some queries share."""
+    """Sets from a pool, the same for all queries."""
 
     def share(
         self, folder: Path, pool: np.ndarray, sets: np.ndarray, queries: int
     ) -> Mapping[str, Any]:
-        """Write sets, int [M, k] of places in the pool, as those of each query."""
+        """Write sets, int [M, k] of positions in the pool, as the candidate sets of every query."""
         shortlist = np.tile(pool, (queries, 1))
         subsets = np.tile(sets.astype(np.int32), (queries, 1, 1))
         return {**self.save(folder, CandidateSets(shortlist, subsets)), "sets": len(sets)}
@@ -97,7 +97,7 @@ class SharedSets(StoredSets):
 
 @dataclass(frozen=True)
 class RandomSets(SharedSets):
-    """Random sets of a pool, balanced over labels."""
+    """Random sets from a pool, balanced over labels."""
 
     what = "drawing sets of the pool"
     pool: Pool
@@ -119,15 +119,15 @@ class RandomSets(SharedSets):
 
 
 def groups_of(run: Run, pool: Pool) -> Int[np.ndarray, " p"]:
-    """Return the label of each example of a pool as a number from 0."""
+    """Return a number from 0 for each example of a pool, equal for equal labels."""
     groups = label_groups(pool.bank.examples)[run.get(pool)]
     return np.unique(groups, return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
 class SharedScores(Scores):
-    """The LM's scores of sets that all queries share; the prompts of a set, which begin alike, are
-    read one after another."""
+    """The LM's scores of sets that all queries share. The prompts of a set are read one after
+    another, because they have the same beginning."""
 
     def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
@@ -141,16 +141,17 @@ class SharedScores(Scores):
         queries = self.queries.examples
         sets, times = some_sets(run, self.sets, len(queries), len(self.bank), self.shape)
         prompts = self.prompts(run, queries, sets)
-        asked = [query for query in queries for _ in range(sets.subsets.shape[1])]
-        template, per_token = self.prompting.template, self.prompting.per_token
+        query_of_prompt = [query for query in queries for _ in range(sets.subsets.shape[1])]
+        template = self.prompting.template
+        per_token = self.prompting.per_token
         requests = [
             LMRequest(
                 prompts[i],
                 tuple(
-                    template.continuation(asked[i], output)
-                    for output in read_outputs(asked[i], self.all_choices)
+                    template.continuation(query_of_prompt[i], output)
+                    for output in read_outputs(query_of_prompt[i], self.all_choices)
                 ),
-                per_token and bool(asked[i].choices),
+                per_token and bool(query_of_prompt[i].choices),
             )
             for i in by_set(len(queries), sets.subsets.shape[1])
         ]
@@ -159,8 +160,8 @@ class SharedScores(Scores):
 
 @dataclass(frozen=True)
 class SharedAnswers(Stage[dict[str, np.ndarray]]):
-    """The metric of the LM's answers with sets that all queries share, float64 [Q, M], for an LM
-    that gives no log-probabilities."""
+    """For an LM without log-probabilities: the metric of its answers with sets that all queries
+    share, float64 [Q, M]."""
 
     prompting: Prompting
     stop: tuple[str, ...]
@@ -178,11 +179,11 @@ class SharedAnswers(Stage[dict[str, np.ndarray]]):
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The metric, whose code is in the key."""
+        """The metric. A plugin's code becomes part of the key."""
         return (METRICS[self.metric],)
 
     def _prompts(self, run: Run, sets: CandidateSets) -> tuple[list[str], list[Example]]:
-        """The prompts of all sets and their queries, those of a set one after another."""
+        """The prompts of all sets with their queries, set by set."""
         queries = self.queries.examples
         builder = self.prompting.builder(run, queries)
         prompts = set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
@@ -191,12 +192,12 @@ class SharedAnswers(Stage[dict[str, np.ndarray]]):
         return [prompts[i] for i in order], [queries[i // count] for i in order]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        prompts, asked = self._prompts(run, run.get(self.sets))
+        prompts, queries = self._prompts(run, run.get(self.sets))
         scores: Any = ()
         if prompts:
             lm = run.lm(self.prompting.lm)
-            replies = ask(lm, self.prompting, self.stop, prompts, asked)
-            scores = METRICS[self.metric].scored([reply.prediction for reply in replies], asked)
+            replies = ask(lm, self.prompting, self.stop, prompts, queries)
+            scores = METRICS[self.metric].scored([reply.prediction for reply in replies], queries)
         by_query = np.asarray(scores, np.float64).reshape(-1, len(self.queries)).T
         save_arrays(folder / "scores.npz", metric=by_query)
         return {}
@@ -206,18 +207,18 @@ class SharedAnswers(Stage[dict[str, np.ndarray]]):
 
     def estimate(self, run: Run) -> Work:
         sets, times = some_sets(run, self.sets, len(self.queries), len(self.bank), self.shape)
-        prompts, asked = self._prompts(run, sets)
-        way = way_of_answering(run.lm(self.prompting.lm), self.prompting, self.stop, asked)
+        prompts, queries = self._prompts(run, sets)
+        way = way_of_answering(run.lm(self.prompting.lm), self.prompting, self.stop, queries)
         answers = [query.output for query in self.queries.examples]
-        requests = way.requests(prompts, asked)
+        requests = way.requests(prompts, queries)
         return reading(run, self.prompting.lm, requests, times, answers, together=True)
 
 
 def some_sets(
     run: Run, sets: Stage[CandidateSets], queries: int, bank: int, shape: tuple[int, int]
 ) -> tuple[CandidateSets, float]:
-    """Return a few sets that all queries share, to count their tokens, and how many times as many
-    there are. Random ones stand in for those that are not drawn yet."""
+    """Return a few of the sets that all queries share, to estimate the tokens of prompts, and the
+    factor from these to all. If the sets are not drawn yet, random ones take their place."""
     if run.summary(sets):
         known = run.get(sets)
         count = known.subsets.shape[1]
@@ -233,28 +234,30 @@ def some_sets(
 
 
 Trial = SharedScores | SharedAnswers
-"""Sets with their scores on some queries."""
+"""Sets with their scores on the same queries."""
 
 
 def sets_of(run: Run, trial: Trial) -> Int[np.ndarray, "m k"]:
-    """Return the sets of a trial, as places in the pool."""
+    """Return the sets of a trial, as positions in the pool."""
     return run.get(trial.sets).subsets[0]
 
 
 def tried(
     run: Run, trials: Sequence[Trial]
 ) -> tuple[Int[np.ndarray, "m k"], Float[np.ndarray, " m"]]:
-    """Return all sets of some trials on the same queries, and how good each is."""
+    """Return all sets of some trials on the same queries, and the value of each, higher for
+    better."""
     scores = [run.get(trial) for trial in trials]
     measure = measured_by(scores[0])
-    together = np.concatenate([own[measure] for own in scores], axis=1)
+    together = np.concatenate([of_trial[measure] for of_trial in scores], axis=1)
     sets = np.concatenate([sets_of(run, trial) for trial in trials])
     return sets, set_values(measure, together)
 
 
 @dataclass(frozen=True)
 class Challengers(SharedSets):
-    """Sets that could be better than those tried, by what their scores say of each example."""
+    """Sets that should be better than those tried so far, by the estimated effect of each
+    example."""
 
     what = "choosing challengers"
     pool: Pool
@@ -268,20 +271,20 @@ class Challengers(SharedSets):
         sets, values = tried(run, self.trials)
         effects = fit_effects(sets, values, len(pool))
         groups = groups_of(run, self.pool)
-        found = challengers(effects, groups, sets.shape[1], self.count, sets, self.seed)
-        return self.share(folder, pool, found, len(self.queries))
+        better = challengers(effects, groups, sets.shape[1], self.count, sets, self.seed)
+        return self.share(folder, pool, better, len(self.queries))
 
 
 @dataclass(frozen=True)
 class Finalists(SharedSets):
-    """The most promising sets of all trials; or, of the finalists of the round before, those that
-    are best on all rows that scored them."""
+    """In the first round, the most promising sets of all trials; later, the best of the previous
+    finalists on all rows so far."""
 
     what = "choosing finalists"
     pool: Pool
     trials: tuple[Trial, ...]
     finals: tuple[Trial, ...]
-    """The rounds of finalists before."""
+    """The earlier rounds of finalists."""
     queries: BankQueries
     """The rows of this round."""
     count: int
@@ -293,8 +296,8 @@ class Finalists(SharedSets):
 
 @dataclass(frozen=True)
 class BestSet(Stage[np.ndarray]):
-    """The bank positions of the best set's examples, int32 [k]. In a prompt the last stands first,
-    as in the prompts that scored the set."""
+    """The bank positions of the best set's examples, int32 [k]. A prompt shows them in reverse
+    order, as when the set was scored."""
 
     what = "choosing the fixed examples"
     pool: Pool
@@ -315,8 +318,8 @@ class BestSet(Stage[np.ndarray]):
 def best_sets(
     run: Run, pool: Pool, trials: Sequence[Trial], finals: Sequence[Trial]
 ) -> Int[np.ndarray, "m k"]:
-    """Return sets, best first: those of the last round of finalists by all rows that scored them;
-    before the first round, all sets by what they promise."""
+    """Return sets, best first: the last finalists, by their scores on all rows so far; before the
+    first round, all sets by their estimated effects."""
     sets, values = tried(run, trials)
     if not finals:
         effects = fit_effects(sets, values, len(run.get(pool)))
@@ -330,15 +333,17 @@ def best_sets(
 def scores_on_all_rows(
     run: Run, trials: Sequence[Trial], sets: Int[np.ndarray, "m k"]
 ) -> tuple[Measure, Float[np.ndarray, "q m"]]:
-    """Return what the scores are, and those of some sets on all rows that scored them, which are the
-    same for all of these sets."""
-    found: dict[tuple[int, ...], list[np.ndarray]] = {tuple(one): [] for one in sets.tolist()}
+    """Return the kind of the scores, and the scores of some sets on all rows. These must have been
+    scored on the same rows."""
+    scores_of: dict[tuple[int, ...], list[np.ndarray]] = {
+        tuple(positions): [] for positions in sets.tolist()
+    }
     measure: Measure = "metric"
     for trial in trials:
         scores = run.get(trial)
         measure = measured_by(scores)
-        for number, one in enumerate(sets_of(run, trial).tolist()):
-            if tuple(one) in found:
-                found[tuple(one)].append(scores[measure][:, number])
-    columns = [np.concatenate(found[tuple(one)]) for one in sets.tolist()]
+        for number, positions in enumerate(sets_of(run, trial).tolist()):
+            if tuple(positions) in scores_of:
+                scores_of[tuple(positions)].append(scores[measure][:, number])
+    columns = [np.concatenate(scores_of[tuple(positions)]) for positions in sets.tolist()]
     return measure, np.stack(columns, axis=1)

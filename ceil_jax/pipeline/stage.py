@@ -1,9 +1,10 @@
-"""A run is a graph of stages: what a stage is, how it gets its key, and the walks over the graph.
+"""A run is a graph of stages: `Stage` and its key, and `Run`, which computes stages and walks over
+the graph.
 
 A stage is a value. Its fields are its settings; a field that is a stage is a need. The key is the
 stage's kind and a digest of its version, its settings that are not at their default, the keys of
 its needs, and the data that it holds; a field marked `unkeyed` is left out. So all keys are known
-before anything is computed, once the models are loaded whose names or weights are in them.
+before anything is computed, as soon as the models that are in them are loaded.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _IN_MEMORY = 64
-"""Values of stages that a run holds: a table has thousands, and they are on disk."""
+"""Number of values that a run holds in memory; the others are on disk."""
 
 
 class Work(NamedTuple):
-    """The work of a stage, as far as it can be known beforehand."""
+    """The estimated work of a stage."""
 
     read: float = 0.0
     """LM tokens to read."""
     written: float = 0.0
-    """LM tokens to write."""
+    """LM tokens to generate."""
     parameters: float = 0.0
     encoded: float = 0.0
     """Tokens to encode × parameters of the encoder, padding included."""
@@ -52,22 +53,22 @@ class Work(NamedTuple):
 
 
 class Stage(Generic[T_co]):
-    """A value that is computed once and kept; a frozen dataclass inherits it.
+    """A value that is computed once and kept. Subclasses are frozen dataclasses.
 
     `compute` writes files into a folder and returns a summary as JSON values; `load` reads them.
-    Stages with one key are equal.
+    Stages with the same key are equal.
     """
 
     version: ClassVar[int] = 1
-    """Raised when the same settings give another value, or a default setting changes: keys leave
-    out defaults."""
+    """Raised when the same settings give another value, or when a default changes, because keys
+    leave out defaults."""
     in_memory: ClassVar[bool] = False
-    """Whether `load` alone makes the value, without files; it gets what it needs."""
+    """Whether `load` alone makes the value from the values of its needs, without files."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # a dataclass would compare fields, and arrays have no truth value; it leaves what the class
-        # has already
+        # a dataclass would compare fields, which fails for arrays; it keeps methods that the class
+        # already has
         cls.__eq__, cls.__hash__ = Stage.__eq__, Stage.__hash__  # type: ignore[method-assign]
 
     def __eq__(self, other: object) -> bool:
@@ -78,12 +79,12 @@ class Stage(Generic[T_co]):
 
     @property
     def kind(self) -> str:
-        """The beginning of its folder's name, which outlives the name of the class."""
+        """The beginning of its folder's name, which stays the same if the class is renamed."""
         return type(self).__name__.lower()
 
     @property
     def what(self) -> str:
-        """Its work in words, for progress and tables."""
+        """The stage in words, for progress bars and tables."""
         return self.kind
 
     @cached_property
@@ -93,7 +94,7 @@ class Stage(Generic[T_co]):
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The settings and keys whose digest the key is, readable."""
+        """The settings and keys that the digest is made from, in readable form."""
         version = {"version": self.version} if self.version != 1 else {}
         return version | _changed(self) | _code(self)
 
@@ -104,19 +105,18 @@ class Stage(Generic[T_co]):
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The registered functions that its fields name, such as a metric: a plugin's code is in
-        the key."""
+        """The registered functions that its fields name, such as a metric. The code of a plugin's
+        functions becomes part of the key."""
         return ()
 
     @property
     def reads(self) -> tuple[Stage[Any], ...]:
-        """The stages whose files `load` reads beside its own, and which it does not `get`."""
+        """Further stages whose files `load` reads directly, without `get`."""
         return ()
 
     @property
     def lms(self) -> list[NamedLM]:
-        """The LMs that it reads prompts with: fields that are one or, as `Prompting` does, have
-        one."""
+        """The LMs that it uses: fields that are an LM, or that have one, such as a `Prompting`."""
         values = (
             getattr(value, "lm", value)
             for _, value in _fields(self)
@@ -125,27 +125,27 @@ class Stage(Generic[T_co]):
         return [value for value in values if isinstance(value, NamedLM)]
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        """Write the value's files into a folder and return a summary; `run.get` gives what it
-        needs."""
+        """Write the value's files into a folder and return a summary. `run.get` gives the values of
+        its needs."""
         raise NotImplementedError
 
     def load(self, run: Run, folder: Path) -> T_co:
-        """Return the value, from its folder."""
+        """Return the value, read from its folder."""
         raise NotImplementedError
 
     def estimate(self, run: Run) -> Work:
-        """Return what computing it takes, without its needs."""
+        """Return the work of computing it, without its needs."""
         return Work()
 
 
 def unkeyed(default: Any = dataclasses.MISSING) -> Any:
-    """Return a field of a stage that is no part of its key, such as a label."""
+    """Return a dataclass field that is left out of a stage's key, such as a label."""
     return dataclasses.field(default=default, metadata=NO_KEY)
 
 
 def keyed(value: Any) -> Any:
-    """Return a value as keys have it: its own `key`, or the fields of a dataclass that are not at
-    default."""
+    """Return a value as it stands in keys: its own `key` if it has one, or the fields of a
+    dataclass that are not at their defaults."""
     if isinstance(key := getattr(value, "key", None), str | list):
         return key
     if isinstance(value, tuple | list):
@@ -158,8 +158,8 @@ def keyed(value: Any) -> Any:
 
 
 def _code(value: Any) -> dict[str, str]:
-    """The code of a stage or setting of a plugin, and of what is registered under the names among
-    its fields (its property `registered`)."""
+    """A digest of the plugin code of a stage or setting, and of the registered functions that its
+    fields name (its property `registered`); empty for our own code."""
     code = code_digest(type(value), *getattr(value, "registered", ()))
     return {"code": code} if code else {}
 
@@ -196,40 +196,43 @@ def _stages(value: Any) -> Iterator[Stage[Any]]:
 
 
 class Run:
-    """Gets the values of stages: from memory, from disk, or computed, needs first.
+    """Gives the values of stages: from memory, from disk, or computed, needs first.
 
     Args:
-        root: the folder of stages.
+        root: the folder that holds the stages' folders.
         models: loads LMs and encoders; shared with other runs.
-        engine: LM → what reads its prompts elsewhere; this process by default.
+        engine: a function from an LM to a reader of its prompts, such as a Ray pool; by default
+            they are read in this process.
     """
 
     def __init__(
         self, root: Path, models: Models, *, engine: Callable[[NamedLM], Reader] | None = None
     ) -> None:
-        self.root, self.models, self.engine = root, models, engine
+        self.root = root
+        self.models = models
+        self.engine = engine
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, CachedLM] = {}
 
     def lm(self, lm: NamedLM) -> CachedLM:
-        """Return an LM that reads each prompt once."""
+        """Return the LM behind a cache, so that it reads each prompt once."""
         if lm.key not in self._lms:
             reader = None if self.engine is None else self.engine(lm)
             self._lms[lm.key] = CachedLM(lm.get(), self.readings, reader)
         return self._lms[lm.key]
 
     def folder(self, stage: Stage[Any]) -> Path:
-        """Return where a stage is kept."""
+        """Return the folder of a stage."""
         return self.root / stage.key
 
     def summary(self, stage: Stage[Any]) -> dict[str, Any]:
-        """Return the summary of a stage that is on disk; empty if it is not."""
+        """Return the summary of a stage; empty if the stage is not on disk."""
         return {} if stage.in_memory else finished(self.folder(stage)) or {}
 
     def get(self, stage: Stage[T]) -> T:
-        """Return a stage's value. What is not on disk is computed, needs first; another process
-        that computes it is waited for."""
+        """Return a stage's value. If it is not on disk it is computed, needs first, or awaited if
+        another process is computing it."""
         if stage.key in self._values:
             self._values.move_to_end(stage.key)
         else:
@@ -241,12 +244,13 @@ class Run:
         return value
 
     def value(self, setting: T | Stage[T]) -> T:
-        """Return a setting: a stage's value, or the setting itself where it is no stage."""
+        """Return the value of a setting that may be a stage: the stage's value, or the setting
+        itself."""
         return self.get(setting) if isinstance(setting, Stage) else setting
 
     def _ensure(self, stage: Stage[Any]) -> None:
-        """Compute a stage that is not whole on disk, needs first, and those that its `load`
-        reads."""
+        """Compute a stage unless it is complete on disk, needs first; likewise the stages that its
+        `load` reads."""
         if not stage.in_memory and not self.summary(stage):
             for need in stage.needs:
                 self.get(need)
@@ -266,7 +270,7 @@ class Run:
                 self._fill(stage, folder)
 
     def _fill(self, stage: Stage[Any], folder: Path) -> None:
-        """Compute a stage into its folder, and finish that with its summary and its cost."""
+        """Compute a stage into its folder, and finish the folder with the summary and the cost."""
         write_key(folder, stage.content)
         lms = [self.lm(lm) for lm in stage.lms]
         began = time.perf_counter()
@@ -274,32 +278,31 @@ class Run:
             meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
             summary = stage.compute(self, folder)
         cost = sum((meter.cost for meter in meters), Cost())
-        # what it would take from nothing: the wall time, in which the time of this run's reading is
-        # replaced by what all of its readings ever took
+        # the time from scratch: the wall time, with this run's reading time replaced by the time
+        # that all of the stage's readings took when they were first read
         reading = sum(meter.now.seconds for meter in meters)
         seconds = time.perf_counter() - began - reading + cost.seconds
         finish(folder, {**summary, "cost": [round(seconds, 3), cost.tokens]})
 
     def estimate(self, stage: Stage[Any]) -> Work:
-        """Return what computing a stage takes, without its needs; estimated once."""
+        """Return the work of computing a stage, without its needs; it is estimated once."""
         return self.models.once(("estimate", stage.key), lambda: stage.estimate(self))
 
     def own_cost(self, stage: Stage[Any]) -> Cost:
-        """Return what computing a stage took, without its needs; nothing for one that is not on
-        disk."""
+        """Return the cost of a stage, without its needs; zero if it is not on disk."""
         return Cost(*self.summary(stage).get("cost", ()))
 
     def costs(self, targets: Iterable[Stage[Any]]) -> dict[str, tuple[str, Cost]]:
-        """Return the work in words and the cost of all stages on disk that targets need, by key."""
+        """Return the description and cost of the targets and all stages that they need, by key."""
         return {stage.key: (stage.what, self.own_cost(stage)) for stage in closure(targets)}
 
     def cost(self, targets: Iterable[Stage[Any]]) -> Cost:
-        """Return what the stages and all that they need took, each stage once."""
+        """Return the cost of the targets and all stages that they need, each counted once."""
         return sum((cost for _, cost in self.costs(targets).values()), Cost())
 
     def missing(self, targets: Iterable[Stage[Any]]) -> list[Stage[Any]]:
-        """Return the stages that getting these would compute, needs first. Nothing on disk
-        changes."""
+        """Return the stages that would have to be computed for the targets, needs first. Nothing on
+        disk changes."""
         stages = closure(targets, self._is_whole)
         return [stage for stage in stages if not stage.in_memory]
 
@@ -310,8 +313,8 @@ class Run:
 def closure(
     targets: Iterable[Stage[Any]], without: Callable[[Stage[Any]], bool] = lambda stage: False
 ) -> list[Stage[Any]]:
-    """Return the stages and all that they need, each once, needs first. Stages `without` are left
-    out, and what they need with them."""
+    """Return the targets and all stages that they need, each once, needs first. Stages for which
+    `without` is true are left out, together with their needs."""
     needed: dict[str, Stage[Any]] = {}
 
     def visit(stage: Stage[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The tokens that a row's prompts take, for prices."""
+"""The tokens of a row's prompts, for prices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ceil_jax.pipeline.stage import Run, Stage
 
 @dataclass(frozen=True)
 class PromptTokens(Stage[Usage]):
-    """The tokens of a row's prompts and answers, in the mean over its queries."""
+    """The mean number of tokens of a row's prompts and answers."""
 
     what = "counting the tokens of prompts"
     kind = "usage"
@@ -34,5 +34,5 @@ class PromptTokens(Stage[Usage]):
 
 
 def usage(run: Run, answers: Answers) -> Usage:
-    """Return the tokens of prompts and answers; none where no LM answers."""
+    """Return the mean tokens of prompts and answers; zero for a row that no LM answers."""
     return run.get(PromptTokens(answers)) if isinstance(answers, Predictions) else Usage()

@@ -1,4 +1,4 @@
-"""Stages of vectors: those of texts by an encoder, and those of examples by a method."""
+"""Stages of vectors: of texts by an encoder, and of examples by a method."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class LoadedEncoder(Stage[EncoderPair]):
 
 @dataclass(frozen=True)
 class TextVectors(Stage[np.ndarray]):
-    """The vectors of retrieval texts as an encoder gives them, float32 [N, D]."""
+    """An encoder's vectors of retrieval texts, float32 [N, D]."""
 
     what = "encoding texts"
     kind = "vectors"
     encoders: Stage[EncoderPair]
     view: RetrievalTexts
     side: Side = "query"
-    """The side whose encoder is taken; "query" where both are one."""
+    """The side whose encoder is used; "query" if both sides have the same encoder."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         encoders = run.get(self.encoders)
@@ -66,7 +66,7 @@ class TextVectors(Stage[np.ndarray]):
 
 @dataclass(frozen=True)
 class SkillVectors(Stage[np.ndarray]):
-    """The vectors of m skills of each example, float32 [N, m, D]."""
+    """The vectors of the m skills of each example, float32 [N, m, D]."""
 
     in_memory: ClassVar[bool] = True
     vectors: TextVectors
@@ -79,17 +79,17 @@ class SkillVectors(Stage[np.ndarray]):
 
 @dataclass(frozen=True)
 class HeadInputs(Stage[Observations]):
-    """Examples as a head sees them."""
+    """Examples as inputs of a head."""
 
     in_memory: ClassVar[bool] = True
     view: RetrievalTexts
     vectors: TextVectors
-    """The vectors of their inputs by the loaded encoder."""
+    """The loaded encoder's vectors of their inputs."""
     parts: TextVectors | None
-    """The vectors of the two texts of each input, where inputs are made of two."""
+    """The vectors of the two texts of each input; None if inputs are single texts."""
     parser: str
     outputs: bool
-    """Whether outputs are seen: those of the bank are, those of queries are not."""
+    """Whether the head may see the outputs: true for the bank, false for queries."""
 
     def load(self, run: Run, folder: Path) -> Observations:
         parts = None if self.parts is None else run.get(self.parts)
@@ -104,7 +104,7 @@ class HeadInputs(Stage[Observations]):
 
 @dataclass(frozen=True)
 class UnitVectors(Stage[np.ndarray]):
-    """Vectors of examples without a head: unit rows, float32 [N, D]."""
+    """Vectors without a head: unit rows, float32 [N, D]."""
 
     in_memory: ClassVar[bool] = True
     vectors: TextVectors
@@ -115,7 +115,7 @@ class UnitVectors(Stage[np.ndarray]):
 
 @dataclass(frozen=True)
 class HeadBlocks(Stage["np.ndarray | None"]):
-    """A head's blocks of queries or examples, float32 [N, w]; None where no head was taken."""
+    """A head's blocks of queries or examples, float32 [N, w]; None if there is no head."""
 
     in_memory: ClassVar[bool] = True
     head: Stage[Head | None]
@@ -132,7 +132,7 @@ class HeadBlocks(Stage["np.ndarray | None"]):
 
 @dataclass(frozen=True)
 class QueryBlocks(Stage["np.ndarray | None"]):
-    """The blocks of queries of the bank, taken from those of all of its rows."""
+    """The blocks of queries that are bank rows, taken from the blocks of the whole bank."""
 
     in_memory: ClassVar[bool] = True
     blocks: Stage[np.ndarray | None]
@@ -145,8 +145,8 @@ class QueryBlocks(Stage["np.ndarray | None"]):
 
 @dataclass(frozen=True)
 class HeadVectors(Stage[np.ndarray]):
-    """Vectors of examples with a head: its blocks beside the encoder's cosines, unit rows float32
-    [N, w + D]."""
+    """Vectors with a head: its blocks beside the encoder's vectors, unit rows, float32 [N, w +
+    D]."""
 
     in_memory: ClassVar[bool] = True
     head: Stage[Head | None]
@@ -163,24 +163,24 @@ class HeadVectors(Stage[np.ndarray]):
 
 
 class TextFacts(NamedTuple):
-    """The amounts that say what encoding some texts takes."""
+    """The amounts from which the work of encoding some texts is estimated."""
 
     texts: int
     tokens: int
-    """The padded tokens of a text."""
+    """Tokens of a text, padding included."""
     parameters: int
-    """Those of the loaded encoder."""
+    """Number of parameters of the loaded encoder."""
 
 
 def text_facts(
     encoders: Stage[EncoderPair], view: RetrievalTexts, quantile: float, training: bool = False
 ) -> TextFacts:
-    """Return what encoding retrieval texts takes.
+    """Return the amounts from which the work of encoding retrieval texts is estimated.
 
     Args:
         encoders: the encoders, loaded or trained.
-        view: the texts; the task's inputs stand in for those that an LM rewrites.
-        quantile: a batch is padded to this quantile of the lengths of a sample.
+        view: the texts. The task's inputs are measured in place of texts that an LM rewrites.
+        quantile: texts are taken to be padded to this quantile of the lengths of a sample.
         training: whether texts are padded as in training.
     """
     loaded = next(stage for stage in closure([encoders]) if isinstance(stage, LoadedEncoder))

@@ -1,5 +1,5 @@
-"""Retrieval texts of a task's examples: their inputs, the skills that these need, outputs, or both
-input and output."""
+"""Views of a task's examples whose `input` is the retrieval text: the input itself, a skill, the
+output, or input and output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ceil_jax.training.free.encoder import PARSERS, are_pairs, check_pairs
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Examples of a task, known by their content."""
+    """Examples of a task, with a key of their content."""
 
     examples: Sequence[Example]
 
@@ -52,19 +52,20 @@ class Bank(Examples):
     _queries: dict[bytes, BankQueries] = field(default_factory=dict, init=False, repr=False)
 
     def queries(self, positions: np.ndarray) -> BankQueries:
-        """Return the examples at some positions as queries; equal positions are one value."""
+        """Return the examples at some positions as queries. The same positions always give the same
+        object."""
         positions = np.sort(positions).astype(np.int32)
         queries = BankQueries([self.examples[i] for i in positions], self, positions)
         return self._queries.setdefault(positions.tobytes(), queries)
 
     @cached_property
     def pairs(self) -> bool:
-        """Whether every input is made of two texts."""
+        """Whether every input is joined from two texts."""
         return are_pairs(self.examples)
 
     @cached_property
     def parser(self) -> str:
-        """The name of the parser of outputs that are programs; "" for others."""
+        """The name of the parser for outputs that are programs; "" if they are not."""
         parser = structure_parser_of(self.examples)
         return next((name for name, known in PARSERS.items() if known is parser), "")
 
@@ -76,7 +77,7 @@ class RetrievalTexts(Stage[Sequence[Example]]):
 
     @property
     def source(self) -> Examples:
-        """The examples as the task has them."""
+        """The task's examples that the view was made from."""
         raise TypeError(f"{type(self).__name__} does not define `source`")
 
 
@@ -96,7 +97,7 @@ class Inputs(RetrievalTexts):
 
 @dataclass(frozen=True)
 class Skills(Stage[list[str]]):
-    """The skill that each input needs, as an LM writes it after one order of the demonstrations
+    """The skill that each input needs, as an LM writes it with the demonstrations in one order
     (Skill-KNN)."""
 
     rows: Examples
@@ -140,18 +141,18 @@ class Skills(Stage[list[str]]):
 
 
 def failures(run: Run, targets: Iterable[Stage[Any]]) -> str:
-    """Return a line on how many rewrites failed, how many different skills there are, and how many
-    are copies; "" where nothing was rewritten.
+    """Return a line on how many rewrites failed, how many distinct skills there are, and how many
+    are copies of a demonstration's; "" if nothing was rewritten.
 
-    An LM that is too small for the task writes the same skill for all inputs, which no single
-    rewrite shows.
+    The line reveals an LM that is too small for the task: it writes the same skill for all inputs.
     """
     stages = [stage for stage in closure(targets) if isinstance(stage, Skills)]
     if not stages:
         return ""
     summaries = [run.summary(stage) for stage in stages]
     failed: Counter[str] = sum((Counter(summary["failures"]) for summary in summaries), Counter())
-    total, copies = (sum(summary[name] for summary in summaries) for name in ("rewrites", "copies"))
+    total = sum(summary["rewrites"] for summary in summaries)
+    copies = sum(summary["copies"] for summary in summaries)
     skills = Counter(skill for stage in stages for skill in run.get(stage))
     kinds = ", ".join(f"{count} {kind}" for kind, count in failed.most_common())
     commonest = 100 * max(skills.values(), default=0) / max(skills.total(), 1)
@@ -212,7 +213,7 @@ class Outputs(RetrievalTexts):
 
 @dataclass(frozen=True)
 class Parts(RetrievalTexts):
-    """The two texts of every example's input, one after the other: an example for each."""
+    """An example for each of the two texts of every example's input, in order."""
 
     view: RetrievalTexts
 
@@ -228,7 +229,7 @@ class Parts(RetrievalTexts):
 
 @dataclass(frozen=True)
 class SkillTexts(RetrievalTexts):
-    """The skills of every example, m one after the other: an example for each."""
+    """An example for each of the m skills of every example, in order."""
 
     skills: tuple[Skills, ...]
 

@@ -1,5 +1,5 @@
-"""The ways in which an LM answers queries: it chooses by log-probabilities, it writes, or it writes
-one of the choices; and what is said of answers that can hardly be right."""
+"""The ways in which an LM answers queries: choosing by log-probabilities, generating text, or
+generating one of the choices; and the kinds of answers that are hardly right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.tasks.example import Example, Template
 
 NO_OPTION = "no option"
-"""The trouble of an answer in words that means none of the options, or several."""
+"""The trouble of a generated answer that names none of the options, or several."""
 
 
 TROUBLE_COLUMNS = {
@@ -27,7 +27,7 @@ TROUBLE_COLUMNS = {
     "refused": "refused",
     "empty": "empty",
 }
-"""The columns of tables that count troubled answers, by trouble."""
+"""Trouble → the column of tables that counts it."""
 
 
 class Reply(NamedTuple):
@@ -35,14 +35,15 @@ class Reply(NamedTuple):
 
     prediction: str
     trouble: str = ""
-    """Why it can hardly be right: a key of `lm.answers.TROUBLES`, or NO_OPTION; "" for nothing."""
+    """The reason why it is hardly right: a key of `lm.answers.TROUBLES`, or NO_OPTION; "" if there
+    is none."""
 
 
 class Way(Protocol):
-    """A way of answering queries with an LM. Gold outputs are not read."""
+    """A way of answering queries with an LM, without reading their gold outputs."""
 
     def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
-        """Return what the LM is asked about each query's prompt."""
+        """Return the LM request for each query's prompt."""
 
     def replies(
         self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
@@ -50,12 +51,12 @@ class Way(Protocol):
         """Return the LM's answer to each query's prompt."""
 
     def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
-        """Return float [N], about the most tokens that answering takes beside each prompt."""
+        """Return float [N]: about the most tokens that each answer takes besides its prompt."""
 
 
 @dataclass(frozen=True)
 class Choosing:
-    """The most likely of a query's choices, by their log-probabilities."""
+    """Takes the choice with the highest log-probability."""
 
     template: Template
     per_token: bool
@@ -85,7 +86,7 @@ class Choosing:
 
 @dataclass(frozen=True)
 class Writing:
-    """The text that the LM writes, greedily, up to the stop strings."""
+    """Takes the text that the LM generates greedily, up to a stop string."""
 
     template: Template
     max_new_tokens: int
@@ -106,8 +107,8 @@ class Writing:
 
 @dataclass(frozen=True)
 class WritingAnOption(Writing):
-    """The choice that an LM which cannot score means by what it writes (`lm.options.option_in`);
-    where that is none, its words."""
+    """Takes the choice that is named in the text of an LM without log-probabilities
+    (`lm.options.option_in`); if none is, the text itself."""
 
     def replies(
         self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
@@ -126,10 +127,10 @@ class WritingAnOption(Writing):
 def way_of_answering(
     lm: LanguageModel, prompting: Prompting, stop: Sequence[str], queries: Sequence[Example]
 ) -> Way:
-    """Return how an LM answers queries: where these have choices, it chooses by log-probabilities,
-    or, if it has none to give, writes one of them; else it writes.
+    """Return the way in which an LM answers queries: if they have choices, by log-probabilities, or
+    by generating a choice if the LM gives none; else by generating text.
 
-    A chat that is to write one of the choices is not cut at `stop`: the label may stand in a later
+    A chat that generates a choice is not cut at `stop`, because the choice may stand in a later
     line.
     """
     template = prompting.template
@@ -153,17 +154,17 @@ def ask(
 
 
 def _without_edges(text: str) -> str:
-    """A written answer without empty lines around it, blanks behind it, and the one blank before it
-    that is a tokenizer's; indentation stays."""
+    """A generated answer without surrounding empty lines, trailing spaces and the single leading
+    space that a tokenizer adds; indentation is kept."""
     return re.sub(r"\A (?! )", "", trimmed(text))
 
 
 def trouble_in_words(trouble: str, limit: int | None = None) -> str:
-    """Return the words that end "answers that are …", for a trouble of answers.
+    """Return words for a kind of trouble that complete "answers that are …".
 
     Args:
         trouble: a key of `lm.answers.TROUBLES`, or NO_OPTION.
-        limit: the most tokens that an answer could have; None where it is not known.
+        limit: the most tokens that an answer could have; None if unknown.
     """
     if trouble == "length":
         tokens = "tokens" if limit is None else f"{limit} tokens"
