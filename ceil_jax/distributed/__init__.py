@@ -1,6 +1,6 @@
-"""The devices of one machine. What is computed on them lives in the other rooms.
+"""The devices of one machine, and computing on all of them.
 
-- `devices`: one function over many rows on all devices: `map_batches`, `over_devices`, meshes and
-  shardings
-- `machine`: what this machine is, in words (`device`), and its hours (`device_hours`)
+- `devices`: `map_batches` and `over_devices`, which apply a function to many rows on all devices;
+  meshes and shardings
+- `machine`: this machine in words (`device`), and device hours (`device_hours`)
 """

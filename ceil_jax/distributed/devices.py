@@ -1,9 +1,9 @@
-"""One function over many rows, on all devices: the rows are split over a 1-D mesh, everything else
-is replicated.
+"""Applying a function to many rows on all devices: the rows are split over a 1-D mesh, everything
+else is replicated.
 
-This is what `jax.pmap` did over the GPUs of a machine, with today's interface. `map_batches` is for
-functions that treat rows independently; `over_devices` is for the part of a training step before
-the rows meet (in a batch's loss).
+This is what `jax.pmap` did over the GPUs of a machine, with JAX's current interface. `map_batches`
+is for functions that treat rows independently; `over_devices` is for the first part of a training
+step, before a batch's loss combines the rows.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ AXIS = "batch"
 
 
 def device_mesh() -> Mesh:
-    """1-D mesh of all devices."""
+    """Return the 1-D mesh of all devices."""
     devices = jax.devices()
     return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
 def split(mesh: Mesh) -> NamedSharding:
-    """Sharding in which each device holds its share of the leading axis."""
+    """Return the sharding in which each device holds its share of the leading axis."""
     return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
 def whole(mesh: Mesh) -> NamedSharding:
-    """Sharding in which every device holds the whole array."""
+    """Return the sharding in which every device holds the whole array."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def filled_up(rows: int, mesh: Mesh) -> int:
-    """`rows`, rounded up to a multiple of the number of devices."""
+    """Return `rows` rounded up to a multiple of the number of devices."""
     return -(-rows // mesh.size) * mesh.size
 
 
 def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Split the rows of a function over all devices, for use inside a jitted step.
 
-    Each device computes its share of the rows, then all devices receive all results: what follows
+    Each device computes its share of the rows, then all devices receive all results. What follows
     (in-batch negatives, a mean over the batch) sees the whole batch, so the loss does not depend on
-    the number of devices. If they do not divide B, the batch is padded with copies of its first
-    row, whose results are dropped and have no gradient. The padding comes last, and JAX's random
-    bits depend only on a row's place, so dropout does not change.
+    the number of devices. If that number does not divide B, the batch is padded with copies of its
+    first row, whose results are dropped and have no gradient. The padding comes last, and JAX's
+    random bits depend only on a row's position, so dropout does not change.
 
     Args:
         function: `function(params, rows, **others)` → [B, …]. `rows` is a pytree of arrays [B, …],
-            and each row's result depends on that row alone. It is returned as it is if there is one
-            device.
+            and each row's result depends on that row alone. If there is one device, the function
+            itself is returned.
     """
     mesh = device_mesh()
     if mesh.size == 1:
@@ -72,7 +72,7 @@ def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]
 
 
 def jit_whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` with results that every device holds whole."""
+    """Return `jax.jit` of a function, with results that every device holds whole."""
     return jax.jit(function, out_shardings=whole(device_mesh()))
 
 
@@ -86,17 +86,17 @@ def map_batches(
 ) -> Any:
     """Apply `function(*rows, *shared, **static)` to batches of the rows, on all devices.
 
-    The last batch is padded with copies of its first row, so that one shape is compiled; their
-    results are dropped. On a CPU as many batches run side by side as there are cores, because most
-    of XLA's small operations use one core. The results are jax arrays [Q, …].
+    The last batch is padded with copies of its first row, whose results are dropped, so that only
+    one shape is compiled. On a CPU, one batch runs on each core at the same time, because most of
+    XLA's small operations use one core. The results are jax arrays [Q, …].
 
     Args:
         function: takes and returns arrays (or pytrees of arrays) with a leading axis of any length,
             and treats rows independently.
         rows: arrays [Q, …], all with the same Q.
-        shared: arrays that every device receives whole.
-        batch_size: greatest number of rows that a device works on in one call.
-        static: further arguments of `function`, hashable and compiled in.
+        shared: further arrays, which every device receives whole.
+        batch_size: the most rows that a device works on in one call.
+        static: further arguments of `function`; hashable, and constant in the compiled code.
 
     Raises:
         ValueError: there are no rows.
@@ -105,7 +105,7 @@ def map_batches(
     if total == 0:
         raise ValueError("map_batches needs at least one row")
     mesh = device_mesh()
-    # on other devices a call returns before its work is done, and one thread keeps them busy
+    # on other devices a call returns before its work is done, so that one thread keeps them busy
     threads = (os.cpu_count() or 1) if jax.default_backend() == "cpu" and mesh.size == 1 else 1
     batch_size = _even(total, batch_size, threads * mesh.size)
     step = batch_size * mesh.size
@@ -115,8 +115,8 @@ def map_batches(
     def run(start: int) -> Any:
         batch = [_filled(array[start : start + step], step) for array in rows]
         result = apply(*(jax.device_put(array, split(mesh)) for array in batch), *shared)
-        # a thread that does not wait would take all batches, and the calls of one thread run one
-        # after another
+        # without waiting, one thread would take all batches, and calls of one thread run one after
+        # another
         return jax.block_until_ready(result) if threads > 1 else result
 
     with ThreadPoolExecutor(threads) as pool:
@@ -125,7 +125,7 @@ def map_batches(
 
 
 def _even(total: int, most: int, workers: int) -> int:
-    """Size of a batch, at most `most`, that gives all workers about the same number of rows.
+    """Size of a batch, at most `most`, such that all workers get about the same number of rows.
 
     It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are
     compiled.
@@ -136,8 +136,8 @@ def _even(total: int, most: int, workers: int) -> int:
 
 
 def _filled(batch: Any, size: int) -> Any:
-    """The batch, padded with copies of its first row. It uses indexing alone, which arrays of
-    random keys support."""
+    """The batch, padded with copies of its first row. Indexing is used because arrays of random
+    keys support it."""
     if len(batch) == size:
         return batch
     positions = np.arange(size)
@@ -152,13 +152,13 @@ def _over_mesh(
     shared: int,
     static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
-    """The jitted function. It is cached, because `jax.jit` of a new function object would compile
-    each time."""
+    """The jitted function. It is cached because `jax.jit` compiles again for each new function
+    object."""
     mapped = jax.shard_map(
         functools.partial(function, **dict(static)),
         mesh=mesh,
         in_specs=(PartitionSpec(AXIS),) * rows + (PartitionSpec(),) * shared,
         out_specs=PartitionSpec(AXIS),
-        check_vma=False,  # scans in `function` start from constants, which are replicated
+        check_vma=False,  # scans in `function` start from constants, which count as replicated
     )
     return jax.jit(mapped)

@@ -1,4 +1,4 @@
-"""The machine that something was computed on, in words, and its hours."""
+"""The current machine in words, and device hours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """Return the processor's model, which `platform` leaves empty on Linux."""
+    """Return the processor's model name; `platform` does not give it on Linux."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -19,8 +19,8 @@ def processor() -> str:
 
 
 def device() -> str:
-    """Return the accelerators that language models run on, or the processor: `2 cores, AMD
-    EPYC`."""
+    """Return the accelerators that language models run on, or else the processor, such as `2 cores,
+    AMD EPYC`."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"
@@ -28,10 +28,10 @@ def device() -> str:
 
 
 def device_hours(seconds: float, device: str) -> float:
-    """Return the GPU-hours, or without a GPU the core-hours, of some seconds: what was reserved,
-    busy or not.
+    """Return the GPU-hours, or without a GPU the core-hours, of some seconds on a device. All GPUs
+    or cores count, busy or not.
 
-    `device` is what the function `device` returns; any other text counts as one device.
+    `device` is the result of the function `device`; any other text counts as one device.
 
     >>> device_hours(1800, "2 cores, AMD EPYC"), device_hours(7200, "4 × NVIDIA A100")
     (1.0, 8.0)

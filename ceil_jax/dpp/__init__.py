@@ -9,6 +9,6 @@ Only jax and numpy are imported here. Every function is pure and takes one query
 - `distribution`: log-probabilities of subsets, DPP and k-DPP samples
 - `greedy`: MAP inference, `greedy_map` and `greedy_map_from_features`
 - `lifting`: `jax.vmap` in chunks that stay in a CPU's caches, for MAP from features
-- `mmr`: maximal marginal relevance, the usual peer of MAP
+- `mmr`: maximal marginal relevance, the usual alternative to MAP
 - `greedy_numpy`: greedy MAP on the host, one step at a time, for one query
 """

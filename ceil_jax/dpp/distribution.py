@@ -3,7 +3,7 @@ samples.
 
 P(S) = det(L_S) / det(L + I)   (Kulesza & Taskar 2012, section 2.2)
 
-A subset is a row of item indices in which −1 marks an empty place.
+A subset is a row of item indices; −1 marks an empty position.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ceil_jax.dpp.kernel import Scalar, at_least_float32, bounded_trade_off, log
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
-    """log det L_S of a positive semi-definite L: the log-probability of a subset up to
+    """Return log det L_S for a positive semi-definite L: a subset's log-probability, up to
     `log_normalizer`.
 
-    It is 0 for the empty subset, and finite for one that holds an item twice (see
+    It is 0 for the empty subset, and finite for a subset with a repeated item (see
     `kernel.log_det`).
 
     >>> import jax.numpy as jnp
@@ -33,7 +33,8 @@ def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Flo
 
 
 def log_normalizer(kernel: Float[Array, "n n"]) -> Float[Array, ""]:
-    """log det(L + I), the log of Σ_S det L_S over all subsets S, for a positive semi-definite L.
+    """Return log det(L + I) for a positive semi-definite L: the log of Σ_S det L_S over all subsets
+    S.
 
     >>> import jax.numpy as jnp
     >>> round(float(log_normalizer(jnp.diag(jnp.array([1.0, 3.0])))), 4)  # log (2 · 4)
@@ -48,16 +49,16 @@ def subset_log_probs(
     subsets: Int[Array, "m k"],
     trade_off: Scalar,
 ) -> Float[Array, " m"]:
-    """log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S) up to the shared
-    normaliser.
+    """Return log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S), up to the
+    shared normaliser.
 
-    No matrix of all the batch's items is built (the released code builds [B, U, U]), and any
-    trade-off is safe, because no exponential is taken.
+    Only k × k blocks are needed (the released code builds a matrix [B, U, U] over all items of the
+    batch), and no exponential is taken, so any λ is safe.
 
     Args:
         relevance: r, from `kernel.relevance`.
         block_log_dets: log det S_S of each subset, from `kernel.block_log_dets`.
-        subsets: item indices, −1 at empty positions, which add nothing.
+        subsets: item indices; −1 at empty positions, which contribute nothing.
         trade_off: λ, above 0.
 
     Raises:
@@ -74,11 +75,11 @@ def subset_log_probs(
 
 @jax.jit
 def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
-    """One sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006), for a positive
+    """Draw one sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006), for a positive
     semi-definite L.
 
-    Eigenvector j takes part with probability λ_j / (1 + λ_j). The items come in the order drawn,
-    then −1 (int32).
+    Eigenvector j takes part with probability λ_j / (1 + λ_j). The result holds the items in the
+    order drawn, then −1 (int32).
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -93,12 +94,13 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
 
 @partial(jax.jit, static_argnames="k")
 def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
-    """One sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm 8).
+    """Draw one sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm
+    8).
 
-    The elementary symmetric polynomials are computed in log space, and the kernel's scale does not
-    matter. Eigenvalues below n ε of the largest count as 0 (1e-5 for 100 items in float32). The
-    items come in the order drawn (int32). A kernel of rank below k has no subset of size k; the
-    sample then has as many items as the rank, then −1.
+    The elementary symmetric polynomials are computed in log space, so the kernel's scale does not
+    matter. Eigenvalues below n ε times the largest count as 0 (1e-5 for 100 items in float32). The
+    result holds the items in the order drawn (int32). If the rank of the kernel is below k, there
+    is no subset of size k; the sample then has as many items as the rank, followed by −1.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -114,8 +116,8 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
 
 
 def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
-    """Logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i
-    e_{l−1}(… v_{i−1}).
+    """Return the logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) +
+    v_i e_{l−1}(… v_{i−1}).
 
     Row i, column l of the result, [n + 1, k + 1], holds log e_l(v_1 … v_i).
     """
@@ -130,7 +132,7 @@ def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Ar
 
 
 def _eigh(kernel: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Eigenvalues and eigenvectors (columns); eigenvalues that may be rounding errors are 0."""
+    """Eigenvalues and eigenvectors (as columns); eigenvalues within rounding error are set to 0."""
     values, vectors = jnp.linalg.eigh(at_least_float32(kernel))
     floor = kernel.shape[0] * jnp.finfo(values.dtype).eps * jnp.abs(values).max(initial=0)
     return jnp.where(values > floor, values, 0), vectors
@@ -160,7 +162,7 @@ def _sample_eigenvectors(
 def _sample_projection(
     key: PRNGKeyArray, vectors: Float[Array, "n n"], chosen: Bool[Array, " n"], k: int
 ) -> Int[Array, " k"]:
-    """One sample from the projection DPP K = V Vᵀ on the chosen columns (at most k of them); −1
+    """One sample from the projection DPP K = V Vᵀ, where V are the chosen columns (at most k); −1
     after the last item.
 
     The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a
@@ -168,8 +170,7 @@ def _sample_projection(
     """
     if not min(k, chosen.size):
         return jnp.full(k, -1, jnp.int32)
-    # the chosen columns first, in their order: `top_k` puts the earlier of equals first, and sorts
-    # only k
+    # the chosen columns first, in order: `top_k` keeps the order of equal values and sorts only k
     _, columns = jax.lax.top_k(chosen.astype(vectors.dtype), min(k, chosen.size))
     V = jnp.where(chosen[columns][None, :], vectors[:, columns], 0)
     size = chosen.sum()
@@ -178,8 +179,8 @@ def _sample_projection(
     def step(
         state: tuple[Array, Array], draw: tuple[Array, Array]
     ) -> tuple[tuple[Array, Array], Array]:
-        # K_ii given the items drawn so far, 0 for these; rows of the incremental Cholesky factor of
-        # K
+        # residual: K_ii given the items drawn so far, 0 for these; factor: rows of the incremental
+        # Cholesky factor of K
         residual, factor = state
         t, uniform = draw
         item = _draw(uniform, residual)
@@ -197,14 +198,14 @@ def _sample_projection(
 
 
 def _draw(uniform: Float[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
-    """Draw a place with probability proportional to its weight; never one of weight 0 while another
+    """Draw an index with probability proportional to its weight; never one of weight 0 if another
     is positive.
 
-    It is the place whose share of [0, Σ weights) holds uniform · Σ weights. This takes one random
-    number a draw, where `jax.random.categorical` takes n and their logarithms.
+    It is the index whose interval of [0, Σ weights) contains uniform · Σ weights. This needs one
+    random number; `jax.random.categorical` needs n and their logarithms.
     """
     n = weights.size
-    # a matrix product is faster than a cumulative sum when lifted over samples
+    # lifted over samples, a matrix product is faster than a cumulative sum
     sums = jnp.matmul(weights, jnp.triu(jnp.ones((n, n), weights.dtype)), precision="highest")
     reached = (sums > uniform * sums[-1]) & (weights > 0)
     return jnp.where(reached.any(), jnp.argmax(reached), jnp.argmax(weights))

@@ -6,12 +6,12 @@ incremental Cholesky factorisation runs on the correlations C_ij = S_ij / √(S_
     log det L'_S = Σ_{i ∈ S} (r_i / λ + log S_ii) + log det C_S,
 
 so that the gain of item i is r_i / λ + log S_ii + log d_i² with d_i² = 1 − Σ_t c_ti². The
-exponential of r / λ, which leaves float32 below λ = 0.01, is never taken.
+exponential of r / λ, which overflows or underflows float32 below λ = 0.01, is never taken.
 
-The objective is log det over sets of exactly k items: items are added even while the gain is
-negative, as in the released code, which repeats items where there are duplicates. Here an item is
-closed once it is chosen, or once d_i² ≤ ε: it is then a linear combination of the chosen items but
-for rounding. When every item is closed, the remaining places hold item −1 and gain −inf.
+The objective is log det over sets of exactly k items: items are added even if the gain is negative,
+as in the released code. That code repeats items if there are duplicates. Here an item is closed
+once it is chosen, or once d_i² ≤ ε, when up to rounding it is a linear combination of the chosen
+items. When every item is closed, the remaining positions hold item −1 and gain −inf.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from ceil_jax.dpp.lengths import norm, of_moderate_length
 from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024
-"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32, two items whose cosine is 0.9999,
-where log d_i² is still accurate to 1e-3."""
+"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32. That is d_i² of two items whose
+cosine is 0.9999, where log d_i² is still accurate to 1e-3."""
 
 GRAM_UP_TO = 4
-"""Up to n = 4 k, one matrix product for all n rows of S takes no longer than k of the rows one by
-one."""
+"""Up to n = 4 k, computing all n rows of S in one matrix product takes no longer than computing k
+rows one by one."""
 
 
 class MapResult(NamedTuple):
@@ -56,7 +56,7 @@ class MapResult(NamedTuple):
     """
 
     items: Int[Array, "*b k"] | Int[np.ndarray, "*b k"]
-    """Item indices; −1 in the places where no item was left."""
+    """Item indices; −1 in positions for which no item was left."""
     gains: Float[Array, "*b k"] | Float[np.ndarray, "*b k"]
     """The gain in log det of each item; they sum to the log det of the set. −inf where the item is
     −1."""
@@ -64,9 +64,9 @@ class MapResult(NamedTuple):
 
 class _State(NamedTuple):
     residual: Float[Array, " n"]
-    """d_i² of each open item, given the chosen ones; 1 for closed items."""
+    """d_i² of each open item given the chosen ones; 1 for closed items."""
     factor: Float[Array, "k n"]
-    """c_ti. Row t of the Cholesky factor is written when the t-th item is chosen."""
+    """c_ti: row t of the Cholesky factor, written when the t-th item is chosen."""
     open: Bool[Array, " n"]
 
 
@@ -74,10 +74,11 @@ class _State(NamedTuple):
 def greedy_map(
     kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None
 ) -> MapResult:
-    """Greedy MAP from a positive semi-definite kernel L: k of the valid items (all by default).
+    """Choose k items greedily by log det of a positive semi-definite kernel L, among the valid ones
+    (all by default).
 
-    Ties go to the lower index. Items with L_ii = 0, also by underflow under a small trade-off, have
-    log det −∞ and are never chosen.
+    Ties go to the lower index. Items with L_ii = 0, which may come from underflow with a small λ,
+    have log det −∞ and are never chosen.
 
     >>> import jax.numpy as jnp
     >>> greedy_map(jnp.array([[2.0, 1.9, 0.0], [1.9, 2.0, 0.0], [0.0, 0.0, 1.0]]), k=2).items.tolist()
@@ -98,9 +99,9 @@ def greedy_map_from_features(
     """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off),
     k)`.
 
-    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S that belong
-    to chosen items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). Ties go to the
-    lower index.
+    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S for chosen
+    items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). Ties go to the lower
+    index.
 
     Args:
         features: vectors of any length; S is their similarity, (1 + cos) / 2.
@@ -157,8 +158,8 @@ def _greedy(
     k: int,
     valid: Bool[Array, " n"] | None,
 ) -> MapResult:
-    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from S's diagonal and a function from items
-    to their rows."""
+    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from log q, the diagonal of S, and a function
+    that returns a row of S."""
     n = diagonal.size
     dtype = diagonal.dtype
     steps = min(k, n)
@@ -175,8 +176,8 @@ def _greedy(
         gain = jnp.where(state.open, log_quality + jnp.log(state.residual), -jnp.inf)
         highest = gain.max()
         has_item = highest > -jnp.inf
-        # argmax, the first of ties, as two plain reductions: on a CPU, XLA vectorises these and not
-        # argmax
+        # argmax with ties to the first, as two plain reductions, which XLA vectorises on a CPU,
+        # unlike argmax
         best = jnp.where(gain == highest, positions, n - 1).min()
         # Σ_t c_t,best c_t
         explained = jnp.matmul(_at(state.factor.T, best), state.factor, precision="highest")
@@ -187,7 +188,7 @@ def _greedy(
         state = _State(jnp.where(still_open, residual, 1), state.factor.at[t].set(row), still_open)
         return state, (jnp.where(has_item, best, -1), highest)
 
-    # an item whose quality is not finite is absent, or bad input that must not affect the others
+    # an item without finite quality is absent, or bad input that must not affect the others
     usable = jnp.isfinite(log_quality) if valid is None else valid & jnp.isfinite(log_quality)
     start = _State(jnp.ones(n, dtype), jnp.zeros((steps, n), dtype), usable)
     _, (items, gains) = jax.lax.scan(step, start, jnp.arange(steps))
@@ -198,5 +199,5 @@ def _greedy(
 
 
 def _at(array: Array, item: Int[Array, ""]) -> Array:
-    """`array[item]` for an index that is known to be in bounds, without the checks."""
+    """`array[item]` without bounds checks, for an index that is known to be in bounds."""
     return array.at[item].get(mode="promise_in_bounds")

@@ -1,7 +1,7 @@
-"""Greedy MAP on the host, one step at a time, for one query that must not wait for a compiler.
+"""Greedy MAP in numpy, one step at a time, for a single query that must not wait for a compiler.
 
-This is the recursion of `greedy.py` as a generator: the caller takes items until its token budget
-is used up, and may change from step to step which items are allowed.
+This is the recursion of `greedy` as a generator: the caller takes items until its token budget is
+used up, and may restrict the allowed items at each step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Pick(NamedTuple):
     gain: float
     """The gain in log det L'_S when the item was chosen."""
     residual: float
-    """d_i² of the item, given those chosen before: from 1 down to 0."""
+    """d_i² of the item given those chosen before, from 1 down to 0."""
 
 
 def greedy_steps(
@@ -37,19 +37,19 @@ def greedy_steps(
     """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by
     one.
 
-    There are fewer than n steps where the remaining items do not fit or are combinations of chosen
-    ones.
+    There are fewer than n steps if the remaining items do not fit or are linear combinations of
+    chosen ones.
 
     Args:
         features: unit rows; S = (1 + F Fᵀ) / 2.
         relevance: r on the scale of S; its maximum is subtracted.
         trade_off: λ, above 0.
-        groups: numbers from 0. Each step chooses among the items whose group was chosen least often
-            so far, of the groups with open items left. By default all items are in one group.
-        fits: is called with the item whose turn it is; one for which it returns False is passed
-            over for good.
-        waits: is called likewise; one for which it returns True is chosen only when its group has
-            no other open item, by gain among the waiting ones.
+        groups: a group number from 0 for each item. Each step chooses among the groups with open
+            items that have been chosen from least often. By default all items are in one group.
+        fits: called with the item that would be chosen; if it returns False, the item is dropped
+            for good.
+        waits: called likewise; if it returns True, the item waits until its group has no other open
+            items. Waiting items are then chosen by gain.
 
     >>> import numpy as np
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)

@@ -20,21 +20,21 @@ Scalar = int | float | Float[Array, ""]
 
 
 def at_least_float32(array: Any) -> Array:
-    """The array in float32, or in float64 if it is: in half precision two different items look
-    alike."""
+    """Return the array in float32, or unchanged if it is float64: in half precision two different
+    items may look equal."""
     return jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
 
 
 SMALLEST_TRADE_OFF = 1e-30
-"""λ as it is computed with is at least this. Far above it already, r / λ outweighs every log d², so
-that a smaller λ would choose the same sets; below 3e-39, r / λ would leave float32."""
+"""Smaller values of λ are raised to this. The sets stay the same, because r / λ outweighs every log
+d² long before; below 3e-39, r / λ would overflow float32."""
 
 
 def bounded_trade_off(trade_off: Any) -> Any:
-    """Return λ as it is computed with: at least `SMALLEST_TRADE_OFF`.
+    """Return λ, raised to at least `SMALLEST_TRADE_OFF`.
 
     Raises:
-        ValueError: λ is not above 0; where its value is not known, inside `jax.jit`, it is not
+        ValueError: λ is not above 0. Inside `jax.jit`, where its value is unknown, it is not
             checked.
     """
     if isinstance(trade_off, jax.core.Tracer):
@@ -47,23 +47,22 @@ def bounded_trade_off(trade_off: Any) -> Any:
 
 
 def similarity(dots: Any, norms: Any = 1.0) -> Any:
-    """Similarity (1 + cos) / 2 of pairs of vectors, given their dot products.
+    """Return the similarity (1 + cos) / 2 of pairs of vectors, given their dot products.
 
-    The paper has a linear kernel, the released code this one: it is positive semi-definite, lies
-    within [0, 1], and its diagonal is 1.
+    The paper has a linear kernel; this is the released code's: positive semi-definite, within [0,
+    1], with a diagonal of 1.
 
     Args:
         dots: dot products of the pairs, a float or an array of jax or numpy of any shape.
         norms: product of the two norms of each pair; 1 (the default) for unit vectors.
     """
-    # the division is done here and not on the vectors, which spares a copy of the features
+    # dividing here and not in the vectors saves a copy of the features
     return (1 + dots / norms) / 2
 
 
 def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "*b n n"]:
-    """Similarity matrix S of the items, (1 + cos) / 2; the vectors may have any length.
-
-    `conditional_kernel` and `greedy_map` take any other positive semi-definite matrix as well.
+    """Return the similarity matrix S of the items, (1 + cos) / 2; the vectors may have any length.
+    `conditional_kernel` and `greedy_map` accept any other positive semi-definite matrix as well.
 
     >>> import jax.numpy as jnp
     >>> similarity_from_features(jnp.array([[2.0, 0.0], [0.0, 3.0]])).tolist()
@@ -80,11 +79,11 @@ def relevance(
     items: Float[Array, "*b n d"],
     valid: Bool[Array, "*b n"] | None = None,
 ) -> Float[Array, "*b n"]:
-    """Relevance r of the items to the query: their similarity to it, less the greatest of the valid
-    items' (of all by default), so that it is 0 for the most relevant one. Vectors may have any
-    length.
+    """Return the relevance r of the items to the query: their similarity to it minus the largest
+    similarity among the valid items (all by default), so that the most relevant one has 0. Vectors
+    may have any length.
 
-    The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1 and
+    The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1, and
     shifts the log det of all sets of one size by the same amount.
 
     >>> import jax.numpy as jnp
@@ -103,15 +102,15 @@ def relevance(
 def conditional_kernel(
     relevance: Float[Array, "*b n"], similarity: Float[Array, "*b n n"], trade_off: Scalar
 ) -> Float[Array, "*b n n"]:
-    """Conditional kernel L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ) (CEIL, section 3.1).
+    """Return the conditional kernel L'_ij = exp(r_i / 2λ) S_ij exp(r_j / 2λ) (CEIL, section 3.1).
 
     Args:
         relevance: r. In float32 its maximum should be 0, as `kernel.relevance` returns it: the
-            kernel overflows where r is above 88 λ. Where r is below −87 λ, the item's diagonal
-            underflows to 0 and `greedy_map` never chooses it; `greedy_map_from_features` and
+            kernel overflows if r is above 88 λ. If r is below −87 λ, the item's diagonal underflows
+            to 0 and `greedy_map` never chooses it; `greedy_map_from_features` and
             `distribution.subset_log_probs` work with r / λ itself.
         similarity: S.
-        trade_off: λ, above 0; a small λ weighs relevance, a large one diversity.
+        trade_off: λ, above 0; a small λ favours relevance, a large one diversity.
 
     Raises:
         ValueError: see `bounded_trade_off`.
@@ -127,11 +126,12 @@ def conditional_kernel(
 
 
 def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) -> Float[Array, " m"]:
-    """log det S_S of each subset S, from its own k × k block; differentiable in the features.
+    """Return log det S_S of each subset S, from its own k × k block; differentiable in the
+    features.
 
-    If the subsets hold more items in all than there are, the blocks are taken out of the n × n
-    matrix S, which spares a copy of the subsets' features. Otherwise they are formed one by one. −1
-    marks an empty place of a subset.
+    If the subsets together have more than n items, the blocks are taken from the n × n matrix S,
+    which saves a copy of the subsets' features; otherwise they are formed one by one. −1 marks an
+    empty position of a subset.
     """
     positions = jnp.maximum(subsets, 0)
     if len(features) < subsets.size:
@@ -144,15 +144,15 @@ def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) ->
 def log_det(
     matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = None
 ) -> Float[Array, " *b"]:
-    """log det of positive semi-definite matrices: finite, with finite gradients, for singular ones
-    too.
+    """Return log det of positive semi-definite matrices; finite, with finite gradients, even for
+    singular ones.
 
     It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so
-    that rows of any scale (small trade-offs) cost no accuracy. The off-diagonal of C is shrunk by 1
-    − ε, where ε is 64 times the dtype's machine epsilon (7.6e-6 in float32). A duplicated item then
-    gives log 2ε instead of NaN, with gradients below 1/ε, while the log det of a well-conditioned
-    block moves by no more than its rounding. Only valid rows and columns count (all by default);
-    where none is, the result is 0.
+    that rows of very different scale (from a small λ) cost no accuracy. The off-diagonal of C is
+    multiplied by 1 − ε, where ε is 64 times the dtype's machine epsilon (7.6e-6 in float32). A
+    duplicated item then gives log 2ε instead of NaN, with gradients below 1/ε, and the log det of a
+    well-conditioned block changes by no more than rounding. Only valid rows and columns count (all
+    by default); if none is valid, the result is 0.
     """
     k = matrix.shape[-1]
     matrix = at_least_float32(matrix)

@@ -1,7 +1,7 @@
 """Lengths of vectors, and vectors of length 1: in jax with gradients, in numpy for banks.
 
-Vectors may have any length: their numbers are brought near 1 before they are squared, by a power of
-two, which costs no accuracy. Vectors of zeros stay zeros, and are orthogonal to all others.
+Vectors may have any length: they are scaled by a power of two before they are squared, which costs
+no accuracy. Vectors of zeros stay zeros and are orthogonal to all others.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import numpy as np
 from jaxtyping import Array, Float
 
 SHORTEST = 1e-6
-"""The length of a vector that is shorter; with a smaller one the gradient at zero would
+"""Shorter vectors count as having this length; if it were smaller, the gradient at zero would
 overflow."""
 
 
 def of_moderate_length(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """Return vectors of the same directions, each multiplied by the power of two that brings its
-    largest number to between 0.5 and 1; vectors of zeros are unchanged.
+    """Return each vector multiplied by the power of two that brings its largest component to
+    between 0.5 and 1; vectors of zeros are unchanged.
 
-    Squares of the numbers then neither overflow nor underflow. Powers of two cost no accuracy, and
-    cosines and their gradients stay what they are.
+    Squares of the components then neither overflow nor underflow. Powers of two cost no accuracy;
+    cosines and their gradients are unchanged.
     """
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(vectors), axis=-1, keepdims=True, initial=0))
     _, exponent = jnp.frexp(largest)
-    # 2 to the power of ±126 is the last that is no denormal number in float32
+    # 2 to the power of −126 is the smallest normal number of float32
     scale = jnp.ldexp(jnp.ones_like(largest), -jnp.clip(exponent, -126, 126))
     return vectors * jnp.where(jnp.isfinite(largest), scale, 1)
 
 
 def norm(vectors: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """The length of each vector, at least `SHORTEST`."""
+    """Return the length of each vector, at least `SHORTEST`."""
     return jnp.sqrt(jnp.maximum(jnp.sum(vectors * vectors, axis=-1), SHORTEST**2))
 
 
 def unit(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """Return vectors of length 1 and the same directions; vectors of zeros are unchanged.
+    """Return the vectors scaled to length 1; vectors of zeros are unchanged.
 
     >>> unit(jnp.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]

@@ -1,8 +1,7 @@
 """`jax.vmap` in chunks that stay in a CPU's caches.
 
-A batched matrix product of hundreds of queries' features runs on a CPU at a small part of its
-speed, and a scan reads the features of all queries again in each step. Chunks of a few queries, one
-after the other, mend both.
+On a CPU, a batched matrix product over hundreds of queries is slow, and a scan reads the features
+of all queries again in each step. Working through chunks of a few queries avoids both.
 """
 
 from __future__ import annotations
@@ -13,30 +12,30 @@ from typing import Any
 import jax
 
 CHUNK_ON_CPU = 2**19
-"""Numbers in the largest argument that are worked on together on a CPU: 2 MiB, to stay near the
+"""Most numbers of the largest argument in one chunk on a CPU: 2 MiB, about the size of the
 caches."""
 
 CHUNK_ON_DEVICE = 2**28
-"""The same on a GPU or TPU: 1 GiB, because a step takes as long for one query there as for
+"""The same on a GPU or TPU: 1 GiB, because there a step takes as long for one query as for
 hundreds."""
 
 LEAST_ON_CPU = 4
-"""Queries that share the cost of starting an operation, even if their features leave the caches."""
+"""The fewest queries in a chunk on a CPU, to share the cost of starting an operation, even if their
+features exceed the caches."""
 
 
 def queries_at_once(numbers: int) -> int:
-    """Number of queries to work on together, a power of two, if the largest argument of one holds
-    so many numbers."""
+    """Return the number of queries in a chunk, a power of two, if the largest argument of each
+    query has `numbers` numbers."""
     on_cpu = jax.default_backend() == "cpu"
     most = (CHUNK_ON_CPU if on_cpu else CHUNK_ON_DEVICE) // max(1, numbers)
     return 1 << (max(most, LEAST_ON_CPU if on_cpu else 1).bit_length() - 1)
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of arrays (or None in their place), which `jax.vmap` lifts by a loop over
-    chunks.
+    """Return the same function of arrays (or None), but `jax.vmap` lifts it by a loop over chunks.
 
-    Derivatives are the same too; they are lifted at once, not in chunks.
+    Its derivatives are also the same; they are lifted all at once, not in chunks.
     """
     chunked = jax.custom_batching.custom_vmap(function)
 
@@ -44,13 +43,13 @@ def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
     def lift(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
         rows = {number: arguments[number] for number, of_query in enumerate(batched) if of_query}
 
-        def one(of_query: dict[int, Any]) -> Any:
+        def of_one_query(of_query: dict[int, Any]) -> Any:
             return function(
                 *(of_query.get(number, shared) for number, shared in enumerate(arguments))
             )
 
         largest = max(array.size for array in rows.values()) // size
-        results = jax.lax.map(one, rows, batch_size=min(size, queries_at_once(largest)))
+        results = jax.lax.map(of_one_query, rows, batch_size=min(size, queries_at_once(largest)))
         return results, jax.tree.map(lambda _: True, results)
 
     # custom_vmap alone has no derivatives in reverse mode

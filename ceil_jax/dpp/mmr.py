@@ -1,4 +1,4 @@
-"""Maximal marginal relevance (Carbonell & Goldstein, 1998): the usual peer of DPP-MAP."""
+"""Maximal marginal relevance (Carbonell & Goldstein, 1998), the usual alternative to DPP-MAP."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def maximal_marginal_relevance(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
 ) -> MapResult:
-    """Greedy argmax of λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2 (MMR, Carbonell
-    & Goldstein 1998).
+    """Choose k items greedily by λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2 (MMR,
+    Carbonell & Goldstein 1998).
 
-    The result holds items in the order chosen, ties by the lower index, and the value that each had
-    when it was chosen; −1 and −inf when none is left.
+    The result holds the items in order of choice, with ties to the lower index, and the value of
+    each when it was chosen; −1 and −inf when none is left.
 
     Args:
         features: unit rows.
         relevance: r on the scale of s.
-        k: items to choose, at least 0.
-        trade_off: λ in [0, 1]; 1 gives top-k, 0 looks at diversity alone.
+        k: number of items to choose, at least 0.
+        trade_off: λ in [0, 1]; 1 gives top-k, 0 considers diversity alone.
         valid: items that may be chosen; all by default.
 
     >>> import jax.numpy as jnp

@@ -24,10 +24,11 @@ class FixedPrompt(Method):
     """The K examples of a pool with which the LM answers best, measured on rows of the bank that
     are held back from the pool.
 
-    1. Random sets from the pool, balanced over labels, are scored on the first of these rows. 2. A
-    ridge regression on these scores estimates the effect of each example (Chang & Jia, ACL 2023);
-    sets that should be better are scored on the same rows, in waves (after CASE, ICML 2025). 3. The
-    best sets are scored on more rows, the better half of them on twice as many, and so on.
+    1. Random sets from the pool, balanced over labels, are scored on the first of these rows.
+    2. A ridge regression on these scores estimates the effect of each example (Chang & Jia, ACL
+       2023); sets that should be better are scored on the same rows, in waves (after CASE, ICML
+       2025).
+    3. The best sets are scored on more rows, the better half of them on twice as many, and so on.
 
     An LM that gives no log-probabilities generates its answers, and the task's metric scores these.
     """

@@ -130,7 +130,7 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         query_side = skill_vectors(setup, queries, orders)
     rewritten: tuple[tuple[Skills, ...], ...] = ()
     if orders and needs.vectors != "skills":
-        rewritten = tuple(skills(setup, side, orders) for side in (setup.bank, queries))
+        rewritten = (skills(setup, setup.bank, orders), skills(setup, queries, orders))
     return Choose(
         row.retriever,
         bank_view,
@@ -162,8 +162,8 @@ def check_applies(setup: Setup, row: Row) -> None:
 
 
 def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
-    """Return λ of a row: the retriever's own, the one that its encoders learnt sets with, or the
-    configured one; None for a retriever without λ."""
+    """Return λ of a row: the retriever's own; or that of the training, if its encoders were trained
+    on sets; or the configured one. None for a retriever without λ."""
     if row.needs.trade_off != "tunable":
         return row.needs.trade_off
     if row.method.learns_sets:
@@ -172,7 +172,7 @@ def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
 
 
 def trade_off_of_training(setup: Setup, method: Method) -> float | Stage[float] | None:
-    """Return λ that a method's kernel is trained with; None for a method that learns no sets."""
+    """Return λ of a method's training; None for a method that does not learn from sets."""
     setup = setup.trained_by or setup
     if method.kernel_trade_off is None:
         return None
@@ -183,7 +183,8 @@ def trade_off_of_training(setup: Setup, method: Method) -> float | Stage[float] 
 def given_or_tuned(
     setup: Setup, method: Method, value: float | Literal["tuned"]
 ) -> float | Stage[float]:
-    """Return λ as it is given; "tuned" is chosen for a method's encoders, for all seeds."""
+    """Return λ itself, or for "tuned" the stage that tunes it for a method's encoders, once for all
+    seeds."""
     if value != "tuned":
         return value
     queries = setup.tuning_queries
@@ -205,8 +206,8 @@ def given_or_tuned(
         sets,
         (len(TRADE_OFFS), shots),
         f"λ of {method.name}",
-        # neighbouring values of λ often choose the same set: of five, 2.0 to 3.0 differed on five
-        # tasks
+        # neighbouring values of λ often choose the same set: of five sets, 2.0 to 3.0 were distinct
+        # on five tasks
         differing=0.47,
         all_choices=True,
     )
@@ -220,16 +221,16 @@ class EncoderStages(NamedTuple):
     """The stages of a method's encoders."""
 
     networks: Stage[EncoderPair]
-    """Give the cosines."""
+    """The networks, whose vectors give cosines."""
     head: TrainedHead | None
-    """Gives blocks that stand beside the cosines, where the method, or the one that it starts from,
-    learns from outputs."""
+    """The head, whose blocks stand beside the networks' vectors; None unless the method, or one
+    that it starts from, learns from outputs."""
     training: Stage[Any] | None
-    """The one of these in which the method itself learns; None where it learns nothing."""
+    """The stage in which the method itself is trained; None if it learns nothing."""
 
 
 def encoders(setup: Setup, method: Method) -> EncoderStages:
-    """Return what a method has learnt."""
+    """Return the stages of a method's encoders."""
     if method.encoders_of is not method:
         networks, head, _ = encoders(setup, method.encoders_of)
         return EncoderStages(networks, head, fixed_examples(setup, method))
@@ -251,10 +252,11 @@ def encoders(setup: Setup, method: Method) -> EncoderStages:
 
 
 def fixed_examples(setup: Setup, method: Method) -> BestSet:
-    """Return the examples that a row with fixed ones has in every prompt, the same for all seeds.
+    """Return the stage of the examples that a method puts into every prompt, the same for all
+    seeds.
 
     Raises:
-        UserError: more of them than the bank, or the pool, allows.
+        UserError: there are more fixed examples than the bank or the pool allows.
     """
     assert isinstance(method, FixedPrompt | FixedNear), "declared in Needs"
     part = method.fixed_part(setup.config.shots)
@@ -293,14 +295,14 @@ def fixed_examples(setup: Setup, method: Method) -> BestSet:
 def trial(
     setup: Setup, sets: SharedSets, queries: BankQueries, shape: tuple[int, int], label: str
 ) -> Trial:
-    """Return the scores of sets that all queries share: the LM's where it gives log-probabilities,
-    else the metric of its answers.
+    """Return the stage that scores sets that all queries share: by the LM's log-probabilities if it
+    gives any, else by the metric of its answers.
 
     Args:
         setup: the task and its settings.
         sets: the sets.
-        queries: rows of the bank.
-        shape: how many sets, and the examples in each, to estimate the work.
+        queries: the rows of the bank on which sets are scored.
+        shape: number of sets and of examples in each, to estimate the work.
         label: names the sets in progress bars.
     """
     label = f"{label} of fixed examples"
@@ -314,23 +316,23 @@ def trial(
 
 
 def training_summary(run: Run, setup: Setup, method: Method) -> Mapping[str, Any]:
-    """Return what the training of a method has reported; nothing for one that learns nothing."""
+    """Return the summary of a method's training stage; empty if it learns nothing."""
     training = encoders(setup, method).training
     return {} if training is None else run.summary(training)
 
 
 def is_used(run: Run, setup: Setup, method: Method) -> bool:
-    """Return whether what a method has learnt is in its encoders: not where training kept the start,
-    nor where held-out rows favoured no head."""
+    """Return whether a method's training changed its encoders. It did not if training kept the
+    start, or if held-out rows favoured no head."""
     return method.is_used(training_summary(run, setup, method))
 
 
 def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
-    """Return the networks of a method that learns from scores.
+    """Return the training stage of a method that learns from scores.
 
     Raises:
-        UserError: settings that cannot be, or an encoder that cannot be trained; both before the LM
-            scores anything.
+        UserError: settings contradict each other, or the encoder cannot be trained. Both are
+            checked before the LM scores anything.
     """
     setup.pretrained.check_trainable()
     method.check()
@@ -356,8 +358,7 @@ def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
 
 
 def scored_sets(setup: Setup, method: LearnsFromScores) -> ScoredCandidates:
-    """Return the candidate sets with their scores that a method learns from; the same for all
-    seeds."""
+    """Return the candidate sets and scores that a method is trained on; the same for all seeds."""
     setup = setup.for_all_seeds
     queries = training_queries(setup, method)
     sampler = method.candidate_sampler(len(setup.bank))
@@ -391,7 +392,8 @@ def candidate_sets(
 
 
 def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
-    """Return the n nearest examples of each query by a method's vectors, never the query itself."""
+    """Return the stage of the n nearest examples of each query by a method's vectors, never the
+    query itself."""
     return Choose(
         NEAREST,
         bank_texts(setup, method),
@@ -409,8 +411,8 @@ def training_queries(setup: Setup, method: Method) -> BankQueries:
 
 
 def learnt(setup: Setup, method: Method) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bank positions of the queries that a method learns from, and of those that it
-    holds out."""
+    """Return the bank positions of the queries that a method is trained on, and of its held-out
+    ones."""
     positions = training_queries(setup, method).positions
     before = learnt_before(setup, method)
     training, held_out = split_held_out(len(positions), setup.config.seed, before)
@@ -418,8 +420,8 @@ def learnt(setup: Setup, method: Method) -> tuple[np.ndarray, np.ndarray]:
 
 
 def learnt_before(setup: Setup, method: Method) -> np.ndarray | None:
-    """bool [Q]: the training queries that the start has learnt from; None for one that has learnt
-    from none."""
+    """Return bool [Q]: which of a method's training queries its start was trained on; None if its
+    start was trained on none."""
     starts = method.chain[1:]
     if not starts or not starts[0].training_queries:
         return None
@@ -433,8 +435,8 @@ def learnt_before(setup: Setup, method: Method) -> np.ndarray | None:
 def bank_vectors(
     setup: Setup, method: Method, view: RetrievalTexts | None = None
 ) -> Stage[np.ndarray]:
-    """Return the bank's vectors by a method, unit rows; `view` is by default the texts that its
-    encoders read."""
+    """Return the bank's vectors by a method, unit rows. `view` are the texts to encode, by default
+    those that the method's encoders read."""
     view = bank_texts(setup, method) if view is None else view
     stages = encoders(setup, method)
     side: Literal["query", "bank"] = "query" if is_one(stages.networks) else "bank"
@@ -445,8 +447,8 @@ def bank_vectors(
 
 
 def is_one(encoders: Stage[EncoderPair]) -> bool:
-    """Return whether queries and examples have one loaded encoder: one stage of vectors is then for
-    both."""
+    """Return whether queries and examples share one untrained encoder, so that one stage of vectors
+    serves both."""
     return isinstance(encoders, LoadedEncoder) and encoders.encoder.encodes_alike
 
 
@@ -461,7 +463,7 @@ def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.n
 
 
 def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
-    """Return a head's blocks of the bank, which its outputs give."""
+    """Return a head's blocks of the bank's examples, which depend on their outputs."""
     learnt_from = head.rows.view.source is view.source
     inputs = head.rows if learnt_from else alike(head, view, outputs=True)
     return HeadBlocks(head, inputs, "bank")
@@ -470,15 +472,15 @@ def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
 def query_blocks(
     head: TrainedHead, view: RetrievalTexts, queries: Examples
 ) -> Stage[np.ndarray | None]:
-    """Return a head's blocks of queries. Those of the bank it has learnt from are cross-fitted, so
-    that no query sees its own output."""
+    """Return a head's blocks of queries. If the head was trained on these queries, their blocks are
+    cross-fitted, so that none depends on the query's own output."""
     if isinstance(queries, BankQueries) and queries.bank is head.rows.view.source:
         return QueryBlocks(CrossFitting(head), queries.positions)
     return HeadBlocks(head, alike(head, view, outputs=False), "query")
 
 
 def alike(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) -> HeadInputs:
-    """Return examples as a head sees them: as it has seen the bank that it has learnt from."""
+    """Return examples as inputs of a head, in the same form as the bank that it was trained on."""
     bank = head.rows
     return head_inputs(
         bank.vectors.encoders, view, bank.parts is not None, bank.parser, outputs=outputs
@@ -488,14 +490,14 @@ def alike(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) -> HeadInpu
 def head_inputs(
     encoders: Stage[EncoderPair], view: RetrievalTexts, pairs: bool, parser: str, *, outputs: bool
 ) -> HeadInputs:
-    """Return examples as heads see them.
+    """Return examples as inputs of a head.
 
     Args:
         encoders: the loaded encoder.
         view: the examples' texts.
-        pairs: whether every input is made of two texts, which are then encoded apart.
-        parser: the name of the parser of outputs that are programs, else "".
-        outputs: whether outputs are seen; not those of queries.
+        pairs: whether every input is joined from two texts, which are then also encoded separately.
+        parser: the name of the parser for outputs that are programs; "" if they are not.
+        outputs: whether the head may see the outputs; false for queries.
     """
     parts = TextVectors(encoders, Parts(view)) if pairs else None
     return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs)
@@ -507,7 +509,7 @@ def output_vectors(setup: Setup, examples: Examples) -> UnitVectors:
 
 
 def skill_vectors(setup: Setup, examples: Examples, orders: Iterable[int]) -> SkillVectors:
-    """Return the vectors of the skills of examples for some orders of the demonstrations."""
+    """Return the vectors of the skills of examples, for some orders of the demonstrations."""
     views = skills(setup, examples, orders)
     vectors = TextVectors(LoadedEncoder(setup.pretrained), SkillTexts(views))
     return SkillVectors(vectors, len(views))
@@ -517,7 +519,8 @@ def skill_vectors(setup: Setup, examples: Examples, orders: Iterable[int]) -> Sk
 
 
 def texts(setup: Setup, examples: Examples) -> RetrievalTexts:
-    """Return the retrieval texts of examples: by `--text`, inputs or the skills that they need."""
+    """Return the retrieval texts of examples: their inputs, or with `--text skill` the skills that
+    these need."""
     if setup.config.text == "input":
         return Inputs(examples)
     [skills_of_order] = skills(setup, examples, [0])
@@ -525,20 +528,21 @@ def texts(setup: Setup, examples: Examples) -> RetrievalTexts:
 
 
 def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
-    """Return the bank's texts for the encoders of a method, by `--context` with outputs; without
-    for encoders that have not learnt to read them."""
+    """Return the bank's texts for the encoders of a method. With `--context example`, trained
+    encoders also read the outputs."""
     plain = texts(setup, setup.bank)
     return WithOutputs(plain) if bank_context(setup, method) == "example" else plain
 
 
 def bank_context(setup: Setup, method: Method) -> Literal["input", "example"]:
-    """Return what a method's encoders read of a bank example: as --context says, where they were
-    trained to."""
+    """Return the part of a bank example that a method's encoders read: what --context says for
+    trained networks, else the input."""
     return setup.config.context if method.trains_networks else "input"
 
 
 def skills(setup: Setup, examples: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
-    """Return the skills of examples for some orders of the demonstrations.
+    """Return the stages of the skills of examples, one for each of some orders of the
+    demonstrations.
 
     Raises:
         UserError: the task has no demonstrations of its own and none are given.

@@ -1,7 +1,7 @@
-"""Exact nearest items by dot product on a CPU, with the product by numpy's BLAS.
+"""Exact search for the nearest items by dot product on a CPU, with numpy's BLAS.
 
-`index.top_k` uses it where there is one CPU device. The bank is read once for up to `BLAS_QUERIES`
-queries, and a score is looked at once: those that beat a query's k-th best so far are put aside,
+`index.top_k` uses it if there is a single CPU device. The bank is read once for up to
+`BLAS_QUERIES` queries, and each score once: scores above a query's k-th best so far are collected,
 and sorted when there are many.
 """
 
@@ -11,21 +11,21 @@ import numpy as np
 from jaxtyping import Float, Int
 
 BLAS_QUERIES = 1536
-"""Queries in one product, below 2 ** 16."""
+"""The most queries in one product, below 2 ** 16."""
 
 BLAS_SCORES = 6 * 2**20
-"""Scores of one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system
-each time. Few queries are multiplied with many rows, because each product wakes the threads of the
-BLAS."""
+"""Scores in one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system
+each time. With few queries, many rows are multiplied at once, because each product has to wake the
+threads of the BLAS."""
 
 ROWS_COPIED = 32_768
-"""Rows of another type than float32 that are converted at a time."""
+"""The most rows that are converted to float32 at a time."""
 
 
 def top_k_by_blas(
     queries: Float[np.ndarray, "q d"], items: Float[np.ndarray, "n d"], k: int
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """`index.top_k` for at least one query and one item."""
+    """Return what `index.top_k` does, for at least one query and one item."""
     rows_at_once = BLAS_SCORES // min(len(queries), BLAS_QUERIES)
     if items.dtype != np.float32:
         rows_at_once = min(ROWS_COPIED, rows_at_once)
@@ -41,22 +41,22 @@ def top_k_by_blas(
 
 
 class _Best:
-    """The k best items so far of some queries, sorted, and candidates that are not sorted in
-    yet."""
+    """The k best items so far of some queries, and candidates that are not sorted in yet."""
 
     def __init__(self, queries: Float[np.ndarray, "b d"], k: int) -> None:
         self._queries = queries
         self._scores = np.full((len(queries), k), -np.inf, np.float32)
         self._indices = np.full((len(queries), k), -1, np.int32)
         self._bound = self._scores[:, -1:]
-        """Lower bound of each query's k-th best score. Later items with at most this score are not
-        in the top k."""
+        """A lower bound of each query's k-th best score: later items with at most this score are
+        not in the top k."""
         self._candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        """(rows, scores, indices) of each block's candidates, sorted by row and then by index."""
+        """The (rows, scores, indices) of the candidates of each block, sorted by row and then by
+        index."""
 
     def look(self, block: Float[np.ndarray, "m d"], start: int) -> None:
-        """Keep the items of the next block, numbered from `start`, that may be among a query's k
-        best."""
+        """Collect the items of the next block that may be among a query's k best. `start` is the
+        index of its first item."""
         scores = self._queries @ block.T
         near = scores > self._bound
         k = self._scores.shape[1]

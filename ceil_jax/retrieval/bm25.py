@@ -1,4 +1,4 @@
-"""BM25: similarity of texts by the words they share."""
+"""BM25: similarity of texts by shared words."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 
 class LexicalIndex:
-    """BM25 over texts, by bm25s, with Lucene's inverse document frequency, which is never negative;
-    k1 = 1.5, b = 0.75.
+    """BM25 over texts, with the library bm25s; k1 = 1.5, b = 0.75, and Lucene's inverse document
+    frequency, which is never negative.
 
     >>> int(LexicalIndex(["a fine film", "a dull play"]).scores("the play").argmax())
     1
@@ -23,7 +23,7 @@ class LexicalIndex:
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
 
-        # importing bm25s sets its logger to DEBUG, which would print a line for every index
+        # importing bm25s sets its logger to DEBUG, so that every index would log a line
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._index = bm25s.BM25(method="lucene")
         documents = [words(text) for text in texts]
@@ -33,13 +33,12 @@ class LexicalIndex:
         self._size = len(texts)
 
     def scores(self, text: str) -> np.ndarray:
-        """BM25 score of every document for the query `text`, float [N]."""
+        """Return the BM25 score of every document for the query `text`, float [N]."""
         query = self._shared(text)
         return self._index.get_scores(query) if query else np.zeros(self._size)
 
     def warn_of_strangers(self, queries: Sequence[str]) -> None:
-        """Log how many of the queries share no word with any document, so that all documents score
-        0."""
+        """Log how many queries share no word with any document and therefore score 0 with all."""
         strangers = [text for text in queries if not self._shared(text)]
         if strangers:
             log.warning(

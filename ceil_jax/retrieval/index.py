@@ -1,4 +1,4 @@
-"""Exact nearest items, searched in blocks: memory stays bounded whatever the size of the bank."""
+"""Exact search for the nearest items in blocks, in bounded memory for a bank of any size."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ceil_jax.distributed.devices import map_batches
 from ceil_jax.retrieval.blas_search import top_k_by_blas
 
 ITEM_BLOCK = 32_768
-"""Items in a block."""
+"""Number of items in a block."""
 
 QUERY_BATCH = 192
-"""Queries in a batch. Their scores with a block take 24 MiB: glibc returns allocations of 32 MiB
-and more to the system each time, and new pages cost a CPU more than the selection."""
+"""Number of queries in a batch. Their scores with a block take 24 MiB: from 32 MiB on, glibc
+returns memory to the system each time, and new pages take a CPU longer than the selection."""
 
 GROUP = 32
-"""Neighbouring items whose best score stands for all of them in the first selection: near √(items /
-k)."""
+"""Number of neighbouring items that are represented by their best score in the first selection;
+about √(items / k)."""
 
 
 def dot_products(queries: Float[Array, "q d"], items: Float[Array, "n d"]) -> Float[Array, "q n"]:
-    """Dot product of every query with every item, in full float32 on GPUs too."""
+    """Return the dot product of every query with every item, in full float32, also on GPUs."""
     return jnp.matmul(queries, items.T, precision="highest")
 
 
@@ -32,16 +32,16 @@ def top_k(
     items: Float[Array, "n d"] | Float[np.ndarray, "n d"],
     k: int,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """The k items with the largest dot product for each query, best first. The search is exact, in
-    float32.
+    """Return the k items with the largest dot product for each query, best first. The search is
+    exact, in float32.
 
-    With one CPU device, numpy's BLAS computes the products (`blas_search`), which is faster there
-    than XLA. Otherwise the queries are spread over the devices. The items may be memory-mapped:
-    `ITEM_BLOCK` rows at a time are read.
+    With a single CPU device, numpy's BLAS computes the products (`blas_search`), which is faster
+    there than XLA. Otherwise the queries are spread over the devices. The items may be
+    memory-mapped: they are read `ITEM_BLOCK` rows at a time.
 
     Returns:
-        Scores (float32) and indices (int32). Equal scores are ordered by the lower index. Places
-        beyond the bank's size hold score −inf and index −1.
+        Scores (float32) and indices (int32). Of equal scores, the lower index comes first. If k is
+            larger than the bank, the last positions hold score −inf and index −1.
 
     Raises:
         ValueError: k is below 1.
@@ -61,7 +61,7 @@ def top_k(
     for start in range(0, n, size):
         count = min(size, n - start)
         block = np.asarray(items[start : start + count], np.float32)
-        if count < size:  # copies of the last item raise no group's best score
+        if count < size:  # copies of the last item do not raise any group's best score
             block = np.pad(block, ((0, size - count), (0, 0)), mode="edge")
         scores, indices = map_batches(
             _merge_block,
@@ -84,12 +84,12 @@ def _merge_block(
     start: Int[Array, ""],
     count: Int[Array, ""],
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """The best k of those found so far (all with lower indices) and of the block's first `count`
-    rows."""
+    """The best k of the results so far, whose indices are all lower, and of the block's first
+    `count` rows."""
     k = scores.shape[1]
     new, positions = _candidates(dot_products(queries, block), count, k)
     new = jnp.where(positions < count, new, -jnp.inf)
-    # `top_k` puts the earlier of equals first, and the concatenation is in the order of indices
+    # `top_k` keeps the order of equal values, and the concatenation is in the order of indices
     best, at = jax.lax.top_k(jnp.concatenate([scores, new], axis=1), k)
     indices = jnp.take_along_axis(jnp.concatenate([indices, positions + start], axis=1), at, axis=1)
     return best, jnp.where(best > -jnp.inf, indices, -1)
@@ -98,12 +98,12 @@ def _merge_block(
 def _candidates(
     scores: Float[Array, "b n"], count: Int[Array, ""], k: int
 ) -> tuple[Float[Array, "b m"], Int[Array, "b m"]]:
-    """Candidates for the k largest of the first `count` scores (the earlier of equals), so that
-    `top_k` sorts less: scores [b, m] and their places in ascending order, int [b, m].
+    """Candidates for the k largest of the first `count` scores, so that `top_k` has less to sort:
+    scores [b, m], and their positions in ascending order, int [b, m].
 
-    The k groups with the largest maxima (the earlier of equals) hold the k largest scores: each of
-    these groups holds an item that comes before any item outside them. Only the maximum reads all
-    scores.
+    The k largest scores are in the k groups with the largest maxima, because each of these groups
+    has an item that ranks before every item outside them. Of equal values the earlier one comes
+    first. Only taking the maxima reads all scores.
     """
     b, n = scores.shape
     if n < 4 * k * GROUP:

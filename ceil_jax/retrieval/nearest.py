@@ -1,4 +1,4 @@
-"""The nearest examples of queries, from vectors, without the examples that a query may not get."""
+"""The nearest examples of queries, from vectors, except those that a query must not get."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from ceil_jax.retrieval.retriever import Queries
 from ceil_jax.tasks.draws import text_rng
 
 EQUAL = 1e-6
-"""Cosines that differ by less count as equal: float32 rounds by that much, and a text's vector
-depends on its batch."""
+"""Cosines that differ by less count as equal: the rounding of float32 is that large, and a text's
+vector depends slightly on its batch."""
 
 _BATCH = 64
-"""Queries in one call of the compiled score."""
+"""Number of queries in one call of the compiled score."""
 
 SCORES_AT_ONCE = 2**26
-"""Scores of queries with the whole bank that are held at once where all of them are needed: 256
-MiB."""
+"""The most scores of queries with the whole bank that are held at once: 256 MiB."""
 
 Score = Callable[[Any, Any], Any]
-"""Vectors of q queries and of n examples to their scores [q, n], in jax."""
+"""A function in jax: vectors of q queries, vectors of n examples → scores [q, n]."""
 
 
 def nearest(
@@ -40,9 +39,9 @@ def nearest(
     Args:
         queries: unit rows.
         items: the bank, unit rows.
-        own: positions that each query may not get.
-        n: at most the size of the bank. Where fewer examples are left, positions are −1 and cosines
-            −inf at the end.
+        own: bank positions that each query must not get.
+        n: number of examples, at most the size of the bank. If fewer are left, the last positions
+            are −1 and their cosines −inf.
     """
     n = min(n, len(items))
     most = max(map(len, own), default=0)
@@ -62,15 +61,15 @@ def nearest_drawn(
     seed: int,
     score: Score = dot_products,
 ) -> tuple[Float[np.ndarray, "q n"], Int32[np.ndarray, "q n"]]:
-    """`nearest` where many examples may have equal vectors, as skills have: equally near examples
-    are drawn at random for each query, else all queries would get those that come first in the
-    bank.
+    """Return the nearest examples if many may have equal vectors, as skills do: equally near
+    examples are drawn at random for each query, because otherwise all queries would get those that
+    come first in the bank. See `nearest`.
 
     Args:
-        queries: with vectors of the kind that `score` takes.
+        queries: queries with vectors of the kind that `score` takes.
         items: the vectors of the bank.
         n: as in `nearest`.
-        seed: of the draws, which also depend on each query's id.
+        seed: seeds the draws, which also depend on each query's id.
         score: by default the dot product.
     """
     assert queries.vectors is not None
@@ -78,9 +77,10 @@ def nearest_drawn(
     count = len(queries.examples)
     scores_of_chosen = np.empty((count, n), np.float32)
     positions = np.empty((count, n), np.int32)
-    # moved to the devices once, not for every part
+    # moved to the devices once, and not for every part
     on_devices = jax.device_put(items, whole(device_mesh()))
-    # a power of two, as the batch size is, or the last batch of every part would be padded
+    # a power of two, like the batch size, because otherwise the last batch of every part would be
+    # padded
     at_once = 1 << (max(1, SCORES_AT_ONCE // len(items)).bit_length() - 1)
     for start in range(0, count, at_once):
         part = slice(start, start + at_once)
@@ -98,12 +98,12 @@ def nearest_drawn(
 def drawn_order(
     scores: Float[np.ndarray, " bank"], n: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return the positions of the n largest scores, best first; a random choice of equal scores, in
-    random order."""
+    """Return the positions of the n largest scores, best first; equal scores are chosen and ordered
+    at random."""
     least = np.partition(scores, len(scores) - n)[len(scores) - n]
     near = np.flatnonzero(scores >= least - EQUAL)
     near = near[np.argsort(-scores[near], kind="stable")]
-    ordered = scores[near]  # -inf for what must not be chosen
+    ordered = scores[near]  # −inf for examples that must not be chosen
     # equal scores are one group; its members are put in random order
     groups = np.cumsum(np.append(False, ordered[1:] < ordered[:-1] - EQUAL))
     return near[np.lexsort((generator.permutation(len(near)), groups))][:n]

@@ -1,4 +1,5 @@
-"""The rows of a bank that are a query's own, so that no prompt holds its own answer."""
+"""Finding the rows of a bank that are the query itself, so that no prompt contains its own
+answer."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from ceil_jax.tasks.identity import question_key
 log = logging.getLogger(__name__)
 
 KnownBy = Literal["words", "id"]
-"""Whether a query is a row of the bank by the words of its input; or by its id, where both are of
-one task, and an input may be a skill that many rows share."""
+"""How a query is recognised among the rows of the bank: by the words of its input, or by its id.
+Ids are used if queries and bank are of one task, where an input may be a skill that many rows
+share."""
 
 
 class OwnRows:
-    """Finds the rows of a bank that no query may get as an example: those that ask what it asks.
+    """Finds for each query the rows of a bank that it must not get as examples, because they are
+    the same question.
 
     >>> bank = [Example("a", "a fine film", "good"), Example("b", "a dull film", "bad")]
     >>> OwnRows(bank, "id")([bank[1], Example("c", "a long film", "")])
@@ -36,8 +39,8 @@ class OwnRows:
         return example.id if self._known_by == "id" else question_key(example.input)
 
     def __call__(self, queries: Sequence[Example]) -> list[list[int]]:
-        """Return the positions of each query's own rows, and say once how many queries have
-        such."""
+        """Return the bank positions of each query's own rows. Log once how many queries have
+        any."""
         own = [self._positions.get(self._key(query), []) for query in queries]
         in_bank = sum(bool(positions) for positions in own)
         if self._known_by == "words" and in_bank and not self._warned:

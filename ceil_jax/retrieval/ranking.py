@@ -1,6 +1,6 @@
-"""The best of scores that are there already: highest first, equal ones by position.
+"""The highest of given scores: highest first, equal ones by position.
 
-`index.top_k` searches vectors; this module orders what a score was computed for.
+`index.top_k` searches vectors; this module sorts scores that have already been computed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 
 def best_first(scores: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " k"]:
-    """Return the positions of the k highest scores, highest first, equal ones by position; all n
-    where k is larger.
+    """Return the positions of the k highest scores (all if k is larger), highest first, equal ones
+    by position.
 
     >>> best_first(np.array([0.2, 0.9, 0.5, 0.9]), k=3).tolist()
     [1, 3, 2]
@@ -21,14 +21,14 @@ def best_first(scores: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " k"]
     n = len(scores)
     positions = np.arange(n)
     if k < n:
-        # all at or above the k-th highest score: a cut through equal scores would lose their order
+        # all scores at or above the k-th highest, so that equal ones are still ordered by position
         lowest = np.partition(scores, n - k)[n - k] if k > 0 else np.inf
         positions = np.flatnonzero(scores >= lowest)
     return positions[np.argsort(-scores[positions], kind="stable")][:k]
 
 
 def earlier_equals(values: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Return how many equal values stand before each value.
+    """Return for each value how many equal values come before it.
 
     >>> earlier_equals(np.array([7, 3, 7, 7, 3])).tolist()
     [0, 0, 1, 2, 1]
@@ -44,13 +44,13 @@ def earlier_equals(values: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def descending(scores: Float[np.ndarray, " n"], count: int) -> Iterator[int]:
-    """Iterate over the positions of the scores above −inf, as `best_first` orders them.
+    """Yield the positions of the scores above −inf, in the order of `best_first`.
 
-    Only as much is sorted as is asked for.
+    Scores are sorted only as far as the caller iterates.
 
     Args:
-        scores: −inf for what must not come.
-        count: how many are sorted at first; then four times as many, and so on.
+        scores: −inf for positions to leave out.
+        count: how many are sorted at first, then four times as many, and so on.
     """
     done = 0
     size = max(count, 1)

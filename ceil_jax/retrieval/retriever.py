@@ -1,5 +1,5 @@
-"""The protocol of retrievers: their needs, the arguments that build one, the queries, and the
-choice that it returns."""
+"""The protocol of retrievers: what one needs, its arguments, the queries, and the choice that it
+returns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ceil_jax.store.code import code_digest
 from ceil_jax.tasks.example import Example
 
 Rewrite = Callable[[Sequence[Example]], Sequence[Sequence[str]]]
-"""N examples to the m skills of each one's input."""
+"""A function: N examples → the m skills of each."""
 
 Parts = Callable[[str], dict[str, int]]
-"""A formal output to the keywords, words or roles it is built of, each with its weight."""
+"""A function: an output that is a program → its keywords, words or roles, each with a weight."""
 
 
 class Choice(NamedTuple):
-    """The examples chosen for Q queries, in the order in which they were chosen.
+    """The examples chosen for Q queries, in order of choice.
 
     Examples:
         >>> choice_of([[(4, 0.9, 0.9), (2, 0.7, 0.5)], []]).positions
@@ -35,13 +35,13 @@ class Choice(NamedTuple):
     """
 
     positions: Int32[np.ndarray, "q k"]
-    """Positions in the bank; −1 marks an empty place at the end."""
+    """Positions in the bank; −1 at empty positions at the end."""
     relevance: Float[np.ndarray, "q k"]
-    """The score that orders a prompt: (1 + cos)/2 for vectors, the BM25 score for BM25, 0 for
-    random, the overlap for target_sketch; −inf at empty places."""
+    """The score by which a prompt is ordered: (1 + cos)/2 for vectors, the BM25 score for BM25, 0
+    for random, the overlap for target_sketch; −inf at empty positions."""
     gains: Float[np.ndarray, "q k"]
-    """The score that ordered the choice: the marginal log-determinant for DPP-MAP, the MMR value
-    for MMR, the relevance otherwise; −inf at empty places."""
+    """The score by which examples were chosen: the marginal log-determinant for DPP-MAP, the MMR
+    value for MMR, the relevance otherwise; −inf at empty positions."""
 
 
 class Retrieved(NamedTuple):
@@ -76,13 +76,13 @@ class Queries(NamedTuple):
 
     examples: Sequence[Example]
     own: Sequence[Sequence[int]]
-    """Bank positions that each query may not get: examples that ask what it asks."""
+    """Bank positions that each query must not get, because they are the same question."""
     vectors: np.ndarray | None = None
-    """Their vectors, for a retriever that needs the bank's: [Q, D], or [Q, m, D] of skills."""
+    """Their vectors, for a retriever that compares vectors: [Q, D], or [Q, m, D] for skills."""
 
 
 class Retriever(Protocol):
-    """A bank that is ready for queries.
+    """A retriever over a bank.
 
     Examples:
         >>> class First:
@@ -99,12 +99,12 @@ class Retriever(Protocol):
     """
 
     def choose(self, queries: Queries, k: int) -> Choice:
-        """Choose at most k examples for each query, best first, none twice and none of its own."""
+        """Choose at most k distinct examples for each query, best first, and none of its `own`."""
 
 
 @dataclass(frozen=True)
 class RetrieverArguments:
-    """The arguments that a retriever is built from; it reads those that it needs.
+    """The arguments that a retriever is built from; each reads those that it needs.
 
     Examples:
         >>> arguments = RetrieverArguments([Example("a", "a dull film", "bad")], seed=3)
@@ -114,30 +114,29 @@ class RetrieverArguments:
 
     bank: Sequence[Example]
     vectors: np.ndarray | None = None
-    """The vectors that `Needs.vectors` names: unit rows [N, D], or [N, m, D] of skills."""
+    """The bank's vectors of the kind `Needs.vectors`: unit rows [N, D], or [N, m, D] for skills."""
     encoder: EncoderPair | None = None
-    """The encoders of texts, of queries and of the bank, for a retriever with `Needs.encoder`."""
+    """For a retriever with `Needs.encoder`: the encoders of queries and of the bank."""
     trade_off: float = 0.05
     """λ of the conditional kernel (dpp), or the weight of relevance against novelty (mmr)."""
     shortlist: int = 100
     """n, the number of nearest examples among which dpp and mmr choose."""
     min_relevance: float | None = None
-    """The relevance, (1 + cos) / 2, below which no example is chosen, for a retriever that compares
+    """The lowest relevance, (1 + cos) / 2, of a chosen example, for a retriever that compares
     vectors of inputs; None for no limit."""
     fixed: Sequence[int] = ()
-    """Positions of the examples that are chosen for every query, for a retriever with
-    `Needs.fixed`."""
+    """For a retriever with `Needs.fixed`: bank positions of the examples that every query gets."""
     seed: int = 0
-    """Seeds random, and decides between equal sketches or skills."""
+    """Seed of random, and of the choice between equal sketches or skills."""
     rewrite: Rewrite | None = None
-    """Gives the skills of examples, for a retriever with `Needs.skills`."""
+    """For a retriever with `Needs.skills`: returns the skills of examples."""
     sketch: Parts | None = None
-    """Gives the parts of an output, for a retriever with `Needs.sketch`."""
+    """For a retriever with `Needs.sketch`: returns the parts of an output."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The inputs that a retriever has to be given, and what may be done with it.
+    """What a retriever must be given, and how it can be exported.
 
     Examples:
         >>> needs = Needs(vectors="inputs", trade_off="tunable", shortlist=True)
@@ -148,47 +147,47 @@ class Needs:
     vectors: Literal["none", "inputs", "outputs", "skills"] = "none"
     """The vectors of bank and queries that it compares."""
     encoder: bool = False
-    """It embeds texts itself."""
+    """Whether it embeds texts itself."""
     trade_off: float | Literal["tunable"] | None = None
-    """λ: none; the λ of the conditional kernel, which a run sets or tunes; or a fixed default of
-    its own."""
+    """None: it has no λ. "tunable": the λ of the conditional kernel, which a run sets or tunes. A
+    number: its own fixed λ."""
     skills: Literal["none", "one", "all"] = "none"
     """Skills of the inputs: none, those of one order of the demonstrations, or those of all
     orders."""
     seeded: bool = False
-    """It draws by the run's seed: random examples, or the order of the demonstrations."""
+    """Whether it depends on the run's seed, for random examples or the order of the
+    demonstrations."""
     gold_outputs: bool = False
-    """The queries' gold outputs, which makes it an oracle."""
+    """Whether it reads the queries' gold outputs, which makes it an oracle."""
     sketch: bool = False
-    """A sketch of outputs, which tasks in SQL and COGS have."""
+    """Whether it needs a sketch of outputs, which tasks in SQL and COGS have."""
     shortlist: bool = False
-    """It chooses among the n nearest examples."""
+    """Whether it chooses among the n nearest examples."""
     text: bool = True
-    """It compares inputs, so that --text says whether it sees them as they are or rewritten as
-    skills."""
+    """Whether it compares retrieval texts, so that --text applies."""
     ends_in_map: bool = False
-    """Its choice is DPP-MAP with the run's n and its λ, so that it can be exported as a
+    """Whether its choice is DPP-MAP with the run's n and λ, so that it can be exported as a
     selector."""
     ends_in_nearest: bool = False
-    """Its choice is the k nearest by cosine, which DPP-MAP tends to as λ goes to 0; it can be
-    exported too."""
+    """Whether its choice is the k nearest by cosine, which is DPP-MAP in the limit λ → 0, so that
+    it can be exported as a selector."""
 
     fixed: Literal["none", "all", "beginning"] = "none"
-    """The examples that are the same for every query: none; all of them; or the first, with others
-    behind them. Their relevance is a negative number, by which they stand first in prompts."""
+    """Which examples are the same for every query: none, all, or the first ones, with others behind
+    them. Fixed examples have a negative relevance, which puts them first in prompts."""
     balanced: bool = False
-    """Its choice has as many examples of each output as of any other, or one more; it is exported
-    as a selector with balance."""
+    """Whether its choice has equally many examples of each output, up to one; it is exported as a
+    selector with `balance`."""
 
     @property
     def encodes(self) -> bool:
-        """Return whether it needs an encoder, for vectors or for itself."""
+        """Whether it needs an encoder, for vectors or to embed texts itself."""
         return self.encoder or self.vectors != "none"
 
 
 @dataclass(frozen=True)
 class RetrieverKind:
-    """A way of choosing: how a retriever is built over a bank, and what it needs."""
+    """A kind of retriever: how one is built over a bank, and what it needs."""
 
     name: str
     label: str
@@ -198,7 +197,7 @@ class RetrieverKind:
 
     @property
     def key(self) -> str | list[str]:
-        """Its part of a stage's key: its name and, for one of a plugin, its code."""
+        """Its part of a stage's key: its name, and for a plugin's retriever also its code."""
         code = code_digest(self.build)
         return [self.name, code] if code else self.name
 
@@ -206,7 +205,7 @@ class RetrieverKind:
         """Return the retriever over a bank.
 
         Raises:
-            UserError: what was built does not choose.
+            UserError: the object that was built has no method `choose`.
         """
         retriever = self.build(arguments)
         _check_chooses(self.name, retriever, f"the {type(retriever).__name__} that it builds")
@@ -224,17 +223,16 @@ _INTERFACE = (
 
 
 def check_build(name: str, build: Callable[[RetrieverArguments], Retriever]) -> None:
-    """Raise a UserError, which says what is missing, unless `build` can make retrievers.
-
-    What a function makes is checked by `RetrieverKind.retriever`.
+    """Raise a UserError if `build` cannot make retrievers: it must take one argument, and a class
+    must have `choose`. The result of a function is checked later, by `RetrieverKind.retriever`.
     """
     title = getattr(build, "__name__", repr(build))
     try:
         inspect.signature(build).bind(None)
-    except TypeError as error:  # not callable, or its arguments are others
+    except TypeError as error:  # not callable, or with other arguments
         raise UserError(f"retriever {name!r}: {title}: {error}; {_INTERFACE}") from None
     except ValueError:
-        return  # a built-in does not say what it takes
+        return  # the arguments of a built-in are unknown
     if isinstance(build, type):
         _check_chooses(name, build, title)
 
@@ -286,7 +284,7 @@ def check_size(bank: Sequence[Example], k: int) -> None:
 
 
 def choice_of(rows: Iterable[Sequence[tuple[int, float, float]]]) -> Choice:
-    """Return a choice from (position, relevance, gain) of each chosen example, a list a query.
+    """Return a `Choice` from a list for each query of (position, relevance, gain) of its examples.
 
     >>> choice_of([[(4, 0.9, 0.9), (2, 0.5, 0.5)], [(1, 0.7, 0.7)]]).positions.tolist()
     [[4, 2], [1, -1]]
@@ -305,7 +303,7 @@ def choice_of(rows: Iterable[Sequence[tuple[int, float, float]]]) -> Choice:
 
 
 def retrieved(bank: Sequence[Example], choice: Choice) -> list[list[Retrieved]]:
-    """Return the chosen examples of each query, without empty places."""
+    """Return the chosen examples of each query, without empty positions."""
     return [
         [
             Retrieved(bank[p].id, int(p), float(r), float(gain))
@@ -317,18 +315,18 @@ def retrieved(bank: Sequence[Example], choice: Choice) -> list[list[Retrieved]]:
 
 
 def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int, k: int) -> Choice:
-    """Return what a retriever answered, with every example checked.
+    """Return the answer of a retriever after checking it.
 
     Args:
         kind: the retriever.
-        answer: what its `choose` returned.
+        answer: the return value of its `choose`.
         queries: the Q queries.
         bank: the number of examples in the bank.
-        k: the largest number of examples of a query.
+        k: the most examples of a query.
 
     Raises:
-        UserError: no `Choice` of Q rows of at most k different examples of the bank, or a query's
-            own example among them.
+        UserError: the answer is not a `Choice` of Q rows with at most k distinct examples of the
+            bank, or a query has got one of its `own`.
     """
     expected = (
         f"expected a `Choice` with at most {k} different examples of the bank for each of "

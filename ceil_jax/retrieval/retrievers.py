@@ -1,7 +1,8 @@
-"""The retrievers that need no skills and no gold outputs: none, random, BM25, nearest, one of each
-output, fixed examples with and without near ones, MMR and DPP-MAP.
+"""The retrievers that need neither skills nor gold outputs: no examples, random, BM25, nearest, one
+of each output, fixed examples with and without near ones, MMR and DPP-MAP.
 
-The command line lists them, and jax takes long to import: functions import what needs it.
+The command line lists them, and jax takes long to import, so functions import modules that need
+jax.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.identity import question_key
 
 MMR_WEIGHT = 0.5
-"""λ of MMR: relevance and novelty weigh the same. It is not on the scale of DPP-MAP's λ."""
+"""λ of MMR: equal weight for relevance and novelty. Its scale is not that of DPP-MAP's λ."""
 
 
 class NoExamples:
@@ -38,7 +39,8 @@ class NoExamples:
 
 
 class Ranking:
-    """A retriever that ranks the bank for each query by itself; a subclass says by which scores.
+    """A retriever that ranks the bank for each query separately, by the scores that a subclass
+    defines.
 
     Examples:
         >>> class Longest(Ranking):
@@ -59,16 +61,16 @@ class Ranking:
         raise TypeError(f"{type(self).__name__} defines neither `scores` nor `rank`")
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of n different examples, best first, and the score of each example
-        of the bank. By default the highest scores, equal ones in the order of the bank."""
+        """Return the positions of n distinct examples, best first, and the score of each example of
+        the bank. By default these are the highest `scores`, equal ones in bank order."""
         scores = np.asarray(self.scores(query), np.float64)
         return best_first(scores, n), scores
 
     def choose(self, queries: Queries, k: int) -> Choice:
         rows = []
         for query, own in zip(queries.examples, queries.own, strict=True):
-            # at least one more than k, so that a random draw is the same whether the query is in
-            # the bank or not
+            # at least one more than k, so that a random draw does not depend on whether the query
+            # is in the bank
             best, scores = self.rank(query, min(k + max(1, len(own)), len(self.bank)))
             others = [int(position) for position in best if position not in own][:k]
             rows.append([(p, float(scores[p]), float(scores[p])) for p in others])
@@ -103,7 +105,7 @@ class BM25Ranking(Ranking):
 
 
 class ComparesVectors:
-    """A retriever that compares vectors of inputs; a subclass says how it chooses."""
+    """A retriever that compares vectors of inputs; subclasses define how it chooses."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         assert arguments.vectors is not None, "declared in Needs"
@@ -112,7 +114,7 @@ class ComparesVectors:
 
     def near(self, queries: Queries, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions and the relevance of each query's n nearest examples, [Q, n], best
-        first; −1 and −inf where fewer are near enough."""
+        first; −1 and −inf at the end if fewer are near enough."""
         from ceil_jax.dpp.kernel import similarity
         from ceil_jax.retrieval.nearest import nearest
 
@@ -134,11 +136,11 @@ class NearestVectors(ComparesVectors):
 
 
 class OneOfEachOutput(ComparesVectors):
-    """The most relevant example of each output, those of the most relevant outputs first; then the
-    second of each, and so on.
+    """Chooses the most relevant example of each output, most relevant first, then the second of
+    each output, and so on.
 
-    With the vectors of a label head, the examples of one label differ in their cosine alone, and the
-    likeliest labels come first.
+    With the vectors of a label head, examples of the same label differ only in their cosine, and
+    the most probable labels come first.
     """
 
     def __init__(self, arguments: RetrieverArguments) -> None:
@@ -166,14 +168,14 @@ class OneOfEachOutput(ComparesVectors):
 def fixed_rows(
     fixed: Sequence[int], queries: Queries, k: int
 ) -> list[list[tuple[int, float, float]]]:
-    """Return the fixed examples of each query, at most k, as `choice_of` takes them.
+    """Return the fixed examples of each query, at most k, in the form that `choice_of` takes.
 
-    Their relevance is −1, −2, …: they stand before all others in a prompt, and the first of them
-    nearest to these. A query whose own example is among them has one fewer.
+    Their relevance is −1, −2, …, so that a prompt shows them before all other examples, in reverse
+    order. A query that is itself one of the fixed examples has one fewer.
     """
-    places = [(int(position), -float(place)) for place, position in enumerate(fixed[:k], 1)]
+    scored = [(int(position), -float(rank)) for rank, position in enumerate(fixed[:k], 1)]
     return [
-        [(position, place, place) for position, place in places if position not in own]
+        [(position, score, score) for position, score in scored if position not in own]
         for own in queries.own
     ]
 
@@ -189,7 +191,7 @@ class FixedExamples:
 
 
 class FixedThenNear(ComparesVectors):
-    """The same examples for every query, and behind them the nearest others."""
+    """The same examples for every query, followed by the nearest others."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         super().__init__(arguments)
@@ -209,7 +211,7 @@ class FixedThenNear(ComparesVectors):
 
 
 class GreedyChoice(ComparesVectors):
-    """Greedy choice among the n nearest examples; a subclass says which."""
+    """Greedy choice among the n nearest examples, by an objective that a subclass defines."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         super().__init__(arguments)
@@ -238,7 +240,7 @@ class GreedyChoice(ComparesVectors):
 
 
 class GreedyMAP(GreedyChoice):
-    """DPP-MAP (CEIL, section 3.4, with its trained encoders)."""
+    """DPP-MAP; with CEIL's trained encoders, this is CEIL's inference (section 3.4)."""
 
     def among(
         self, vectors: np.ndarray, shortlists: np.ndarray, k: int

@@ -1,12 +1,12 @@
-"""MAP and MMR for many queries, each among its shortlist of the bank's rows.
+"""MAP and MMR for many queries, each over its shortlist of bank rows.
 
 The functions of `dpp/` choose for one query. Here they are lifted over queries and spread over the
-devices, in bounded memory and from a bank that may be memory-mapped. In all of them
+devices, in bounded memory; the bank may be memory-mapped. In all functions
 
 - queries: float [q, d] and items: float [m, d] (the bank) have unit rows;
-- shortlists: int [q, n] are rows of the bank, −1 = empty place; of tied items the first in the
-  shortlist wins;
-- the result's items, int [q, k], are rows of the bank, −1 where none was left.
+- shortlists: int [q, n] are positions in the bank, −1 at empty positions; of tied items the first
+  in the shortlist is chosen;
+- the result's items, int [q, k], are positions in the bank, −1 if none was left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ceil_jax.dpp.lifting import queries_at_once
 from ceil_jax.dpp.mmr import maximal_marginal_relevance
 
 QUERIES_PER_CALL = 1024
-"""Queries in one call of the compiled function on a CPU, where each core makes calls of its own."""
+"""Number of queries in one call of the compiled function on a CPU, where each core makes its own
+calls."""
 
 Queries = Float[Array, "q d"] | Float[np.ndarray, "q d"]
 Items = Float[Array, "m d"] | Float[np.ndarray, "m d"]
@@ -45,7 +46,7 @@ def greedy_map_shortlists(
         trade_off: λ, above 0.
 
     Returns:
-        Positions in the bank and gains, [Q, k]; −1 and −inf where none is left.
+        Positions in the bank and gains, [Q, k]; −1 and −inf if none is left.
     """
     return _choose_among(_greedy, queries, items, shortlists, k, trade_off)
 
@@ -63,7 +64,7 @@ def mmr_shortlists(
         trade_off: λ in [0, 1], where 1 gives top-k.
 
     Returns:
-        Positions in the bank and values, [Q, k]; −1 and −inf where none is left.
+        Positions in the bank and values, [Q, k]; −1 and −inf if none is left.
     """
     return _choose_among(_mmr, queries, items, shortlists, k, trade_off)
 
@@ -86,11 +87,11 @@ def _choose_among(
     k: int,
     trade_off: float,
 ) -> MapResult:
-    """`choose(query, features, valid, k, trade_off)` → places in its shortlist, for each query,
-    over all devices.
+    """Apply `choose(query, features, valid, k, trade_off)`, which returns positions in a query's
+    shortlist, to each query, on all devices.
 
-    A device receives only the rows of the bank that are in a shortlist, padded to a power of two so
-    that few shapes are compiled; or the whole bank if it is no larger.
+    A device receives only the bank rows that are in a shortlist, padded to a power of two so that
+    few shapes are compiled; or the whole bank if that is no larger.
     """
     shortlists = np.asarray(shortlists)
     rows = np.unique(np.maximum(shortlists, 0)).astype(np.int32)
@@ -125,13 +126,13 @@ def _batch(
     choose: Callable[..., MapResult],
     k: int,
 ) -> MapResult:
-    def one(row: tuple[Array, Array]) -> MapResult:
-        query, shortlist = row
+    def choose_for_query(query_and_shortlist: tuple[Array, Array]) -> MapResult:
+        query, shortlist = query_and_shortlist
         features = items[jnp.maximum(shortlist, 0)]
         chosen, gains = choose(query, features, shortlist >= 0, k, trade_off)
         return MapResult(jnp.where(chosen >= 0, shortlist[chosen], -1), gains)
 
-    # the chunks in which dpp/ lifts its functions, so that the features gathered for one stay in
-    # the caches
+    # in the same chunks as dpp/ lifts its functions, so that the gathered features stay in the
+    # caches
     together = queries_at_once(shortlists.shape[1] * items.shape[1])
-    return jax.lax.map(one, (queries, shortlists), batch_size=together)
+    return jax.lax.map(choose_for_query, (queries, shortlists), batch_size=together)

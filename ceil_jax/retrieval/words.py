@@ -1,8 +1,8 @@
 """The words of a text in any script, for BM25.
 
-Where a script puts blanks between words, a word is a run of letters, digits and the marks on them.
-Where it puts none (Chinese, Japanese, Thai, Lao, Khmer, Myanmar), or where endings hang on the
-words (Korean), words are taken two characters at a time, as Lucene's CJK analyser does.
+In scripts with spaces between words, a word is a run of letters, digits and the marks on them. In
+scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Myanmar), or with endings attached to
+words (Korean), each pair of neighbouring characters is a word, as in Lucene's CJK analyser.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ _UNSPACED = (
     + r"\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
     r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17dd\ua9e0-\ua9ff\uaa60-\uaa7f"  # Thai, Lao, Myanmar, Khmer
 )
-"""Scripts whose words are taken by pairs of characters; digits and punctuation of their blocks are
-no letters."""
+"""Letters of the scripts whose words are pairs of characters, without the digits and punctuation of
+their blocks."""
 
 _EMOJI = r"[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
-"""Two letters of a flag, or one picture."""
+"""The two letters of a flag, or one picture."""
 
 _DRAWN_ONLY = re.compile("[\u0640\u20e3\U0001f3fb-\U0001f3ff]")
-"""The Arabic stroke that lengthens, the frame of a key, and the colours of an emoji's skin."""
+"""Characters that only change how a text is drawn: the Arabic lengthening stroke, the frame of a
+key, and skin tones of emoji."""
 
 _OTHER_FORMS = re.compile("[\u2e80-\u2fdf\ufb1d-\ufdff\ufe70-\ufefc\uff01-\uffef]+")
-"""Wide and narrow forms, radicals, and Arabic and Hebrew letters as they are drawn."""
+"""Presentation forms: wide and narrow letters, radicals, and shaped Arabic and Hebrew letters."""
 
 _SAME_LETTER = str.maketrans("أإآٱىیکة", "ااااييكه")
-"""Arabic letters that are written for each other."""
+"""Arabic letters that are used interchangeably."""
 
 _POINTS = re.compile(
     "[\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]"
 )
-"""Vowels of Hebrew and Arabic, which are mostly left out."""
+"""Vowel signs of Hebrew and Arabic, which are usually left out in writing."""
 
 _PREFIX = re.compile("(?:[وفبك]?ال|لل|و)(?=..)|[והבכלמש](?=...)")
-"""Articles, "and" and prepositions that Arabic and Hebrew write together with the next word."""
+"""Articles, "and" and prepositions that are joined to the next word in Arabic and Hebrew."""
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, lower-cased, in order; what BM25 counts.
+    """Return the words of a text for BM25, in lower case and in order.
 
     >>> words("The film's 2nd part"), words("重置密码"), words("हिन्दी 👍🏽")
     (['the', 'film', 's', '2nd', 'part'], ['重', '置', '密', '码', '重置', '置密', '密码'], ['हिन्दी', '👍'])
@@ -58,7 +59,8 @@ def words(text: str) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    # the joiner between Persian words and their endings is a blank; all others are ignored
+    # the joiner between Persian words and their endings counts as a space; other joiners are
+    # ignored
     text = re.sub(r"(?<=[\u0600-\u06ff])\u200c", " ", text)
     text = question_key(text.replace("i\u0307", "i"))  # İ in lower case
     text = _OTHER_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]).lower(), text)
@@ -74,14 +76,14 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _digit(match: re.Match[str]) -> str:
-    """A digit of any script as one of ASCII; another character as it is."""
+    """A digit of any script as an ASCII digit; any other character unchanged."""
     value = unicodedata.decimal(match[0], None)
     return match[0] if value is None else str(value)
 
 
 def _pairs(run: str) -> Iterator[str]:
-    """Pairs of neighbouring characters with their marks; Chinese and Korean ones, and a lone one,
-    singly too."""
+    """Pairs of neighbouring characters with their marks. Chinese and Korean characters, and a
+    character that stands alone, are also yielded singly."""
     characters = _characters().findall(run)
     for character in characters:
         if len(characters) == 1 or re.match(f"[{_HAN}{_HANGUL}]", character):
@@ -91,14 +93,14 @@ def _pairs(run: str) -> Iterator[str]:
 
 @cache
 def _marks() -> str:
-    """All marks that combine with letters, as ranges of a character class."""
+    """All marks that combine with letters, for a character class."""
     marks = [code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code))[0] == "M"]
     return "".join(map(re.escape, map(chr, marks)))
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A run of an unspaced script, or anything else that is a word."""
+    """A pattern for a run of an unspaced script, or for any other word."""
     letter = rf"(?![{_UNSPACED}])\w"
     word = rf"(?:{letter})(?:{letter}|[{_marks()}])*"
     return re.compile(rf"([{_UNSPACED}](?:[{_UNSPACED}{_marks()}])*)|({_EMOJI}|{word})")
