@@ -7,6 +7,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -255,7 +256,7 @@ class Search:
         learning = prepared(self.table_rows, extent, PLAIN.shots) if extent.first else []
         self.race = Race(
             np.stack([entrant.tokens for entrant in self.entrants]),
-            rivals=len(self.entrants) + len(learning),
+            rivals=len(self.entrants) + len(learning) + len(self.ks) - len(extent.ks),
             first_rows=extent.first or FIRST_ROWS,
         )
         # encoding may have taken longer than expected: at most half of what is left is for the end
@@ -265,14 +266,46 @@ class Search:
             hold(self.race, self._ask, self._left)
             if self.field.budget.out_of_time() and not any(map(len, self.race.scores)):
                 self.notes.append("The minutes had passed before the race began.")
+            for entrant in self._with_more_examples(extent):
+                self._join(entrant)
             shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
             for entrant in self._prepared(prepared(self.table_rows, extent, shots)):
-                self.race.join(entrant.tokens)
-                self.entrants.append(entrant)
-                hold(self.race, self._ask, self._left)
+                self._join(entrant)
         # what the race has not spent pays for final rows again
         self.final = wanted
         return self._finish(predicted)
+
+    def _join(self, entrant: Entrant) -> None:
+        """Let another candidate race."""
+        self.race.join(entrant.tokens)
+        self.entrants.append(entrant)
+        hold(self.race, self._ask, self._left)
+
+    def _with_more_examples(self, extent: Extent) -> Iterator[Entrant]:
+        """The best candidate that has examples, with each larger K that was cut from the search,
+        while that wins, and while what the race has left pays for it."""
+        for k in self.ks:
+            ranked = [self.entrants[i].candidate for i in self.race.ranked()]
+            best = next((candidate for candidate in ranked if candidate.shots), None)
+            if best is None:
+                return
+            shots = k + best.row.method.behind
+            if k in extent.ks or best.shots >= shots:
+                continue
+            entrant = self.field.enter(replace(best, shots=shots), self.tuning)
+            dearest = max(self.race.mean_tokens(i) for i in self.race.racing)
+            # the final rows are answered by two of the dearest
+            dearer = max(0.0, float(entrant.tokens.mean()) - dearest)
+            needed = float(entrant.tokens.sum()) + 2 * 1.1 * len(self.final) * dearer
+            if needed > self._left():
+                return
+            self.notes.append(
+                f"{entrant.candidate.label} joined when the race was over, for what was left of the "
+                "budget paid for it."
+            )
+            yield entrant
+            if self.entrants[self.race.winner()] is not entrant:
+                return
 
     def _reserve(self) -> float:
         """LM tokens that the final rows may take: zero examples, the plain prompt, and two that are

@@ -298,6 +298,30 @@ def test_money_stands_in_the_tables_and_on_the_page(finished):
     assert outcome.data()["money"] is None
 
 
+class NeedsFour(TinyLM):
+    """Knows no answer from fewer than four examples."""
+
+    def choice_log_likelihood(self, prompts, choices, *, per_token=False):
+        scores = super().choice_log_likelihood(prompts, choices, per_token=per_token)
+        return [
+            values if prompt.count("It is") > 4 else np.zeros_like(values)
+            for prompt, values in zip(prompts, scores, strict=True)
+        ]
+
+
+def test_a_larger_k_that_was_cut_races_where_tokens_are_left(tmp_path):
+    settings = {"method": ("zero", "topk"), "ks": (2, 4, 8)}
+    made = search(tmp_path / "a", lm_tokens=12_000, models=One(NeedsFour()), **settings)
+    assert made.forecast.extent.ks == (2,)
+    outcome = made.run()
+    assert made.entrants[made.race.winner()].candidate.shots == 4
+    assert outcome.recommended.candidate.shots == 4
+    assert sum("joined when the race was over" in note for note in outcome.notes) == 1
+    assert outcome.tokens <= 12_000
+    poor = search(tmp_path / "b", lm_tokens=6_000, models=One(NeedsFour()), **settings)
+    assert {finalist.candidate.shots for finalist in poor.run().race} == {0, 2}
+
+
 def test_the_cheapest_within_noise_is_the_one_of_the_lowest_price(finished, tmp_path):
     """Where a beginning is cached for nothing, a fixed prompt costs less than the shortest other."""
     settings = {"method": ("zero", "topk", "fixed"), "ks": (3,), "lm_tokens": 400_000}
