@@ -50,7 +50,7 @@ from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.pipeline.models import CountingModels
-from ceil_jax.pipeline.setup import Session, open_run
+from ceil_jax.pipeline.setup import Session, Setup, open_run
 from ceil_jax.report.table import Number, Table, Value, signed
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.store.folder import DONE, read_json
@@ -171,10 +171,7 @@ def read(config: RunConfig) -> Stored:
     )
     # stages are found by the names of models; no LM is loaded
     run, setup = open_run(config, task, CountingModels())
-    epr = config.method(EPR)
-    positions = setup.training_queries(epr.training_queries).positions
-    encoder: Any = load_encoder(config.encoder)
-    pairs = Pairs(encoder, task.train, positions)
+    pairs = pairs_of(setup)
     kinds = {}
     features: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
     for kind, method in KINDS.items():
@@ -195,6 +192,13 @@ def read(config: RunConfig) -> Stored:
         raise UserError(f"{config.out}: no scores of EPR's candidates for {config.task}")
     splits, rises = trainings(Session(run, setup))
     return Stored(config, task, kinds, splits, rises)
+
+
+def pairs_of(setup: Setup) -> Pairs:
+    """Return the features of EPR's training queries with the bank."""
+    count = setup.config.method(EPR).training_queries
+    encoder: Any = load_encoder(setup.config.encoder)
+    return Pairs(encoder, setup.task.train, setup.training_queries(count).positions)
 
 
 def trainings(session: Session) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[Rise]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -74,13 +74,23 @@ RANKED = ("cosine", "BM25 of inputs", "structures: cosine")
 """What the ranks are by, in the order of the last three names."""
 
 
+class Query(NamedTuple):
+    """A query as the features see it: never its output."""
+
+    input: str
+    words: Sequence[str]
+    expected: np.ndarray
+    """float [S]: the probability of each structure."""
+
+
 class Pairs:
     """The features of a task's queries with any examples of its bank.
 
     Args:
         encoder: the untrained encoder, a transformer with the mean of tokens as its vector.
         bank: N examples whose outputs are programs.
-        positions: the bank positions of Q queries.
+        positions: the bank positions of Q training queries, whose structures are predicted by heads
+            that have not seen their outputs.
     """
 
     def __init__(self, encoder: Encoder, bank: Sequence[Example], positions: np.ndarray) -> None:
@@ -96,10 +106,11 @@ class Pairs:
         self._predict_structures()
 
     def _predict_structures(self) -> None:
-        """P(structure | query), float [Q, S], each without its query's output, and which structures
-        every example has, float [N, S]."""
+        """P(structure | query), float [Q, S], each without its query's output; the head of all of
+        them, for other queries; and which structures every example has, float [N, S]."""
         reader = structure_parser_of(self.bank)
         parser = next(name for name, known in PARSERS.items() if known is reader)
+        self.parser = parser
         others = np.setdiff1d(np.arange(len(self.bank)), self.positions)
         order = np.random.default_rng(0).permutation(others)
         rows = np.concatenate([self.positions, order])[:HEAD_ROWS]
@@ -116,6 +127,7 @@ class Pairs:
             inside = queries[folds[queries] == fold]
             fitted = fit_structure_head(observed.take(np.flatnonzero(folds != fold)), like=head)
             self.expected[inside] = fitted.probabilities(observed.take(inside))
+        self.head = fit_structure_head(observed, like=head)
         structures = [PARSERS[parser](example.output) for example in self.bank]
         place = {structure: i for i, structure in enumerate(common)}
         self.held = np.zeros((len(self.bank), len(place)), np.float32)
@@ -130,30 +142,57 @@ class Pairs:
             ]
         )
 
-    def features(self, shortlist: Int[np.ndarray, "q n"]) -> Float[np.ndarray, "q n f"]:
+    def features(
+        self, shortlist: Int[np.ndarray, "q n"], queries: Sequence[Example] | None = None
+    ) -> Float[np.ndarray, "q n f"]:
         """Return the features of each query with the examples of its shortlist, in the order of
-        NAMES."""
-        used = np.unique(np.concatenate([self.positions, shortlist.ravel()]))
+        NAMES.
+
+        Args:
+            shortlist: bank positions.
+            queries: Q examples that are not in the bank; by default the training queries.
+        """
+        asked = self._training_queries() if queries is None else self._other(queries)
+        used = np.unique(shortlist)
         vectors = layer_vectors(self.encoder, [self.bank[row].input for row in used])
-        queries = vectors[:, np.searchsorted(used, self.positions)]
-        centre = queries[-1].mean(axis=0)
+        own = layer_vectors(self.encoder, [query.input for query in asked])
         found = np.empty((*shortlist.shape, len(NAMES)))
-        for row, own in enumerate(shortlist):
-            near = vectors[:, np.searchsorted(used, own)]
-            cosines = np.einsum("ld,lnd->nl", queries[:, row], near)
-            columns = np.column_stack([cosines, self._told(row, own), near[-1] @ centre])
+        for row, (query, examples) in enumerate(zip(asked, shortlist, strict=True)):
+            near = vectors[:, np.searchsorted(used, examples)]
+            cosines = np.einsum("ld,lnd->nl", own[:, row], near)
+            told = self._told(query, examples)
+            columns = np.column_stack([cosines, told, near[-1] @ self.centre])
             by = columns[:, [NAMES.index(name) for name in RANKED]]
             ranks = np.argsort(np.argsort(-by, axis=0, kind="stable"), axis=0, kind="stable")
-            found[row] = np.column_stack([columns, ranks / max(1, len(own) - 1)])
+            found[row] = np.column_stack([columns, ranks / max(1, len(examples) - 1)])
         return found
 
-    def _told(self, row: int, examples: np.ndarray) -> np.ndarray:
-        """The features between the cosines and the mean cosine, float [n, f], of one query."""
-        query = self.bank[self.positions[row]]
-        asked = self.words[self.positions[row]]
+    @cached_property
+    def centre(self) -> Float[np.ndarray, " d"]:
+        """The mean of the training queries' vectors."""
+        texts = [self.bank[position].input for position in self.positions]
+        return layer_vectors(self.encoder, texts)[-1].mean(axis=0)
+
+    def _training_queries(self) -> list[Query]:
+        return [
+            Query(self.bank[position].input, self.words[position], expected)
+            for position, expected in zip(self.positions, self.expected, strict=True)
+        ]
+
+    def _other(self, queries: Sequence[Example]) -> list[Query]:
+        rows = observe(self.encoder, queries, parser=self.parser, outputs=False)
+        expected = self.head.probabilities(rows)
+        return [
+            Query(query.input, words(query.input), own)
+            for query, own in zip(queries, expected, strict=True)
+        ]
+
+    def _told(self, query: Query, examples: np.ndarray) -> np.ndarray:
+        """The features between the cosines and the mean cosine, float [n, f]."""
+        asked = query.words
         by_input = self.input_index.scores(query.input)[examples]
         by_output = self.output_index.scores(query.input)[examples]
-        expected = self.expected[row]
+        expected = query.expected
         overlap = self.held[examples] @ expected
         count = self.count[examples]
         total = max(float(expected.sum()), 1e-6)
