@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def by_layer(task: Task, encoder: Any) -> list[np.ndarray]:
     return found
 
 
-def table(shares: dict[str, Sequence[np.ndarray]]) -> Table:
+def table(shares: Mapping[str, Sequence[np.ndarray]]) -> Table:
     """Return a row for each task, of the mean and of the best."""
     body: list[list[Value]] = []
     for name, layers in shares.items():
