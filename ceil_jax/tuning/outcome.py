@@ -274,7 +274,9 @@ class Outcome:
 
     def _undecided(self) -> list[str]:
         """A sentence on the cheapest prompt that looks as good as the recommended one, but on too
-        few rows; none where there is none."""
+        few rows; none where there is none, or where no number of rows would be enough."""
+        if self.tolerance == 0:
+            return []
         best = self.recommended
         open_questions = [
             (self.cost(finalist), finalist, losses[self.verdict.recommended])

@@ -273,6 +273,8 @@ def test_what_looks_as_good_on_too_few_rows_is_said_and_not_recommended(finished
     assert sentence in few.advice()
     losses = {loss["label"]: loss["points"] for loss in few.data()["expected_losses"]}
     assert losses["fixed, K = 8"] == pytest.approx(100 * 0.09 / np.sqrt(2 * np.pi), abs=0.01)
+    # no number of rows brings the expected loss of equals down to 0
+    assert not any("cannot tell" in text for text in replace(few, tolerance=0.0).advice())
     enough = with_finals(outcome, winner, fixed, zero, recommended=1)
     assert not any("cannot tell" in sentence for sentence in enough.advice())
 
