@@ -162,13 +162,27 @@ def without_vectors(whole: Extent) -> Extent:
 class Forecast(NamedTuple):
     """The search that is planned, and what it is expected to take."""
 
+    whole: Extent
+    """The search that a larger budget would pay for."""
     extent: Extent
     text: str
     """Speed, sizes, tokens and minutes, in one line."""
-    cut: str = ""
-    """A line on what was cut to fit, and on what all of it would take; "" where nothing was cut."""
+    flags: str
+    """The budget, as flags."""
+    all_of_it: str
+    """The flags that would pay for the whole."""
     fits: bool = True
     """Whether it fits; else it is the smallest search that there is."""
+
+    @property
+    def cut(self) -> str:
+        """A line on what was cut to fit, and on what all of it would take; "" where nothing was."""
+        return self.cut_after(self.extent.final)
+
+    def cut_after(self, final: int) -> str:
+        """Return what `cut` says once so many final rows have been answered."""
+        parts = replace(self.extent, final=final).cut_from(self.whole)
+        return parts and f"cut to fit {self.flags}: {parts} (for all of it: {self.all_of_it})"
 
 
 def _without(rows: tuple[Row, ...], name: str) -> tuple[Row, ...]:

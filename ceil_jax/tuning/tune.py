@@ -154,12 +154,10 @@ class Search:
         fits, extent, need = self._fitted(whole, costs)
         if not fits and not costs.done and need.encoding > max(0.0, budget.seconds_left) / 2:
             fits, extent, need = self._fitted(without_vectors(whole), costs)
-        cut = extent.cut_from(whole)
-        if cut:
-            everything = costs.need(whole)
-            all_of_it = budget.needed(everything.tokens, everything.seconds)
-            cut = f"cut to fit {budget.flags()}: {cut} (for all of it: {all_of_it})"
-        return Forecast(extent, self._expected(extent, costs, need), cut, fits)
+        everything = costs.need(whole)
+        all_of_it = budget.needed(everything.tokens, everything.seconds)
+        text = self._expected(extent, costs, need)
+        return Forecast(whole, extent, text, budget.flags(), all_of_it, fits)
 
     def _planned_again(self) -> None:
         """Encode, and take the largest search that is paid for now: what encoding took is known,
@@ -234,13 +232,10 @@ class Search:
         """Race, look at the final rows, and return what was found: within the budget, or as soon as
         a few rows allow where it is too small for anything."""
         self._planned_again()
-        extent, _, cut, fits = self.forecast
-        if not fits:
+        extent = self.forecast.extent
+        if not self.forecast.fits:
             self.notes.append("Even the smallest search takes more than the budget.")
-        if cut:
-            self.notes.append(f"{cut[0].upper()}{cut[1:]}.")
         self.final = self.held_out[: extent.final]
-        wanted = self.final
         self.plain = self.field.enter(plain(extent), self.tuning)
         self.entrants = [self.plain]
         if extent.first:
@@ -251,7 +246,7 @@ class Search:
             distinct = {tuple(entrant.prompts): entrant for entrant in reversed(entrants)}
             self.entrants = list(distinct.values())[::-1] or self.entrants
         # what the end needs beside the LM is done before the race, which is given the time left
-        self.field.enter(self.plain.candidate, self.final)
+        self.field.enter(self.plain.candidate, self.held_out)
         predicted = self._classified()
         learning = prepared(self.table_rows, extent, PLAIN.shots) if extent.first else []
         self.race = Race(
@@ -271,8 +266,8 @@ class Search:
             shots = self.entrants[self.race.winner()].candidate.shots or PLAIN.shots
             for entrant in self._prepared(prepared(self.table_rows, extent, shots)):
                 self._join(entrant)
-        # what the race has not spent pays for final rows again
-        self.final = wanted
+        # what the race has not spent pays for final rows, as many as there are
+        self.final = self.held_out
         return self._finish(predicted)
 
     def _join(self, entrant: Entrant) -> None:
@@ -415,6 +410,8 @@ class Search:
         )
         rows = self.final[: len(answered[0].scores)]
         planned = self.forecast.extent.final
+        if cut := self.forecast.cut_after(max(planned, len(rows))):
+            self.notes.insert(0, f"{cut[0].upper()}{cut[1:]}.")
         if len(rows) < planned:
             rest = (planned - len(rows)) * float(each.mean())
             seconds = max(rest * budget.pace, 60 * ((budget.minutes or 0.0) - budget.elapsed))
@@ -531,7 +528,7 @@ class Search:
             self.notes.append("There was no time to train a classifier of the labels.")
             return None
         base = self.field.base
-        stage = row_stages.predictions(base, CLASSIFIER_ROW, Examples(self.final))
+        stage = row_stages.predictions(base, CLASSIFIER_ROW, Examples(self.held_out))
         return {row["id"]: Reply(row["prediction"]) for row in self.field.run.get(stage)}
 
     def _raced(self) -> tuple[Standing, ...]:
