@@ -280,7 +280,7 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     if singles is not None:
         # what EPR held out stays held out
         training, _ = split_held_out(options.queries, options.seed)
-        data = data._replace(seen=np.isin(np.arange(options.queries), training))
+        data = data._replace(used_by_start=np.isin(np.arange(options.queries), training))
     before = measured(encoder, encoder)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,25 +1,27 @@
-"""Training of retrievers on an LM's preferences: EPR and TST on single examples, CEIL on sets.
+"""Training of retrievers: EPR and TST on scored single examples, CEIL on scored sets.
 
-The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and which stages a run needs is
-decided in `pipeline/`.
+The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages of a run are in
+`pipeline/`.
 
 - `config`: the settings of EPR, TST and CEIL.
-- `candidates`: candidate sets of training queries, with or without the LM's scores; EPR's and TST's
+- `candidates`: candidate sets of training queries, with or without scores; EPR's and TST's
   candidates.
-- `samplers`: how CEIL's candidate sets are drawn: uniformly, from the whole bank, from a k-DPP.
-- `shared_sets`: one set for all queries: pools, random sets, the effect of each example, challengers.
+- `samplers`: samplers of candidate sets: single examples, uniform, from the whole bank, from a
+  k-DPP.
+- `shared_sets`: finding one set for all queries: pools, random sets, the effect of each example,
+  challengers.
 - `scoring`: the LM's scores of candidate sets.
 - `losses`: losses over one query's candidates, the registry of CEIL's losses, and held-out ranking
   quality.
 - `contrastive`: training of EPR and TST.
 - `ceil`: training of CEIL.
-- `example_vectors`: the two ways in which it gets the vectors of sets' examples: frozen, learning.
-- `gradient_cache`: tokenised texts, and gradients through more of them than one backward pass has
-  memory for.
-- `fixed_blocks`: a network that learns beside a head's blocks.
-- `loop`: the training loop, the split into training and held-out queries, and the weights that
-  training ends with.
-- `checkpoints`: what a stopped training continues from.
+- `example_vectors`: the vectors of the examples in sets, frozen or learning.
+- `gradient_cache`: tokenised texts, and gradients through more of them than fit into memory at
+  once.
+- `fixed_blocks`: training a network beside a head's blocks.
+- `loop`: the training loop, the split into training and held-out queries, and the choice of the
+  final weights.
+- `checkpoints`: the checkpoint from which a stopped training continues.
 - `tuning`: the trade-off λ of DPP-MAP, chosen on training queries.
-- `free/`: supervision without an LM, by the bank's own outputs.
+- `free/`: training without an LM, on the bank's outputs.
 """

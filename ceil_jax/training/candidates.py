@@ -1,4 +1,4 @@
-"""Candidate sets of training queries, their scores, and EPR's candidates, which are sets of one
+"""Candidate sets of training queries and their scores; EPR's candidates, which are sets of one
 example."""
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class CandidateSets(NamedTuple):
     """M sets of bank examples for each of Q queries."""
 
     shortlist: Int32[np.ndarray, "q n"]
-    """Bank positions, nearest first; −1 marks an empty place at the end."""
+    """Bank positions, nearest first; −1 at empty positions at the end."""
     subsets: Int32[np.ndarray, "q m k"]
-    """Places in the shortlist, nearest first; −1 marks an empty place at the end."""
+    """Positions in the shortlist, nearest first; −1 at empty positions at the end."""
 
 
 class ScoredSets(NamedTuple):
@@ -30,8 +30,8 @@ class ScoredSets(NamedTuple):
 
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
-    """LM scores, Σ log P of the gold output's tokens in nats, or other measures of how good a set
-    is."""
+    """LM scores: Σ log P of the gold output's tokens, in nats; or other scores, higher for better
+    sets."""
 
 
 class TrainingData(NamedTuple):
@@ -41,23 +41,23 @@ class TrainingData(NamedTuple):
     bank: Sequence[Example]
     candidates: CandidateSets
     scores: Float[np.ndarray, "q m"]
-    seen: Bool[np.ndarray, " q"] | None = None
-    """Queries that the starting weights were trained on, which are therefore not held out; none by
+    used_by_start: Bool[np.ndarray, " q"] | None = None
+    """Which queries the starting weights were trained on; these are not held out. None by
     default."""
     fixed: FixedBlocks | None = None
-    """The part of vectors that does not learn, beside that of the network; none by default."""
+    """Blocks of the vectors that are not trained, beside those of the network; none by default."""
 
 
 def epr_candidates(
     queries: Sequence[Example], bank: Sequence[Example], count: int
 ) -> CandidateSets:
-    """Return EPR's candidates, `count` single examples a query found by BM25, never the query
-    itself (by id).
+    """Return EPR's candidates: `count` single examples for each query, found by BM25, never the
+    query itself (by id).
 
-    The released code compares the query's *answer* with the bank's answers. We do so where answers
-    are free text. Where they are options, that gives ties (the same few lists for every query), so
-    inputs are compared; and where all examples share one set of options, each answer gets the same
-    number of candidates (Rubin et al. 2022, section 3; the change is ours).
+    The released code compares the query's *output* with the bank's outputs. So do we if outputs are
+    free text. If they are choices, that would give many ties (the same few lists for all queries),
+    so inputs are compared; and if all examples have the same choices, each choice gets the same
+    number of candidates. (Rubin et al. 2022, section 3; the change is ours.)
     """
     options = {example.choices for example in bank}
     by_input = bool(bank[0].choices)
@@ -73,7 +73,7 @@ def epr_candidates(
         scores = index.scores(texts[row])
         scores[own_positions] = -np.inf
         order = best_first(scores, len(bank))
-        # the rank of each example among those with its answer: the best of every answer comes
+        # the rank of each example among those with the same output: the best of every output comes
         # first, then the second…
         turn = np.zeros(len(bank), np.int64)
         for group in np.unique(groups):

@@ -1,8 +1,8 @@
-"""CEIL (Ye et al., ICML 2023): a conditional DPP over sets of examples, trained to rank them as the
+"""CEIL (Ye et al., ICML 2023): a conditional DPP over sets of examples, trained to rank sets as the
 LM does.
 
-From the paper to this module: log det L'_S of a set (equations 8 to 10) is `set_log_probs`, the
-objective (equation 6, or another loss) `ceil_objective`, the training `train_ceil`.
+From the paper to this module: `set_log_probs` is log det L'_S of sets (equations 8 to 10),
+`ceil_objective` is the objective (equation 6, or another loss), and `train_ceil` the training.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 _HELD_OUT_QUERIES = 128
-"""Held-out queries per batch of an evaluation. An example that several of their sets share is
-encoded once."""
+"""Number of held-out queries in a batch of an evaluation. An example that several of their sets
+share is encoded once."""
 
 _DRAWS = 3
-"""Number of the random stream that draws the sets of a step."""
+"""The seed of the random stream that draws the sets of a step."""
 
 
 class CEILBatch(NamedTuple):
-    """B queries with their scored candidate sets; the vectors of their examples are given
+    """B queries with their scored candidate sets; the vectors of the examples are passed
     separately."""
 
     queries: Tokens | TokensBesideBlocks
     """int32 [B, T]"""
     subsets: Int32[Any, "b m k"]
-    """Each set's examples, as positions among the n of its query; −1 at empty positions."""
+    """The examples of each set, as positions among the n examples of its query; −1 at empty
+    positions."""
     valid: Bool[Any, "b n"]
     """False at positions without an example."""
     log_dets: Float[Any, "b m"] | None
-    """log det S_S of every set where examples are frozen, otherwise None."""
+    """log det S_S of every set if examples are frozen, otherwise None."""
     lm_scores: Float[Any, "b m"]
     """The LM's score of every set, in nats."""
 
@@ -70,15 +71,16 @@ def set_log_probs(
     trade_off: float,
     valid: Bool[Array, "b n"] | None = None,
 ) -> Float[Array, "b m"]:
-    """log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL, equations
-    8 to 10).
+    """Return log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL,
+    equations 8 to 10).
 
     Only k × k blocks are formed, never the n × n kernel.
 
     Args:
         queries: the vectors of B queries, of any length.
         examples: the vectors of n examples for each query, of any length.
-        subsets: M sets of k for each query, as positions among its n examples; −1 where empty.
+        subsets: M sets of k examples for each query, as positions among its n examples; −1 at empty
+            positions.
         log_dets: log det S_S of every set; None to compute it from `examples`.
         trade_off: λ, above 0.
         valid: the examples among which the maximum of r is taken; all by default.
@@ -98,7 +100,7 @@ def batch_log_probs(
     encode: Callable[..., Float[Array, "b d"]],
     trade_off: float,
 ) -> Float[Array, "b m"]:
-    """log det L'_S of a batch's sets, whose queries are encoded here.
+    """Encode the queries of a batch, and return log det L'_S of their sets.
 
     Args:
         params: the weights; `params["query"]` encodes queries.
@@ -122,8 +124,8 @@ def ceil_objective(
     trade_off: float,
     loss: Loss,
 ) -> Float[Array, ""]:
-    """CEIL's objective: the mean over a batch's queries of a loss that compares log det L'_S of
-    their sets with the LM's scores (equation 6 with the pairwise margin loss).
+    """Return CEIL's objective: the mean over a batch's queries of a loss that compares log det L'_S
+    of their sets with the LM's scores. With the pairwise margin loss it is equation 6.
 
     Args:
         params: the weights; `params["query"]` encodes queries.
@@ -151,26 +153,26 @@ def train_ceil(
     example_encoder: Encoder | None = None,
     title: str = "CEIL",
 ) -> Trained:
-    """Train log det L'_S to order each query's candidate sets S as their scores do.
+    """Train encoders so that log det L'_S ranks each query's candidate sets S as their scores do.
 
-    With `train_context` "frozen" or "released", examples have the vectors of the starting weights
-    while training. After "frozen" the trained encoder encodes examples too, so that a query's copy
-    in the bank is the nearest to it again (docs/recipe.md); the weights that training ends with are
-    chosen by how that ranks held-out sets. With "shared" and "both" a step encodes the examples of
-    its sets (`example_vectors`).
+    With `train_context` "frozen" or "released", examples keep the vectors of the starting weights
+    during training. After "frozen", the trained encoder encodes examples as well, so that a query's
+    copy in the bank is again the nearest to it (docs/recipe.md), and the final weights are chosen
+    by how this ranks held-out sets. With "shared" and "both", each step encodes the examples of its
+    sets (`example_vectors`).
 
     Args:
         encoder: the starting weights.
-        data: queries, bank, candidate sets and their scores. Sets may have one example.
+        data: queries, bank, candidate sets and their scores. Sets may be single examples.
         config: how examples are encoded, the loss, and the loop. The trained parameters are
             {"query", "context"} with `train_context` "both", else {"query"}.
-        bank_vectors: the bank by the starting weights of the encoder of examples, unit rows, beside
-            the fixed blocks where `data` has one. None will do where examples are not frozen.
+        bank_vectors: the bank's vectors by the starting weights of the example encoder, unit rows,
+            beside the fixed blocks if `data` has some. May be None if examples are not frozen.
         trade_off: λ of the kernel, above 0.
-        seed: of the held-out split, the order of batches, the sets of a step, and dropout.
-        folder: holds checkpoints, from which a stopped training goes on.
-        example_encoder: the starting weights of the encoder of examples; by default `encoder`.
-        title: what messages call the method.
+        seed: seeds the held-out split, the order of batches, the sets of a step, and dropout.
+        folder: the folder of checkpoints, from which a stopped training continues.
+        example_encoder: the starting weights of the example encoder; by default `encoder`.
+        title: the name of the method in messages.
 
     Raises:
         UserError: fewer than two queries, an unknown loss or option, or a loss that is not finite.
@@ -197,7 +199,7 @@ def train_ceil(
     if config.frozen_examples:
         assert bank_vectors is not None, "frozen examples have the vectors of the bank"
         examples = FrozenExamples(objective, bank_vectors, data.candidates)
-    training_queries, held_out = split_held_out(len(data.queries), seed, data.seen)
+    training_queries, held_out = split_held_out(len(data.queries), seed, data.used_by_start)
     problem = _SetTraining(
         title=title,
         start={side: (example_encoder or encoder).params, "query": encoder.params},
@@ -206,7 +208,7 @@ def train_ceil(
         texts=query_texts,
         scores=data.scores,
         examples=examples,
-        # with "released" the trained encoder encodes queries only
+        # with "released", the trained encoder encodes queries only
         examples_as_used=examples if config.train_context == "released" else learning,
         sets_in_a_step=config.sets_in_a_step(data.scores.shape[1]),
         seed=seed,
@@ -217,7 +219,7 @@ def train_ceil(
 
 @dataclass(frozen=True)
 class _SetTraining:
-    """A training on sets, as `loop.fit` runs it (`loop.Problem`)."""
+    """A training on sets, as a `loop.Problem`."""
 
     title: str
     start: Params
@@ -232,7 +234,8 @@ class _SetTraining:
     log_probs: Callable[..., Array]
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Any, CEILBatch]:
-        """Return the examples of a step, and the rest of its batch: some sets of each query."""
+        """Return the batch of a step, with some of each query's sets, as (source of the examples'
+        vectors, the rest)."""
         generator = np.random.default_rng([self.seed, _DRAWS, step])
         shuffled = generator.permuted(self._every_set(len(rows)), axis=1)
         sets = np.sort(shuffled[:, : self.sets_in_a_step], axis=1)
@@ -246,7 +249,7 @@ class _SetTraining:
         return self.examples.gradient(params, source, rest, key)
 
     def quality(self, params: Params) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query's sets, with examples as training encodes them."""
+        """Return τ of each held-out query's sets, with examples encoded as in training."""
         return self._quality(params, self.examples)
 
     def quality_as_used(self, params: Params) -> Float[np.ndarray, " h"]:
@@ -260,8 +263,8 @@ class _SetTraining:
             source, batch = self._batch_of(examples, queries, self._every_set(len(queries)))
             vectors = examples.vectors(params, source)
             log_probs.append(np.asarray(self.log_probs(params, vectors, batch)))
-        # set 0 is the top-k of the starting weights, whose ranking of it is not a fair measure of
-        # other weights
+        # set 0 is the top-k of the starting weights, so that comparing other weights on it would
+        # not be fair
         judged = slice(1 if self.scores.shape[1] > 2 else 0, None)
         return ranking_quality(
             np.concatenate(log_probs)[:, judged], self.scores[self.held_out][:, judged]
@@ -270,11 +273,12 @@ class _SetTraining:
     def _batch_of(
         self, examples: ExampleVectors, queries: np.ndarray, sets: Int[np.ndarray, "b m"]
     ) -> tuple[Any, CEILBatch]:
-        """The examples of these sets of these queries, and the rest of the batch."""
+        """The batch of some sets of some queries, as (source of the examples' vectors, the
+        rest)."""
         source, subsets, valid, log_dets = examples.of_sets(queries, sets)
         scores = np.take_along_axis(self.scores[queries], sets, axis=1)
         return source, CEILBatch(self.texts[queries], subsets, valid, log_dets, scores)
 
     def _every_set(self, queries: int) -> Int[np.ndarray, "b m"]:
-        """The numbers of all candidate sets, once for each query."""
+        """The numbers of all candidate sets, repeated for each query."""
         return np.tile(np.arange(self.scores.shape[1]), (queries, 1))

@@ -1,4 +1,4 @@
-"""The checkpoint that a stopped training continues from, in Orbax's format."""
+"""The checkpoint from which a stopped training continues, in Orbax's format."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """A training after some of its steps."""
+    """The state of a training after some steps."""
 
     step: int
-    """Steps taken."""
+    """Number of steps taken."""
     weights: Mapping[str, Any]
     """Weights and the optimiser's state, by name."""
     history: list[dict[str, float]]
-    """One row an evaluation so far (`loop.Trained.history`)."""
+    """The evaluations so far (`loop.Trained.history`)."""
     losses: list[float]
     """The losses of the steps since the last evaluation."""
 
@@ -33,16 +33,17 @@ class Checkpoint(NamedTuple):
 class Checkpoints:
     """The last checkpoint of a training.
 
-    Orbax writes a new checkpoint before it removes the old one, and a half-written one does not
-    count. Where it cannot be read, training begins again.
+    Orbax writes a new checkpoint before it removes the old one, and ignores a half-written one. If
+    the checkpoint cannot be read, training begins again.
 
     Args:
-        folder: holds the checkpoint; made if need be.
-        like: weights with the shapes and dtypes of a checkpoint's.
+        folder: the folder of the checkpoint; created if needed.
+        like: weights with the shapes and dtypes of those in a checkpoint.
     """
 
     last: Checkpoint | None = None
-    """The checkpoint in the folder when this process began, as numpy arrays; None without one."""
+    """The checkpoint that was in the folder at the beginning, as numpy arrays; None if there was
+    none."""
 
     def __init__(self, folder: Path, like: Mapping[str, Any]) -> None:
         self._like = jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), leaf.dtype), dict(like))
@@ -50,8 +51,8 @@ class Checkpoints:
         self._manager = self._opened()
 
     def _opened(self) -> Any:
-        """Orbax's manager of the folder, whose checkpoint is read; of an empty folder where it
-        cannot be."""
+        """Orbax's manager of the folder. Its checkpoint is read; the folder is emptied if that
+        fails."""
         import orbax.checkpoint as ocp
 
         manager = None
@@ -76,7 +77,7 @@ class Checkpoints:
                     step, stored["weights"], list(progress["history"]), list(progress["losses"])
                 )
             return manager
-        except Exception as error:  # whatever Orbax meets in damaged files
+        except Exception as error:  # Orbax raises all kinds of errors for damaged files
             if isinstance(error, UserError) or not any(self._folder.iterdir()):
                 raise
             log.warning(
@@ -97,7 +98,7 @@ class Checkpoints:
         """Write a checkpoint in place of the last one.
 
         Raises:
-            UserError: the disk has too little room for it.
+            UserError: the disk has too little free space.
         """
         import orbax.checkpoint as ocp
 

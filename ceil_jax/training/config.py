@@ -1,8 +1,8 @@
-"""The settings of EPR's, TST's and CEIL's trainings.
+"""The settings of the trainings of EPR, TST and CEIL.
 
-`LoopSettings` is what every training has, `EPRTraining` and `CEILTraining` are what
-`contrastive.train_epr` and `ceil.train_ceil` read. The methods (`ceil_jax.methods`) add the
-candidates that a training learns from, and where it starts.
+`LoopSettings` are the settings of every training; `EPRTraining` and `CEILTraining` are those of
+`contrastive.train_epr` and `ceil.train_ceil`. The methods (`ceil_jax.methods`) add settings of the
+candidates and the start.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Annotated, Any, Literal
 from ceil_jax.errors import Range, UserError
 
 CONTRASTIVE = "contrastive"
-"""EPR's own loss, of one positive and one hard negative a query (`losses.epr_contrastive_loss`)."""
+"""EPR's own loss, with one positive and one hard negative for each query
+(`losses.epr_contrastive_loss`)."""
 
 ENCODED_SETS = 4
-"""Candidate sets of a query in a step that encodes their examples, unless a setting says more."""
+"""Number of a query's candidate sets in a step that encodes their examples, by default."""
 
 
 def registered_loss(name: str) -> Any:
-    """Return the loss of CEIL that is registered under a name."""
-    from ceil_jax.training.losses import LOSSES  # needs jax, which settings do not
+    """Return a registered loss of CEIL by its name."""
+    from ceil_jax.training.losses import LOSSES  # imported late, because it needs jax
 
     return LOSSES[name]
 
@@ -33,12 +34,12 @@ class LoopSettings:
     epochs: Annotated[int, Range(1)] = 3
     """Passes over the training queries."""
     batch_size: Annotated[int, Range(1)] = 16
-    """Queries a step."""
+    """Queries in a step."""
     learning_rate: Annotated[float, Range(above=0)] = 1e-4
-    """Peak of the learning-rate schedule."""
+    """The peak of the learning-rate schedule."""
     clip: Annotated[float | None, Range(above=0)] = None
-    """The largest global norm of a step's gradient (CEIL's released code: 1.0, EPR's: 2.0); none by
-    default."""
+    """The largest global norm of a gradient; longer ones are scaled down to it (1.0 in CEIL's
+    released code, 2.0 in EPR's). No limit by default."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +49,34 @@ class EPRTraining(LoopSettings):
     epochs: Annotated[int, Range(1)] = 6
     """Passes over the training queries."""
     batch_size: Annotated[int, Range(1)] = 16
-    """Queries a step; with the contrastive loss the positive and the hard negative of each are
+    """Queries in a step; with the contrastive loss, the positive and the hard negative of each are
     negatives of the others."""
     learning_rate: Annotated[float, Range(above=0)] = 3e-5
-    """Peak of the learning-rate schedule."""
+    """The peak of the learning-rate schedule."""
     loss: str = CONTRASTIVE
     """contrastive: one of a query's best candidates against one of its worst and the batch, as in
-    EPR; or a loss of CEIL, such as pairwise, over all of a query's candidates, which are then sets
-    of one example to CEIL's training, with λ = temperature / 2 (r / λ is cosine / temperature)."""
+    EPR. Or a loss of CEIL, such as pairwise, over all of a query's candidates: these are then sets
+    of one example in CEIL's training, with λ = temperature / 2, so that r / λ is cosine /
+    temperature."""
     loss_options: tuple[str, ...] = ()
     """Options of a loss of CEIL, each as NAME=VALUE."""
     positives: Annotated[int, Range(1)] = 5
-    """With the contrastive loss: a positive is drawn from this many best-scored candidates, and a
-    hard negative from as many worst ones."""
+    """With the contrastive loss: the positive is drawn from this many of the best-scored
+    candidates, and the hard negative from as many of the worst."""
     in_batch_negatives: bool = True
-    """With the contrastive loss: whether the other queries' positives and hard negatives are
-    negatives too. Without them a query's own hard negative is its only one."""
+    """With the contrastive loss: whether the other queries' positives and hard negatives are also
+    negatives. Otherwise a query's own hard negative is its only one."""
     temperature: Annotated[float, Range(above=0)] = 0.05
     """Divides the cosines."""
     train_context: Literal["shared", "stopped", "both", "frozen"] = "shared"
-    """How examples are encoded: by the encoder of queries (shared); by it, but without a gradient
-    through them, as in CEIL's released code (stopped); by a second encoder that learns too, as
-    EPR's authors have it (both); while training, by the starting weights (frozen). stopped needs
-    the contrastive loss, frozen one of CEIL's."""
+    """How examples are encoded. shared: by the query encoder; stopped: likewise, but without a
+    gradient through them, as in CEIL's released code; both: by a second encoder that is also
+    trained, as in EPR's paper; frozen: during training, by the starting weights. stopped needs the
+    contrastive loss, frozen a loss of CEIL."""
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The loss of CEIL, whose code is in keys."""
+        """The loss, if it is one of CEIL's. A plugin's code becomes part of the key."""
         return () if self.loss == CONTRASTIVE else (registered_loss(self.loss),)
 
     def __post_init__(self) -> None:
@@ -96,37 +98,36 @@ class CEILTraining(LoopSettings):
     """The settings of a training on sets of examples."""
 
     train_context: Literal["frozen", "released", "shared", "both"] = "frozen"
-    """How training encodes examples: once, with the starting weights (frozen); by the encoder of
-    queries as it learns (shared); or by a second encoder that learns too (both), with which the
-    default learning rate can lose far more than training gains; 1e-5 did not (docs/recipe.md), as
-    in the paper. Afterwards the trained encoder of queries encodes examples too, unless both learn,
-    or it is trained as the released code does (released): then examples keep the starting
-    encoder."""
+    """How training encodes examples. frozen: once, with the starting weights; shared: by the query
+    encoder while it is trained; both: by a second encoder that is also trained. With both, the
+    default learning rate can lose far more than training gains; the paper's 1e-5 did not
+    (docs/recipe.md). After frozen and shared, the trained query encoder encodes examples as well.
+    released: as frozen, but examples keep the starting encoder afterwards, as in the released
+    code."""
     loss: str = "pairwise"
-    """A registered loss: pairwise (all pairs of sets are ranked; option reduction: pairs, the mean
-    over them, or gap_mean, the released code's sum of means over rank gaps), logistic (the same
-    with DPO's loss, option beta), info_nce (the best set against the rest), or one added with
-    register_loss."""
+    """A registered loss. pairwise: a margin between all pairs of sets; its option reduction is
+    pairs, their mean, or gap_mean, the released code's sum of means over rank gaps. logistic: DPO's
+    loss of all pairs, with the option beta. info_nce: the best set against the others. Or one added
+    with register_loss."""
     loss_options: tuple[str, ...] = ()
     """Options of the loss, each as NAME=VALUE."""
     sets_per_step: Annotated[int | Literal["auto", "all"], Range(1)] = "auto"
-    """Candidate sets of each query in a step, drawn anew in every step: a number, or all of them.
-    auto: all where examples are frozen, which costs nothing, and 4 where a step encodes the
-    examples of its sets. A loss compares the sets of a step only: 4 sets have 6 pairs, 50 have
-    1,225."""
+    """How many of each query's candidate sets a step uses, drawn anew in every step: a number, or
+    all. auto: all if examples are frozen, which costs nothing, and 4 if a step encodes the examples
+    of its sets. The loss compares only the sets of a step: 4 sets have 6 pairs, 50 have 1,225."""
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The loss, whose code is in keys."""
+        """The loss. A plugin's code becomes part of the key."""
         return (registered_loss(self.loss),)
 
     @property
     def frozen_examples(self) -> bool:
-        """Return whether examples keep the vectors of the starting weights while training."""
+        """Whether examples keep the vectors of the starting weights during training."""
         return self.train_context in ("frozen", "released")
 
     def sets_in_a_step(self, candidate_sets: int) -> int:
-        """Return how many of a query's candidate sets a step takes."""
+        """Return how many of a query's candidate sets a step uses."""
         if self.sets_per_step == "auto":
             return candidate_sets if self.frozen_examples else min(ENCODED_SETS, candidate_sets)
         if self.sets_per_step == "all":

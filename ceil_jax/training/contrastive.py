@@ -1,7 +1,7 @@
 """Training on single examples: EPR (Rubin et al., NAACL 2022) and TST (Poesia et al., ICLR 2022).
 
 The contrastive objective is `epr_objective`. With another loss, over all candidates of a query,
-`train_epr` has CEIL's training do it: single examples are sets of one.
+`train_epr` uses CEIL's training, with single examples as sets of one.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 _HELD_OUT_TEXTS = 48
-"""Texts a forward pass without a gradient."""
+"""Number of texts in a forward pass without a gradient."""
 
 _CHUNKS = 4
-"""Chunks of a step's texts, by length: a step of 48 sentences takes half as long as in one
-chunk."""
+"""Number of chunks of a step's texts, by length: a step of 48 sentences takes half as long as in
+one chunk."""
 
 
 class EPRBatch(NamedTuple):
-    """B queries, each with one positive and one hard negative; the texts' vectors are given
+    """B queries, each with one positive and one hard negative; the texts' vectors are passed
     separately."""
 
     queries: Tokens | TokensBesideBlocks | None
-    """int32 [B, T], if queries have an encoder of their own."""
+    """int32 [B, T] if queries have their own encoder, else None."""
     positives: Int32[Any, " b"]
-    """The number of each positive's group."""
+    """The group number of each positive."""
     negatives: Int32[Any, " b"]
-    """The number of each hard negative's group."""
+    """The group number of each hard negative."""
 
 
 def epr_objective(
@@ -62,20 +62,20 @@ def epr_objective(
     train_context: str = "shared",
     in_batch: bool = True,
 ) -> Float[Array, ""]:
-    """EPR's objective: InfoNCE of a batch over cosines / temperature
+    """Return EPR's objective: InfoNCE of a batch over cosines / temperature
     (`losses.epr_contrastive_loss`).
 
     Args:
-        params: the weights; read with `train_context` "both" only.
-        vectors: unit vectors of the positives, of the hard negatives and, but with `train_context`
-            "both", of the queries: [3, B, D], or [2, B, D].
-        batch: the queries' tokens, and which examples stand for one another.
+        params: the weights; only read with `train_context` "both".
+        vectors: unit vectors of the positives, the hard negatives and the queries, [3, B, D]; with
+            `train_context` "both" without the queries, [2, B, D].
+        batch: the tokens of queries that have their own encoder, and the groups of the examples.
         key: turns dropout on; None turns it off.
-        encode: (weights, tokens, key=dropout key) → vectors: the encoder that queries have of their
-            own with `train_context` "both".
+        encode: (weights, tokens, key=dropout key) → vectors: the query encoder with `train_context`
+            "both".
         temperature: divides the cosines, above 0.
         train_context: as in `EPRTraining`.
-        in_batch: whether other queries' examples are negatives too.
+        in_batch: whether other queries' examples are also negatives.
     """
     positives = vectors[0]
     negatives = vectors[1]
@@ -90,8 +90,8 @@ def epr_objective(
 
 
 def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[Array, "texts d"]]:
-    """Return `encoder.apply` with vectors of unit length, as retrieval compares them; unchanged
-    where its vectors of some texts have unit length already."""
+    """Return `encoder.apply` with vectors scaled to unit length, as in retrieval; unchanged if its
+    vectors of some texts already have unit length."""
     lengths = np.linalg.norm(encoder.encode(texts), axis=1)
     if np.allclose(lengths, 1, atol=1e-3):
         return encoder.apply
@@ -110,12 +110,12 @@ def output_similarity(
     bank_outputs: Float[np.ndarray, "bank d"],
     candidates: Int[np.ndarray, "q c"],
 ) -> Float[np.ndarray, "q c"]:
-    """TST's scores: the cosine of a query's output with each candidate's, from unit rows and bank
-    positions.
+    """Return TST's scores: the cosine between a query's output and the output of each candidate.
+    Vectors are unit rows; candidates are bank positions.
 
-    Poesia et al. compare programs by the edit distance of their trees and fit the encoder's cosines
-    to that; here an encoder compares outputs of any kind, and the encoder of inputs is trained as
-    EPR's.
+    Poesia et al. compare programs by the edit distance of their trees, and fit the encoder's
+    cosines to it. Here an encoder compares outputs of any kind, and the encoder of inputs is
+    trained as EPR's is.
     """
     return np.stack(
         [
@@ -136,26 +136,25 @@ def train_epr(
     bank_vectors: Float[np.ndarray, "bank d"] | None = None,
     title: str = "EPR",
 ) -> Trained:
-    """Train one encoder of queries and examples, or one of each, to rank single examples.
+    """Train one encoder for queries and examples, or one for each, to rank single examples.
 
-    With the contrastive loss a query's positive is drawn anew in each step from its
-    `config.positives` best-scored candidates and its hard negative from as many worst, as in the
-    released code. An example that is the positive of one query never counts as that query's
-    negative, nor does another of its group. With a loss of CEIL, all candidates of a query are sets
-    of one example in `ceil.train_ceil`.
+    With the contrastive loss, each step draws a query's positive from its `config.positives`
+    best-scored candidates and its hard negative from as many of the worst, as in the released code.
+    Examples of the same group as a query's positive never count as its negatives. With a loss of
+    CEIL, the candidates of a query are sets of one example in `ceil.train_ceil`.
 
     Args:
         encoder: the starting weights.
         data: queries, bank, candidates (sets of one example) and their scores.
         config: the loss, how examples are encoded, and the loop. The trained parameters are
             {"query", "context"} with `train_context` "both", else {"query"}.
-        seed: of the held-out split, the order of batches, the draws and dropout.
-        folder: holds checkpoints, from which a stopped training goes on.
-        groups: a number for each example of the bank, equal for examples that stand for one
-            another; by default each stands for itself. Read with the contrastive loss only.
-        bank_vectors: the bank by the starting weights, unit rows, beside the fixed blocks where
-            `data` has one. Needed with `train_context` "frozen" only.
-        title: what messages call the method.
+        seed: seeds the held-out split, the order of batches, the draws and dropout.
+        folder: the folder of checkpoints, from which a stopped training continues.
+        groups: a group number for each example of the bank; by default each example is a group of
+            its own. Only read with the contrastive loss.
+        bank_vectors: the bank's vectors by the starting weights, unit rows, beside the fixed blocks
+            if `data` has some. Only needed with `train_context` "frozen".
+        title: the name of the method in messages.
 
     Raises:
         UserError: fewer than two queries, an unknown loss or option, or a loss that is not finite.
@@ -165,15 +164,14 @@ def train_epr(
             encoder, data, config, seed=seed, folder=folder, bank_vectors=bank_vectors, title=title
         )
     shortlist = data.candidates.shortlist
-    training_queries, held_out = split_held_out(len(data.queries), seed, data.seen)
+    training_queries, held_out = split_held_out(len(data.queries), seed, data.used_by_start)
     if data.fixed is None:
         blocks = None
         apply = unit_length(encoder, [example.input for example in data.bank[:8]])
     else:
         blocks = np.vstack([data.fixed.bank, data.fixed.queries])
         apply = beside_blocks(encoder.apply, data.fixed.weight)
-    # the bank's texts come first, then the queries': a batch of both is one forward pass of one
-    # shape
+    # the bank's texts come first, then the queries', so that a batch of both is one forward pass
     texts = TokenTable(encoder, [example.input for example in (*data.bank, *data.queries)], blocks)
     own_encoder = config.train_context == "both"
     sides = ("query", "context") if own_encoder else ("query",)
@@ -217,8 +215,8 @@ def _train_on_sets_of_one(
     bank_vectors: Float[np.ndarray, "bank d"] | None,
     title: str,
 ) -> Trained:
-    """Train on all candidates of a query at once: log det S_S of one example is 0, so that a set's
-    log-probability is r / λ, which is cosine / temperature but for a constant."""
+    """Train on all candidates of a query at once. For a set of one example, log det S_S is 0 and
+    the log-probability is r / λ, which is cosine / temperature up to a constant."""
     assert config.train_context != "stopped"  # `EPRTraining` refuses it
     of_sets = CEILTraining(
         epochs=config.epochs,
@@ -244,29 +242,29 @@ def _train_on_sets_of_one(
 
 @dataclass(frozen=True)
 class _SingleTraining:
-    """A contrastive training on single examples, as `loop.fit` runs it (`loop.Problem`)."""
+    """A contrastive training on single examples, as a `loop.Problem`."""
 
     title: str
     start: Mapping[str, Any]
     training_queries: Int[np.ndarray, " t"]
     texts: TokenTable
-    """The bank's texts, then the queries'."""
+    """The texts of the bank, followed by those of the queries."""
     first_query: int
     ranked: Int[np.ndarray, "q c"]
-    """The candidates of each query, the best-scored first."""
+    """The candidates of each query, best-scored first."""
     pool: int
-    """Candidates that a positive is drawn from, and a hard negative."""
+    """Number of candidates that a positive is drawn from, and a hard negative."""
     groups: Int[np.ndarray, " bank"]
     chunk: int
-    """Texts a forward pass of a step."""
+    """Number of texts in a forward pass of a step."""
     seed: int
     cache: GradientCache
     held_out_texts: Texts
-    """Each held-out query and its candidates."""
+    """The texts of each held-out query and its candidates."""
     held_out_scores: Float[np.ndarray, "h c"]
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Texts, EPRBatch]:
-        """Return the texts of a step, and which examples stand for one another."""
+        """Return the batch of a step: its texts, and the groups of its examples."""
         queries = self.training_queries[rows]
         generator = np.random.default_rng([self.seed, 2, step])
         best, worst = generator.integers(self.pool, size=(2, len(queries)))
@@ -300,5 +298,5 @@ class _SingleTraining:
         return ranking_quality(relevance, self.held_out_scores)
 
     def quality_as_used(self, params: Mapping[str, Any]) -> Float[np.ndarray, " h"]:
-        """Return the same: examples are encoded as after training."""
+        """Return `quality`: training encodes examples as they are encoded afterwards."""
         return self.quality(params)

@@ -1,8 +1,8 @@
-"""Two ways in which a training on sets gets the vectors of the sets' examples.
+"""Two ways in which a training on sets obtains the vectors of the sets' examples.
 
-`FrozenExamples` have the vectors of the starting weights: log det S_S never changes, and a step
-encodes queries only. `LearningExamples` are encoded in every step, each text once, by weights that
-learn.
+`FrozenExamples` keep the vectors of the starting weights: log det S_S never changes, and a step
+encodes only queries. `LearningExamples` are encoded in every step, each text once, by the weights
+that are trained.
 """
 
 from __future__ import annotations
@@ -20,41 +20,42 @@ from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 
 _CHUNK = 64
-"""Texts a forward and backward pass, where the encoder of examples learns."""
+"""Number of texts in a forward and backward pass, if the example encoder is trained."""
 
 Params = Mapping[str, Any]
-"""Weights by the side that they encode: "query", and "context" where examples have their own."""
+"""Weights by side: "query", and "context" if examples have their own."""
 
 SetObjective = Callable[..., Float[Array, ""]]
-"""(params, vectors of the examples [B, n, D], batch, dropout key) → the loss of a batch."""
+"""(params, vectors of the examples [B, n, D], batch, dropout key) → loss of the batch."""
 
 
 class ExamplesOfSets(NamedTuple):
-    """The examples that some candidate sets of B queries hold, M sets of k for each query."""
+    """The examples of some candidate sets of B queries, M sets of k for each query."""
 
     source: Any
-    """The origin of their vectors, which `ExampleVectors.vectors` and `ExampleVectors.gradient`
-    take."""
+    """What the vectors are made from, as an argument of `ExampleVectors.vectors` and
+    `ExampleVectors.gradient`."""
     subsets: Int[np.ndarray, "b m k"]
-    """Each set's examples, as positions among the n of its query; −1 at empty positions."""
+    """The examples of each set, as positions among the n examples of its query; −1 at empty
+    positions."""
     valid: Bool[np.ndarray, "b n"]
     """False at positions without an example."""
     log_dets: Float[np.ndarray, "b m"] | None
-    """log det S_S of each set where it is known beforehand, otherwise None."""
+    """log det S_S of each set if it is known beforehand, otherwise None."""
 
 
 @runtime_checkable
 class ExampleVectors(Protocol):
-    """The way in which a training gets the vectors of the examples in its candidate sets."""
+    """The way in which a training obtains the vectors of the examples in its candidate sets."""
 
     def of_sets(
         self, queries: Int[np.ndarray, " b"], sets: Int[np.ndarray, "b m"]
     ) -> ExamplesOfSets:
-        """Return the examples in candidate sets.
+        """Return the examples of some candidate sets.
 
         Args:
             queries: numbers of the training queries of a batch.
-            sets: numbers of some candidate sets of each.
+            sets: numbers of some candidate sets of each query.
         """
 
     def vectors(self, params: Params, source: Any) -> Float[np.ndarray, "b n d"]:
@@ -67,19 +68,20 @@ class ExampleVectors(Protocol):
 
         Args:
             params: the weights.
-            source: what the examples' vectors come from (`ExamplesOfSets.source`).
-            batch: the rest of what the objective reads.
-            key: of dropout.
+            source: `ExamplesOfSets.source`.
+            batch: the other arguments of the objective.
+            key: dropout key.
         """
 
 
 class FrozenExamples:
-    """Examples with the vectors of the starting weights, all of a query's shortlist.
+    """Examples that keep the vectors of the starting weights; a batch holds all of a query's
+    shortlist.
 
     Args:
         objective: the loss of a batch.
-        vectors: the bank by the starting weights, unit rows, float32 [bank, D].
-        candidates: the candidate sets of all training queries; log det S_S of each is computed here
+        vectors: the bank's vectors by the starting weights, unit rows, float32 [bank, D].
+        candidates: the candidate sets of all training queries; log det S_S of each is computed
             once.
     """
 
@@ -121,16 +123,15 @@ class FrozenExamples:
 
 
 class LearningExamples:
-    """Examples that are encoded in every step: those of the sets asked for, each text once however
-    many sets hold it.
+    """Examples that are encoded in every step: those in the sets of the step, each text once.
 
-    The maximum of r is then over these examples, not over the shortlist, which orders sets of one
-    size alike.
+    The maximum of r is then taken over these examples and not over the shortlist; this does not
+    change the order of sets of one size.
 
     Args:
         objective: the loss of a batch.
         encode: (weights, a chunk of texts, key=dropout key) → vectors.
-        side: whose weights encode examples, "query" or "context".
+        side: the side whose weights encode examples, "query" or "context".
         bank: the texts of the bank.
         candidates: the candidate sets of all training queries.
     """

@@ -1,9 +1,8 @@
-"""Vectors with blocks that do not learn: a network trained beside a head.
+"""Training a network beside a head, whose blocks of the vectors do not change.
 
-A head's relevance is w · w' + weight · cos, where w and w' come from the bank's outputs and
-the cosine from an encoder. A network that takes the encoder's place has to be trained with w · w'
-in its scores: it then learns what these lack, and the kernel that is trained is the kernel that
-chooses.
+A head's relevance is w · w' + weight · cos, where the blocks w and w' come from the head and the
+cosine from an encoder. A network that replaces the encoder is trained with w · w' in its scores: it
+then learns what these lack, and the kernel in training is the one that chooses afterwards.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from ceil_jax.encoders.tokenizers import Tokens
 
 
 class FixedBlocks(NamedTuple):
-    """A head's blocks of training queries and of the bank; they stay as they are while a network
-    learns beside them."""
+    """A head's blocks of training queries and of the bank, which stay fixed while a network is
+    trained beside them."""
 
     queries: Float[np.ndarray, "q f"]
     bank: Float[np.ndarray, "bank f"]
     weight: float
-    """Weight of the network's cosine beside them."""
+    """The weight of the network's cosine beside the blocks."""
 
 
 class TokensBesideBlocks(NamedTuple):
-    """Texts and the fixed blocks of their vectors."""
+    """Tokenised texts, and the fixed blocks of their vectors."""
 
     tokens: Tokens
     blocks: Float[Any, "*shape f"]
@@ -39,8 +38,8 @@ class TokensBesideBlocks(NamedTuple):
 def beside_blocks(
     apply: Callable[..., Float[Array, "n d"]], weight: float
 ) -> Callable[..., Float[Array, "n f+d"]]:
-    """Return (parameters, `TokensBesideBlocks`, key=…) → unit vectors along [blocks, √weight · u],
-    where u are the unit vectors along those that `apply` (parameters, tokens, key=…) gives."""
+    """Return a function like `apply`, for `TokensBesideBlocks`: it returns [blocks, √weight · u]
+    scaled to unit length, where u are the vectors of `apply`, also scaled to unit length."""
 
     def vectors(
         params: Any, texts: TokensBesideBlocks, *, key: PRNGKeyArray | None = None

@@ -1,10 +1,11 @@
-"""The gradient of a loss of many texts' vectors, through chunks of texts of similar length.
+"""The gradient of a loss over the vectors of many texts, computed in chunks of texts of similar
+length.
 
 The texts are encoded chunk by chunk; the loss gives the gradient with respect to all vectors; each
-chunk's part of it is then propagated through that chunk. Little of a chunk is padding, which is
-most of the work where a batch is padded to its longest text. Of many texts only the vectors are
-kept, and their chunks are encoded again for the backward pass: the exact gradient in the memory of
-one chunk (Gao et al., RepL4NLP 2021, section 3.2).
+chunk's part of it is then propagated back through that chunk. Chunks of similar length need little
+padding, which is most of the work in a batch padded to its longest text. If there are many texts,
+only their vectors are kept, and chunks are encoded again for the backward pass: this gives the
+exact gradient in the memory of one chunk (Gao et al., RepL4NLP 2021, section 3.2).
 """
 
 from __future__ import annotations
@@ -25,24 +26,23 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 _KEPT = 256
-"""Texts in a batch at most whose activations are kept for the backward pass: about 1 GiB for a
+"""The most texts in a batch whose activations are kept for the backward pass: about 1 GiB for a
 small encoder."""
 
 
 class Texts(NamedTuple):
-    """The different texts of a batch, tokenised in chunks."""
+    """The distinct texts of a batch, tokenised in chunks."""
 
     chunks: list[Tokens | TokensBesideBlocks]
     """int32 [C, T] each; texts of similar length share a chunk, and T differs between chunks."""
-    place: Int[np.ndarray, "*shape"]
-    """Position of the text that belongs here, in the chunks laid end to end."""
+    position: Int[np.ndarray, "*shape"]
+    """For each text of the batch, its position in the concatenated chunks."""
 
 
 class TokenTable:
-    """Texts that an encoder's tokenizer tokenises once, and the fixed blocks of their vectors if
-    they have some.
+    """Texts that are tokenised once, with the fixed blocks of their vectors if there are any.
 
-    Batches are padded to one of a few lengths, so that few shapes compile.
+    Batches are padded to one of a few lengths, so that few shapes are compiled.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TokenTable:
         self._ids = encoder.tokenizer(list(texts), self._longest)
 
     def __getitem__(self, rows: np.ndarray) -> Tokens | TokensBesideBlocks:
-        """Return the texts numbered `rows`, int32 [*rows.shape, T]."""
+        """Return the tokens of the texts with the numbers `rows`, int32 [*rows.shape, T]."""
         ids = [self._ids[row] for row in rows.reshape(-1)]
         length = padded_length(max(map(len, ids)), self._longest, TRAINING_LENGTHS)
         tokens = pad(ids, length, self._pad_id)
@@ -62,10 +62,12 @@ class TokenTable:
         return tokens if self._blocks is None else TokensBesideBlocks(tokens, self._blocks[rows])
 
     def once(self, rows: np.ndarray, size: int) -> Texts:
-        """Return each of the texts numbered `rows` once, in chunks of at most `size` texts.
+        """Return the texts with the numbers `rows`, each text once, in chunks of at most `size`
+        texts.
 
         Texts of similar length share a chunk; the last chunk is filled up with copies of its last
-        text. Few texts make one chunk of a multiple of eight, so that few shapes compile.
+        text. A few texts become one chunk, with a multiple of eight, so that few shapes are
+        compiled.
         """
         texts, position = np.unique(rows, return_inverse=True)
         size = min(size, -(-len(texts) // 8) * 8)
@@ -78,12 +80,12 @@ class TokenTable:
 
 
 class GradientCache:
-    """A loss of the vectors of many texts: its value and its exact gradient.
+    """The value and the exact gradient of a loss over the vectors of many texts.
 
     Args:
         apply: (parameters, a chunk of `Texts`, key=dropout key) → vectors [C, D].
-        name: which of the parameters `apply` takes.
-        loss: (parameters by name, vectors [*place.shape, D], batch, dropout key) → scalar.
+        name: the name of the parameters that `apply` takes.
+        loss: (parameters by name, vectors [*position.shape, D], batch, dropout key) → scalar.
     """
 
     def __init__(
@@ -98,8 +100,8 @@ class GradientCache:
             vectors, back = jax.vjp(lambda params: encode(params, tokens, key=key), params)
             return jax.lax.with_sharding_constraint(vectors, whole(device_mesh())), back
 
-        def backward(back: Any, wanted: Float[Array, "c d"], gradient: Any) -> Any:
-            return jax.tree.map(jnp.add, gradient, *back(wanted))
+        def backward(back: Any, cotangents: Float[Array, "c d"], gradient: Any) -> Any:
+            return jax.tree.map(jnp.add, gradient, *back(cotangents))
 
         self._name = name
         self._encode = jit_whole(lambda params, tokens, key: encode(params, tokens, key=key))
@@ -109,18 +111,18 @@ class GradientCache:
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
     def vectors(self, params: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
-        """The vector of the text at every place by the parameters of `apply`, without
-        dropout."""
-        # all chunks are under way before the first is waited for
+        """Return the vectors of all texts of a batch, without dropout. `params` are the parameters
+        of `apply`."""
+        # all chunks are started before the first result is awaited
         return np.concatenate([self._encode(params, tokens, None) for tokens in texts.chunks])[
-            texts.place
+            texts.position
         ]
 
     def __call__(
         self, params: Mapping[str, Any], texts: Texts, batch: Any, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], dict[str, Any]]:
-        """Return the loss and its gradient with respect to all of `params`; `batch` is the loss's
-        third argument."""
+        """Return the loss and its gradient with respect to all parameters. `batch` is the third
+        argument of the loss."""
         of_loss, of_texts = jax.random.split(key)
         weights = params[self._name]
         chunks = [
@@ -131,12 +133,16 @@ class GradientCache:
         forward = self._forward if keep else lambda *rest: (self._encode(*rest), None)
         chunk_vectors, backs = zip(*(forward(weights, *chunk) for chunk in chunks), strict=True)
         encoded = np.concatenate(chunk_vectors)
-        value, (gradient, at_places) = self._loss(params, encoded[texts.place], batch, of_loss)
-        slopes = np.zeros_like(encoded)
-        np.add.at(slopes, texts.place, np.asarray(at_places))
+        value, (gradient, of_positions) = self._loss(
+            params, encoded[texts.position], batch, of_loss
+        )
+        vector_gradients = np.zeros_like(encoded)
+        np.add.at(vector_gradients, texts.position, np.asarray(of_positions))
         through = gradient[self._name]
-        for chunk, back, slope in zip(chunks, backs, np.split(slopes, len(chunks)), strict=True):
+        for chunk, back, chunk_gradient in zip(
+            chunks, backs, np.split(vector_gradients, len(chunks)), strict=True
+        ):
             if not keep:
                 _, back = self._forward(weights, *chunk)
-            through = self._backward(back, slope, through)
+            through = self._backward(back, chunk_gradient, through)
         return value, {**gradient, self._name: through}

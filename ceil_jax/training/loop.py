@@ -1,4 +1,4 @@
-"""The training loop: resumable, for any loss; it returns weights averaged over the end of
+"""The training loop, for any loss: it can be resumed, and returns weights averaged over the end of
 training."""
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ from ceil_jax.training.config import LoopSettings
 log = logging.getLogger(__name__)
 
 QUALITY = "kendall_tau"
-"""The name in a history of the measure by which weights are compared."""
+"""The name in a history of the measure that compares weights."""
 
 HeldOut = Callable[[Any], Float[np.ndarray, " q"]]
-"""Parameters → how well each held-out query's candidates are ranked (`losses.ranking_quality`)."""
+"""Weights → τ of each held-out query's candidates (`losses.ranking_quality`)."""
 
 CHECKPOINT_SECONDS = 300.0
-"""Seconds between two checkpoints: so much work is lost at most when a training is stopped."""
+"""Seconds between two checkpoints, which is the most work that is lost when a training is
+stopped."""
 
 _LEAST = 100
-"""Held-out queries of a training with 400 to 1,000 queries."""
+"""Number of held-out queries of a training with 400 to 1,000 queries."""
 
 _MOST = 1000
-"""Held-out queries of the largest trainings."""
+"""The most held-out queries of a training."""
 
 _BEYOND_NOISE = 2.0
-"""Standard errors by which the best checkpoint has to be better than other weights."""
+"""How many standard errors the weights of the best evaluation must be better by to be chosen."""
 
 _EVALUATIONS = 8
-"""Held-out evaluations of a training, besides the one before the first step."""
+"""Number of held-out evaluations of a training, besides the one before the first step."""
 
 _AVERAGED = 0.25
-"""Share of the steps, at the end of training, over which weights are averaged."""
+"""The last share of the steps, over which weights are averaged."""
 
 
 class Problem(Protocol):
-    """A training as `fit` runs it: where it starts, its batches, its gradient, and how weights are judged."""
+    """A training, as `fit` needs it: the starting weights, batches, gradients, and how weights are
+    judged."""
 
     @property
     def title(self) -> str:
@@ -61,24 +63,24 @@ class Problem(Protocol):
 
     @property
     def training_queries(self) -> Int[np.ndarray, " t"]:
-        """The numbers of the queries that are trained on; `batch` gets positions among them."""
+        """The numbers of the queries that are trained on; `batch` receives positions among them."""
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> Any:
-        """Return the batch of a step from these positions among the training queries.
+        """Return the batch of a step, from positions among the training queries.
 
-        It depends on the step and on seeds alone, so that a resumed training has the same batches.
+        It depends only on the step and on seeds, so that a resumed training has the same batches.
         """
 
     def gradient(
         self, params: Any, batch: Any, key: PRNGKeyArray
     ) -> tuple[jax.Array, Mapping[str, Any]]:
-        """Return the loss and its gradient with respect to the params; the key is of dropout."""
+        """Return the loss and its gradient with respect to the params; `key` is for dropout."""
 
     def quality(self, params: Any) -> Float[np.ndarray, " h"]:
         """Return τ of each held-out query, with examples encoded as in training."""
 
     def quality_as_used(self, params: Any) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query, with examples encoded as after training; the final
+        """Return τ of each held-out query, with examples encoded as after training. The final
         weights are chosen by it."""
 
 
@@ -86,8 +88,8 @@ class Ending(NamedTuple):
     """The weights that a training ended with, and how well each choice ranked held-out sets."""
 
     kept: str
-    """average (weights averaged over the end of training), best (the weights of the evaluation at
-    which held-out sets were ranked best) or start (the starting weights)."""
+    """average: weights averaged over the end of training; best: the weights of the evaluation at
+    which held-out sets were ranked best; start: the starting weights."""
     quality: dict[str, float]
     """Mean held-out τ of each choice."""
 
@@ -96,9 +98,9 @@ class Trained(NamedTuple):
     """The result of training."""
 
     params: Any
-    """The weights that training ends with (`ending`)."""
+    """The final weights (see `ending`)."""
     history: list[dict[str, float]]
-    """One row an evaluation: the step, the mean loss since the last evaluation, the mean held-out
+    """For each evaluation: the step, the mean loss since the last evaluation, and the mean held-out
     τ."""
     ending: Ending
 
@@ -109,7 +111,7 @@ class _State(NamedTuple):
     params: Any
     optimiser: Any
     average: Any
-    """The mean of the weights since averaging began; before that, the weights."""
+    """The mean of the weights since averaging began; before that, the current weights."""
     best: Any
     """The weights of the evaluation that ranked held-out queries best."""
 
@@ -122,26 +124,25 @@ def fit(
     folder: Path,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Trained:
-    """Train with Adam: the learning rate rises linearly over 10 % of the steps, then falls linearly
-    to 0.
+    """Train with Adam. The learning rate rises linearly over the first 10 % of the steps, then
+    falls linearly to 0.
 
-    The released code warms up over 1,300 steps whatever their number. Held-out queries are ranked
-    before the first step and eight times in training. Weights are averaged over the last quarter of
-    the steps (Izmailov et al., UAI 2018); `ending` says when others are returned. Every device
-    holds all parameters; `problem.gradient` decides what is split over them
-    (`devices.over_devices`).
+    The released code always warms up over 1,300 steps. Held-out queries are ranked before the first
+    step and eight times during training. Weights are averaged over the last quarter of the steps
+    (Izmailov et al., UAI 2018); `ending` may choose others. Every device holds all parameters;
+    `problem.gradient` decides what is split over the devices (`devices.over_devices`).
 
-    A stopped training goes on from its last checkpoint and ends with the same weights, because
-    batches and dropout keys depend on the seed and the step alone.
+    A stopped training continues from its last checkpoint and ends with the same weights, because
+    batches and dropout keys depend only on the seed and the step.
 
     Args:
-        problem: what is trained.
-        config: epochs, queries a step, peak of the learning rate, and the largest norm of a
-            gradient. A batch is always full: the last one of an epoch begins the next epoch.
-        seed: of the order of batches and of dropout.
-        folder: holds the checkpoint.
-        checkpoint_seconds: seconds between two checkpoints, 300 by default. At 0 every step writes
-            one.
+        problem: the training to run.
+        config: epochs, queries in a step, peak of the learning rate, and the largest norm of a
+            gradient. Every batch is full: the last one of an epoch is filled from the next epoch.
+        seed: seeds the order of batches and dropout.
+        folder: the folder of the checkpoint.
+        checkpoint_seconds: seconds between two checkpoints, by default 300; with 0, every step
+            writes one.
 
     Raises:
         UserError: the loss is not finite, or the disk is full.
@@ -210,8 +211,8 @@ def fit(
 
 
 def adam(config: LoopSettings, steps: int) -> optax.GradientTransformation:
-    """Return Adam whose learning rate rises over a tenth of the steps and then falls to 0; a
-    gradient longer than `config.clip` is shortened to it first."""
+    """Return Adam with a learning rate that rises over a tenth of the steps and then falls to 0. A
+    gradient with a norm above `config.clip` is first scaled down to it."""
     warm_up = max(1, steps // 10)
     rise = optax.linear_schedule(0.0, config.learning_rate, warm_up)
     fall = optax.linear_schedule(config.learning_rate, 0.0, steps - warm_up)
@@ -226,12 +227,13 @@ def _on_devices(weights: Any) -> Any:
 
 
 def step_count(instances: int, epochs: int, batch_size: int) -> int:
-    """Return the steps of a training on `instances` queries, without those held out."""
+    """Return the number of steps of a training on `instances` queries, held-out ones not
+    counted."""
     return max(1, math.ceil(instances * epochs / min(batch_size, instances)))
 
 
 def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
-    """The queries of one step: shuffled epochs are laid end to end and cut into full batches."""
+    """The queries of one step: shuffled epochs are concatenated and cut into full batches."""
     positions = range(step * batch_size, (step + 1) * batch_size)
     epochs = {position // instances for position in positions}
     orders = {
@@ -241,8 +243,8 @@ def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
 
 
 def better_beyond_noise(quality: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
-    """Return whether `quality` is better than `other` by more than two standard errors, paired over at
-    least two queries.
+    """Return whether `quality` exceeds `other` by more than two standard errors of their paired
+    difference; False for fewer than two queries.
 
     >>> better_beyond_noise(np.array([0.5, 0.7, 0.6]), np.array([0.1, 0.2, 0.2]))
     True
@@ -256,18 +258,18 @@ def better_beyond_noise(quality: Float[np.ndarray, " q"], other: Float[np.ndarra
 def ending(
     average: Any, best: Any | None, start: Any, held_out: HeldOut, name: str
 ) -> tuple[Any, Ending]:
-    """Return the weights that training ends with, and how they were chosen.
+    """Return the final weights of a training, and how they were chosen.
 
-    They are the averaged weights or the start, whichever ranks held-out sets better. The weights
-    that ranked them best in training, partly by luck, take their place only where they are better
+    They are the averaged weights or the start, whichever ranks held-out sets better. The weights of
+    the best evaluation owe part of their lead to luck, so they are chosen only if they are better
     beyond noise (`better_beyond_noise`).
 
     Args:
         average: the averaged weights.
-        best: the weights of the best evaluation; None where that is the start.
+        best: the weights of the best evaluation; None if that is the start.
         start: the starting weights.
         held_out: weights → τ of each held-out query.
-        name: of the training, in the log.
+        name: the name of the training in the log.
     """
     weights = {"start": start, "average": average}
     if best is not None:
@@ -292,16 +294,17 @@ def ending(
 
 
 def held_out_count(count: int) -> int:
-    """Return how many of `count` queries are held out: a quarter, up to 100, or a tenth, up to
-    1,000."""
+    """Return how many of `count` queries are held out: a quarter, at most 100; or a tenth, at most
+    1,000, if that is more."""
     return min(max(1, min(_LEAST, count // 4), count // 10), _MOST)
 
 
 def split_held_out(
-    count: int, seed: int, seen: np.ndarray | None = None
+    count: int, seed: int, used_by_start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (training, held-out) numbers of `count` queries. Those that the starting weights were
-    trained on (`seen`, bool [count]) are held out only if all are.
+    """Split `count` queries, and return the numbers of the training queries and of the held-out
+    ones. Queries that the starting weights were trained on (`used_by_start`, bool [count]) are not
+    held out, unless all were.
 
     Raises:
         UserError: fewer than two queries.
@@ -310,6 +313,6 @@ def split_held_out(
         raise UserError(f"training needs at least 2 scored instances, got {count}")
     order = np.random.default_rng([seed, 1]).permutation(count)
     out = held_out_count(count)
-    unseen = order if seen is None or seen.all() else order[~seen[order]]
-    held_out = np.sort(unseen[:out])
+    new = order if used_by_start is None or used_by_start.all() else order[~used_by_start[order]]
+    held_out = np.sort(new[:out])
     return np.setdiff1d(order, held_out), held_out

@@ -1,5 +1,4 @@
-"""Losses that teach a retriever the LM's preferences, and the measures of how well it has learnt
-them.
+"""Losses that train a retriever to rank as the LM does, and measures of how well it does so.
 
 A loss of `SetScores` is for one query; `jax.vmap` lifts it to a batch.
 """
@@ -19,12 +18,12 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.registry import Registry
 
 SMALLEST_RANGE = 0.1
-"""Nats: a narrower range of log-probabilities is noise, and is not stretched to 1. The gradient's
-absolute values therefore sum to 2 / SMALLEST_RANGE at most."""
+"""In nats: a narrower range of log-probabilities is noise, and is not stretched to 1. The absolute
+values of the gradient therefore sum to at most 2 / SMALLEST_RANGE."""
 
 
 class SetScores(NamedTuple):
-    """The candidate sets of one query, as a loss for CEIL sees them.
+    """The candidate sets of one query, as input of a loss for CEIL.
 
     Examples:
         >>> log_probs = jnp.log(jnp.array([0.5, 0.25, 0.25]))
@@ -37,7 +36,7 @@ class SetScores(NamedTuple):
     """The model's log-probability of each set, up to the query's normaliser."""
     lm_scores: Float[Array, " m"]
     mask: Bool[Array, " m"]
-    """False at places without a set; they must not count."""
+    """False at positions without a set, which must not count."""
 
 
 Loss = Callable[..., Float[Array, ""]]
@@ -46,16 +45,15 @@ LOSSES: Registry[Loss] = Registry("loss", "register_loss adds one.")
 
 
 def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
-    """Add a loss for CEIL, which `--ceil.loss NAME` then trains with.
+    """Add a loss for CEIL, which is then used by `--ceil.loss NAME`.
 
     Args:
         name: the name of the loss.
         loss: `SetScores` of one query → scalar, in `jax.numpy`; it is vmapped over a batch and
-            differentiated with respect to `log_probs`. Its other arguments, all with a default, are
-            options, which `--ceil.loss-options NAME=VALUE` sets: bool, int, float, str or a Literal
-            of strings, by annotation or default.
-        replace: whether it takes the place of a loss that has this name; by default that is
-            refused.
+            differentiated with respect to `log_probs`. Its other arguments, all with defaults, are
+            options that are set by `--ceil.loss-options NAME=VALUE`: bool, int, float, str or a
+            Literal of strings, by annotation or default.
+        replace: whether a loss of the same name is replaced; refused by default.
 
     Raises:
         UserError: the name is taken.
@@ -68,12 +66,12 @@ def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
 
 
 def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], Array]:
-    """Return a registered loss with its options, each "NAME=VALUE", filled in: `SetScores` of one
-    query → scalar.
+    """Return a registered loss with its options set, as a function from the `SetScores` of one
+    query to a scalar. Each option is "NAME=VALUE".
 
     Raises:
-        UserError: an unknown loss or option, or a value of the wrong type; by the loss, that it
-            gives no scalar.
+        UserError: an unknown loss or option, or a value of the wrong type. The returned function
+            raises one if the loss does not return a scalar.
     """
     loss = LOSSES[name]
     values = {}
@@ -120,11 +118,12 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
 def pairwise_margin_loss(
     scores: SetScores, reduction: Literal["pairs", "gap_mean"] = "pairs"
 ) -> Float[Array, ""]:
-    """Pairwise margin ranking loss of one query's sets C (CEIL, Ye et al. 2023, equation 6).
+    """Return the pairwise margin ranking loss of one query's sets C (CEIL, Ye et al. 2023, equation
+    6).
 
-    Σ over pairs with LM score S⁺ > S⁻ of max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)), γ
-    = 1/|C|, c = max log P − min log P over C without gradient, rank = number of sets with a higher
-    LM score.
+    It is Σ max(0, (log P(S⁻) − log P(S⁺)) / c + γ (rank⁻ − rank⁺)) over pairs in which S⁺ has a
+    higher LM score than S⁻. Here γ = 1/|C|, c = max log P − min log P over C without gradient, and
+    the rank of a set is the number of sets with a higher LM score.
 
     The paper sums over pairs; we divide by their number, so that the loss does not grow with |C|².
     The released code sums the means over the pairs of each rank gap: `reduction="gap_mean"`. It
@@ -132,12 +131,13 @@ def pairwise_margin_loss(
     scores form no pair, and c is at least SMALLEST_RANGE.
 
     Args:
-        scores: of the sets C, log-probabilities in nats; of the LM's scores only the order counts.
+        scores: log-probabilities in nats and LM scores of the sets C. Of the LM scores only the
+            order matters.
         reduction: "pairs" (default) or "gap_mean".
 
     Returns:
-        The loss; 0, with gradient 0, where no pair is left (all scores equal, one valid set, NaN
-        scores).
+        The loss; 0, with gradient 0, if there is no pair (all scores equal, one valid set, NaN
+            scores).
 
     Raises:
         ValueError: another reduction.
@@ -160,11 +160,11 @@ def pairwise_margin_loss(
 
 
 def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array, ""]:
-    """Logistic loss of one query's pairs: mean of −log σ(β (log P(S⁺) − log P(S⁻))) over pairs with
-    LM score S⁺ > S⁻.
+    """Return the logistic loss of one query's pairs: the mean of −log σ(β (log P(S⁺) − log P(S⁻)))
+    over pairs in which S⁺ has a higher LM score than S⁻.
 
-    It is DPO's loss (Rafailov et al., 2023) without a reference model. β is per nat; the larger,
-    the sooner a pair counts as ordered.
+    It is DPO's loss (Rafailov et al., 2023) without a reference model. β is per nat; the larger it
+    is, the smaller a difference counts as a correct order.
     """
     log_probs, pair = _pairs(scores)
     costs = jax.nn.softplus(beta * (log_probs[None, :] - log_probs[:, None]))
@@ -172,19 +172,19 @@ def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array,
 
 
 def _pairs(scores: SetScores) -> tuple[Array, Array]:
-    """The log-probabilities, 0 where no set is; bool [m, m]: i is the better set of a pair and j
-    the worse."""
+    """The log-probabilities, 0 at positions without a set; and bool [m, m], whether sets i and j
+    are a pair with i the better one."""
     log_probs, lm_scores, mask = scores
     pair = (lm_scores[:, None] > lm_scores[None, :]) & mask[:, None] & mask[None, :]
     return jnp.where(mask, log_probs, 0), pair
 
 
 def info_nce_loss(scores: SetScores) -> Float[Array, ""]:
-    """InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score, the
-    first of equals (CEIL, Ye et al. 2023, Table 5)."""
+    """Return InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score,
+    in a tie the first (CEIL, Ye et al. 2023, Table 5)."""
     log_probs, lm_scores, mask = scores
     mask = mask & ~jnp.isnan(lm_scores)
-    counted = mask | ~mask.any()  # a loss of no set is 0, with a gradient
+    counted = mask | ~mask.any()  # without any set the loss is 0, with a finite gradient
     positive = jnp.argmax(jnp.where(counted, lm_scores, -jnp.inf))
     loss = jax.nn.logsumexp(jnp.where(counted, log_probs, -jnp.inf)) - log_probs[positive]
     return jnp.where(mask.any(), loss, 0)
@@ -203,20 +203,20 @@ def epr_contrastive_loss(
     negative_ids: Int[Array, " b"],
     in_batch: bool = True,
 ) -> Float[Array, ""]:
-    """Mean InfoNCE of a batch (EPR, Rubin et al. 2022).
+    """Return the mean InfoNCE of a batch (EPR, Rubin et al. 2022).
 
-    −log softmax of the dot product of a query with its positive, against the positives and hard
-    negatives of the whole batch. Unlike in the released code, another row's example with the id of
-    this row's positive is masked: examples with equal ids are never each other's negatives.
+    It is −log softmax of the dot product of a query with its positive, against the positives and
+    hard negatives of the whole batch. Unlike in the released code, examples with the same id as a
+    query's positive are masked, so that they never count as its negatives.
 
     Args:
         queries: the vectors of B queries, divided by the temperature.
         positives: the vector of each query's positive.
         negatives: the vector of each query's hard negative.
-        positive_ids: a number for each positive, equal for examples that stand for one another.
-        negative_ids: likewise for the hard negatives.
-        in_batch: whether the other rows' positives and hard negatives are negatives too (the
-            default); without them a query's own hard negative is its only one.
+        positive_ids: the group number of each positive.
+        negative_ids: the group number of each hard negative.
+        in_batch: whether other queries' positives and hard negatives are also negatives (the
+            default); otherwise a query's own hard negative is its only one.
     """
     contexts = jnp.concatenate([positives, negatives])
     ids = jnp.concatenate([positive_ids, negative_ids])
@@ -233,17 +233,18 @@ def epr_contrastive_loss(
 def ranking_quality(
     log_probs: Float[np.ndarray, "q m"], lm_scores: Float[np.ndarray, "q m"]
 ) -> Float[np.ndarray, " q"]:
-    """Return Kendall's τ between the model's scores of each query's sets and the LM's."""
+    """Return Kendall's τ between the model's log-probabilities and the LM's scores of each query's
+    sets."""
     return np.asarray(
         jax.vmap(kendall_tau)(jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype))
     )
 
 
 def kendall_tau(log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"]) -> Float[Array, ""]:
-    """Kendall's τ_b = (concordant − discordant) / √(pairs untied in one × pairs untied in the
-    other).
+    """Return Kendall's τ_b = (concordant − discordant) / √(pairs untied in one × pairs untied in
+    the other).
 
-    0 when either side is all ties.
+    It is 0 if either side is all ties.
     """
     by_model, by_lm = (
         jnp.sign(scores[:, None] - scores[None, :]) for scores in (log_probs, lm_scores)

@@ -1,8 +1,8 @@
-"""The samplers of candidate sets: of single examples, for EPR and TST, and of sets, for CEIL.
+"""Samplers of candidate sets: of single examples, for EPR and TST, and of sets, for CEIL.
 
-Every sampler of sets puts the top-k first, and a query's sets are all different, as in the released code,
-unless its shortlist has too few examples for that; then some repeat. A query's draws depend on the
-seed and on its id alone, except those of the k-DPP, which depend on its place among the queries.
+Every sampler of sets puts the top-k first, and a query's sets are all distinct, as in the released
+code; some repeat only if its shortlist has too few examples. A query's draws depend only on the
+seed and its id, except with the k-DPP, where they depend on its position among the queries.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, epr_candidates
 
 _DRAWS_A_SET = 4
-"""Draws from the k-DPP for each set, of which the first different ones are taken."""
+"""Number of draws from the k-DPP for each set that is wanted; the first distinct ones are used."""
 
 _DOUBLINGS = 12
-"""Values of λ that the k-DPP is tried with: the given one to 2,048 times as much."""
+"""Number of values of λ that are tried with the k-DPP: from the given one up to 2,048 times as
+much."""
 
 
 class SamplerInputs(NamedTuple):
@@ -38,10 +39,10 @@ class SamplerInputs(NamedTuple):
     bank: Sequence[Example]
     seed: int
     shortlist: Int32[np.ndarray, "q n"]
-    """Bank positions of the nearest examples, best first, −1 at empty places; [Q, 0] for a sampler
-    without a shortlist, and likewise below."""
+    """Bank positions of the nearest examples, best first; −1 at empty positions. [Q, 0] for a
+    sampler without a shortlist."""
     relevance: Float[np.ndarray, "q n"]
-    """Relevance of each shortlisted example; −inf at empty positions."""
+    """The relevance of each shortlisted example; −inf at empty positions."""
     query_vectors: Float[np.ndarray, "q d"] | None = None
     bank_vectors: Float[np.ndarray, "bank d"] | None = None
     """Unit rows, for a sampler that needs vectors."""
@@ -50,7 +51,8 @@ class SamplerInputs(NamedTuple):
 
 
 class Sampler(Protocol):
-    """A way of drawing candidate sets: a frozen dataclass, which is part of the key of the sets."""
+    """A way of drawing candidate sets: a frozen dataclass, which becomes part of the key of the
+    sets."""
 
     needs_vectors: ClassVar[bool]
     needs_trade_off: ClassVar[bool]
@@ -65,7 +67,7 @@ class Sampler(Protocol):
 
     @property
     def shortlist(self) -> int:
-        """n, the number of nearest examples that it is given; 0 for none."""
+        """n, the number of nearest examples that it needs; 0 for none."""
 
     def draw(self, inputs: SamplerInputs) -> CandidateSets:
         """Draw the sets of all queries."""
@@ -73,7 +75,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class LexicalSingles:
-    """Single examples that BM25 finds (`candidates.epr_candidates`)."""
+    """Draws single examples by BM25 (`candidates.epr_candidates`)."""
 
     needs_vectors: ClassVar[bool] = False
     needs_trade_off: ClassVar[bool] = False
@@ -82,13 +84,13 @@ class LexicalSingles:
     shortlist: ClassVar[int] = 0
 
     def draw(self, inputs: SamplerInputs) -> CandidateSets:
-        """Draw the examples of each query."""
+        """Return the examples that BM25 finds for each query, each as a set of its own."""
         return epr_candidates(inputs.queries, inputs.bank, self.sets)
 
 
 @dataclass(frozen=True)
 class NearestSingles:
-    """The single nearest examples."""
+    """Takes the nearest examples, each as a set of its own."""
 
     needs_vectors: ClassVar[bool] = False
     needs_trade_off: ClassVar[bool] = False
@@ -97,11 +99,11 @@ class NearestSingles:
 
     @property
     def shortlist(self) -> int:
-        """The length of a shortlist: as many as there are sets."""
+        """The number of sets."""
         return self.sets
 
     def draw(self, inputs: SamplerInputs) -> CandidateSets:
-        """Take each example of the shortlist as a set of its own."""
+        """Return each example of the shortlist as a set of its own."""
         shape = (*inputs.shortlist.shape, 1)
         positions = np.arange(inputs.shortlist.shape[1], dtype=np.int32)[None, :, None]
         return CandidateSets(inputs.shortlist, np.broadcast_to(positions, shape))
@@ -109,7 +111,7 @@ class NearestSingles:
 
 @dataclass(frozen=True)
 class UniformSets:
-    """Sets drawn uniformly from the shortlist (`uniform_sets`)."""
+    """Draws sets uniformly from the shortlist (`uniform_sets`)."""
 
     needs_vectors: ClassVar[bool] = False
     needs_trade_off: ClassVar[bool] = False
@@ -124,7 +126,7 @@ class UniformSets:
 
 @dataclass(frozen=True)
 class BankSets:
-    """Sets drawn uniformly from the whole bank (`bank_sets`)."""
+    """Draws sets uniformly from the whole bank (`bank_sets`)."""
 
     needs_vectors: ClassVar[bool] = True
     needs_trade_off: ClassVar[bool] = False
@@ -150,7 +152,7 @@ class BankSets:
 
 @dataclass(frozen=True)
 class KDPPSets:
-    """Sets drawn from the k-DPP over the shortlist (`k_dpp_sets`)."""
+    """Draws sets from the k-DPP over the shortlist (`k_dpp_sets`)."""
 
     needs_vectors: ClassVar[bool] = True
     needs_trade_off: ClassVar[bool] = True
@@ -186,7 +188,7 @@ def uniform_sets(
         queries: Q training queries; a query's draws depend on its id.
         shortlist: positions in the bank, nearest first; −1 at empty positions at the end.
         count: M, sets of a query; the first is the top-k.
-        size: k, examples in a set; fewer where the shortlist has fewer.
+        size: k, examples in a set; fewer if the shortlist has fewer.
         seed: of the draws.
     """
     subsets = np.full((len(queries), count, size), -1, np.int32)
@@ -210,13 +212,14 @@ def bank_sets(
 ) -> CandidateSets:
     """Draw sets uniformly from the whole bank, never the query itself (CEIL, Table 4: RAND).
 
-    The shortlist that is returned holds the examples drawn, nearest first by the vectors, so that
-    prompts are in the same order as those of the other samplers.
+    The returned shortlist holds the drawn examples, nearest first by the vectors, so that prompts
+    are ordered as with the other samplers.
 
     Args:
         queries: Q training queries; a query's draws depend on its id.
         bank: the examples to draw from.
-        shortlist: positions in the bank, nearest first, at least `size` of them; for the top-k.
+        shortlist: positions in the bank, nearest first, at least `size` of them; it gives the
+            top-k.
         query_vectors: unit rows.
         bank_vectors: unit rows.
         count: M, sets of a query; the first is the top-k.
@@ -234,7 +237,7 @@ def bank_sets(
         )
         possible = math.comb(len(others), size)
         sets = _different(np.sort(shortlist[row, :size]), draws, count, possible)
-        # the shortlist: all examples drawn, nearest first
+        # the shortlist: all drawn examples, nearest first
         items = np.unique(sets)
         order = np.argsort(-(bank_vectors[items] @ query_vectors[row]), kind="stable")
         drawn[row, : len(items)] = items[order]
@@ -255,10 +258,9 @@ def k_dpp_sets(
 ) -> CandidateSets:
     """Draw sets from the k-DPP with the conditional kernel (CEIL, Table 4).
 
-    A small λ leaves the kernel with a float32 rank below k, or with so little choice that draws
-    repeat. Each query's sets are therefore drawn at the smallest of λ, 2 λ, 4 λ … at which `count`
-    different sets of k are found among four times as many draws; uniform draws fill up what no λ
-    gives.
+    With a small λ, the kernel may have a float32 rank below k, or so little choice that draws
+    repeat. Each query's sets are therefore drawn with the smallest of λ, 2 λ, 4 λ … that gives
+    `count` distinct sets among four times as many draws. If none does, uniform draws are added.
 
     Args:
         shortlist: positions in the bank, nearest first, at least `size` of them; −1 at empty
@@ -268,7 +270,7 @@ def k_dpp_sets(
         count: M, sets of a query; the first is the top-k.
         size: k, examples in a set.
         trade_off: λ, above 0.
-        seed: of the draws, which also depend on a query's position among the queries.
+        seed: seeds the draws, which also depend on a query's position among the queries.
     """
 
     @jax.jit
@@ -303,7 +305,7 @@ def k_dpp_sets(
 
 
 def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarray]:
-    """Uniform draws of k of n, int [k] each, ascending."""
+    """Endless uniform draws of k of n positions, int [k] each, ascending."""
     while True:
         yield np.sort(generator.choice(n, size=k, replace=False))
 
@@ -311,8 +313,8 @@ def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarra
 def _different(
     nearest: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int
 ) -> np.ndarray:
-    """Return int [count, k]: `nearest`, then draws that repeat none before them, unless no other of
-    the possible sets is left. Every set is ascending; the draws have no end."""
+    """Return int [count, k]: `nearest`, then distinct draws; they repeat only if all `possible`
+    sets have been drawn. Every set is ascending. `draws` must be endless."""
     sets = [nearest]
     before = {tuple(nearest.tolist())}
     for drawn in draws:

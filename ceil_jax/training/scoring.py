@@ -1,5 +1,5 @@
-"""The LM's scores of candidate sets: EPR's single examples and CEIL's sets of k are scored in the
-same way."""
+"""The LM's scores of candidate sets. EPR's single examples and CEIL's sets are scored in the same
+way."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def set_prompts(
     builder: PromptBuilder,
     fit: Fit,
 ) -> Lazy[str]:
-    """Return the prompt of each candidate set of each query, Q × M, those of a query one after
-    another. Each is made when it is read: at the papers' size all of them have gigabytes.
+    """Return the Q × M prompts of the candidate sets, query by query. Each is made when it is read,
+    because at the papers' size all of them take gigabytes.
 
     Args:
         queries: Q training queries.
-        bank: the examples that the shortlists count.
+        bank: the examples to which the shortlists refer.
         sets: M candidate sets of each query.
         builder: puts prompts together under the LM's token budget.
-        fit: which examples to drop where not all fit, as in `PromptBuilder.build`.
+        fit: which examples to drop if not all fit, as in `PromptBuilder.build`.
     """
     count = sets.subsets.shape[1]
 
@@ -38,7 +38,7 @@ def set_prompts(
         row, set_number = divmod(number, count)
         positions = [int(position) for position in sets.subsets[row, set_number] if position >= 0]
         chosen = [bank[sets.shortlist[row, position]] for position in positions]
-        # positions count from the nearest: the lower, the more similar is the example
+        # the shortlist is sorted: a lower position is a more similar example
         relevance = [-position for position in positions]
         return builder.build(queries[row], chosen, relevance, fit).text
 
@@ -46,8 +46,9 @@ def set_prompts(
 
 
 def by_set(queries: int, sets: int) -> Int[np.ndarray, " n"]:
-    """Return the order in which the prompts of sets that all queries share begin alike: numbers of
-    Q × M prompts, those of a query one after another, with those of a set one after another.
+    """Return the order in which Q × M prompts are read set by set: the numbers of the prompts,
+    which are counted query by query. If all queries share the sets, the prompts of a set have the
+    same beginning.
 
     >>> by_set(queries=2, sets=3).tolist()
     [0, 3, 1, 4, 2, 5]
@@ -56,8 +57,8 @@ def by_set(queries: int, sets: int) -> Int[np.ndarray, " n"]:
 
 
 def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
-    """Return the outputs that an LM reads behind a query's prompt: the gold output alone, or all
-    choices of a query that has some."""
+    """Return the outputs that an LM reads behind a query's prompt: the gold output, or with
+    `all_choices` all choices of a query that has some."""
     return query.choices if all_choices and query.choices else (query.output,)
 
 
@@ -70,23 +71,23 @@ def scored_sets(
     all_choices: bool = False,
     order: Int[np.ndarray, " n"] | None = None,
 ) -> dict[str, Float[np.ndarray, "q m"]]:
-    """Return the LM's scores of each query's candidate sets (`set_prompts`), float64 [Q, M] by
-    name.
+    """Return the LM's scores of each query's candidate sets (see `set_prompts`), by name, float64
+    [Q, M] each.
 
     `lm_scores` is Σ log P of the gold output's tokens given the set and the query, in nats.
 
     Args:
         lm: reads the prompts.
         queries: Q queries, all with choices or all without.
-        prompts: Q × M prompts, those of a query one after another; each is asked for once.
-        template: says how an output continues a prompt.
-        per_token: on tasks with choices, divide every log P by its number of tokens, as when a
-            choice is taken.
-        all_choices: on tasks with choices, read all of them and return `choice` too: log P of the
-            gold choice less the log of all choices' summed probability. Without it only the gold
-            choice is read.
-        order: the numbers of the prompts in the order in which the LM is given them; by default as
-            they stand. What a local LM reads of prompts that begin alike, it reads once.
+        prompts: Q × M prompts, query by query; each is read once.
+        template: defines how an output continues a prompt.
+        per_token: on tasks with choices, whether log P is divided by the number of tokens, as when
+            the LM answers.
+        all_choices: on tasks with choices, whether all of them are read. `choice` is then also
+            returned: log P of the gold choice minus the log of the summed probability of all
+            choices.
+        order: the numbers of the prompts in the order in which they are read; by default as they
+            stand. A local LM reads the common beginning of successive prompts once.
     """
     sets = len(prompts) // max(1, len(queries))
     outputs = [read_outputs(query, all_choices) for query in queries]
@@ -96,12 +97,12 @@ def scored_sets(
     ]
     per_token = per_token and bool(queries[0].choices)
     numbers = np.arange(len(prompts)) if order is None else order
-    given = lm.choice_log_likelihood(
+    log_likelihoods = lm.choice_log_likelihood(
         Lazy(len(prompts), lambda position: prompts[numbers[position]]),
         Lazy(len(prompts), lambda position: texts[numbers[position] // sets]),
         per_token=per_token,
     )
-    rows = [given[position] for position in np.argsort(numbers)]
+    rows = [log_likelihoods[position] for position in np.argsort(numbers)]
     gold_positions = [
         outputs_of_query.index(query.output)
         for query, outputs_of_query in zip(queries, outputs, strict=True)

@@ -1,9 +1,9 @@
-"""One set of examples for all queries: the pool that sets are drawn from, random sets, what their
-scores say of each example, and which sets to try next.
+"""Finding one set of examples for all queries: a pool, random sets from it, the effect of each
+example on their scores, and which sets to try next.
 
-The score of a set is modelled as a sum over its examples, y_S = b + Σ θ_e, fitted by ridge on sets
-whose scores are known (Chang & Jia, ACL 2023). Sets that could be the best by what is known of θ are
-tried next, as in CASE (ICML 2025); here they are the best sets of θ drawn from its posterior.
+The score of a set is modelled as a sum over its examples, y_S = b + Σ θ_e, fitted by ridge
+regression on sets with known scores (Chang & Jia, ACL 2023). Sets that may be the best are tried
+next, as in CASE (ICML 2025); here they are the best sets for draws of θ from its posterior.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.retrieval.ranking import earlier_equals
 
 TRADE_OFF = 0.1
-"""λ of the pool: how much it weighs that its examples differ against how typical they are."""
+"""λ of the pool: the weight of diversity against typicality of its examples."""
 
 LONGEST = 0.9
-"""The quantile of the lengths of the bank's examples above which none enters the pool: every prompt
-would pay for it."""
+"""Examples longer than this quantile of the bank do not enter the pool, because every prompt would
+pay for them."""
 
 _AMONG = 1_000
-"""Examples of a group among which those of the pool are chosen; of more, so many are drawn."""
+"""The most examples of a group from which the pool is chosen; a larger group is sampled."""
 
 _TRIES = 8
-"""Draws for each set that is wanted, before there are fewer."""
+"""Number of draws for each set that is wanted, after which fewer are returned."""
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""The grid for the ridge's penalty; the one with the smallest leave-one-out error is taken."""
+"""The grid for the penalty of the ridge regression; the one with the smallest leave-one-out error
+is used."""
 
 
 def diverse_pool(
@@ -44,16 +45,17 @@ def diverse_pool(
     size: int,
     seed: int,
 ) -> Int[np.ndarray, " p"]:
-    """Return the positions of at most `size` examples, in random order: as many of each group, each
-    group's by greedy MAP conditioned on its mean, so that they are typical and differ.
+    """Return the positions of at most `size` examples, in random order. Each group has about the
+    same number; within a group they are chosen by greedy MAP with relevance to its mean, so that
+    they are typical and different.
 
     Args:
-        vectors: of the examples, of any length.
-        groups: numbers from 0, equal for examples of one label; all 0 where there are none. Where
-            there are more groups than places, the largest have one.
-        lengths: of the examples as a prompt shows them; the longest tenth is left out.
+        vectors: the vectors of the examples, of any length.
+        groups: group numbers from 0, equal for examples of one label; all 0 without labels. If
+            there are more groups than `size`, the largest groups have one example each.
+        lengths: the lengths of the examples in a prompt; the longest tenth is left out.
         size: the most examples.
-        seed: of the order, and of the draws from groups of more than 1,000.
+        seed: seeds the order, and the samples of groups with more than 1,000 examples.
     """
     generator = np.random.default_rng([seed, 11])
     usable = np.flatnonzero(lengths <= np.quantile(lengths, LONGEST))
@@ -74,13 +76,14 @@ def diverse_pool(
 def fair_shares(
     counts: Int[np.ndarray, " g"], size: int, order: Int[np.ndarray, " g"]
 ) -> Int[np.ndarray, " g"]:
-    """Return how many of each group to take so that there are `size` in all, or all there are, and
-    any two groups that have more left differ by at most one.
+    """Return how many items of each group to take, `size` in all (or all there are), as equally as
+    the groups allow: groups that are not used up differ by at most one.
 
     Args:
-        counts: how many each group has.
-        size: how many to take.
-        order: the groups in the order in which they get what cannot be shared equally.
+        counts: the number of items in each group.
+        size: the number of items to take.
+        order: the groups in the order in which they get an extra item if the shares cannot be
+            equal.
 
     >>> fair_shares(np.array([9, 1, 9]), 6, np.array([2, 1, 0])).tolist()
     [2, 1, 3]
@@ -98,14 +101,14 @@ def fair_shares(
 def balanced_sets(
     groups: Int[np.ndarray, " p"], count: int, size: int, seed: int
 ) -> Int[np.ndarray, "m k"]:
-    """Return at most `count` different random sets of a pool, as places in it, ascending. Groups
-    have equal shares of a set, or differ by one, and all examples of a group stand in about as many
-    sets.
+    """Return at most `count` distinct random sets from a pool, as ascending positions in it. Groups
+    have equal shares of a set, up to one, and all examples of a group are in about the same number
+    of sets.
 
     Args:
-        groups: of the pool's examples, numbers from 0.
+        groups: the group number, from 0, of each example of the pool.
         count: how many sets are wanted; a small pool may have fewer.
-        size: examples in a set, at most the pool's.
+        size: examples in a set, at most as many as in the pool.
         seed: of the draws.
     """
     generator = np.random.default_rng([seed, 12])
@@ -125,7 +128,7 @@ def balanced_sets(
 
 
 class Effects(NamedTuple):
-    """What the scores of sets say of each example: y_S = b + Σ θ_e."""
+    """The estimated effect of each example on the score of a set: y_S = b + Σ θ_e."""
 
     mean: float
     """The mean score of the sets."""
@@ -133,7 +136,7 @@ class Effects(NamedTuple):
     """The share of the sets that each example is in."""
     theta: Float[np.ndarray, " p"]
     covariance: Float[np.ndarray, "p p"]
-    """The posterior's, of θ."""
+    """The covariance of the posterior of θ."""
 
     def predict(self, sets: Int[np.ndarray, "m k"]) -> Float[np.ndarray, " m"]:
         """Return the expected score of each set."""
@@ -143,10 +146,10 @@ class Effects(NamedTuple):
 def fit_effects(
     sets: Int[np.ndarray, "m k"], values: Float[np.ndarray, " m"], pool: int
 ) -> Effects:
-    """Fit the effect of each example of a pool by ridge on the scores of sets.
+    """Estimate the effect of each example of a pool by ridge regression on the scores of sets.
 
-    The penalty is the one of PENALTIES with the smallest leave-one-out error, and that error is
-    taken for the noise of the posterior.
+    The penalty is the one of PENALTIES with the smallest leave-one-out error; that error is used as
+    the noise variance of the posterior.
     """
     member = np.zeros((len(sets), pool))
     np.put_along_axis(member, sets, 1.0, axis=1)
@@ -160,7 +163,7 @@ def fit_effects(
         inverse = np.linalg.inv(x.T @ x + penalty * np.eye(pool))
         hat = x @ inverse @ x.T
         fitted = hat @ y
-        # the mean is left out with the set, too: 1 / m of its own score is in it
+        # leaving a set out also changes the mean, which contains 1 / m of its score
         leverage = np.minimum(np.diag(hat) + 1 / len(sets), 1 - 1e-9)
         error = float(np.mean(((y - fitted) / (1 - leverage)) ** 2))
         if error < best_error:
@@ -173,8 +176,9 @@ def fit_effects(
 def best_set(
     theta: Float[np.ndarray, " p"], groups: Int[np.ndarray, " p"], size: int
 ) -> Int[np.ndarray, " k"]:
-    """Return the set with the largest Σ θ_e in which no group has more than its share, rounded up;
-    where these are too few, the others with the largest θ_e. Places ascending."""
+    """Return the set with the largest Σ θ_e in which no group has more than its equal share,
+    rounded up, as ascending positions. If these are too few, the others with the largest θ_e are
+    added."""
     most = -(-size // len(np.unique(groups)))
     order = np.argsort(-theta, kind="stable")
     within = earlier_equals(groups[order]) < most
@@ -189,48 +193,48 @@ def challengers(
     known: Int[np.ndarray, "m k"],
     seed: int,
 ) -> Int[np.ndarray, "c k"]:
-    """Return at most `count` sets that are not known yet: the best by θ, and the best by draws of θ
-    from its posterior, so that an example of which little is known has its chance.
+    """Return at most `count` sets that have not been tried: the best set for θ, and the best for
+    draws of θ from its posterior, so that examples with an uncertain effect are tried too.
 
     Args:
-        effects: by the scores of the known sets.
-        groups: of the pool's examples.
+        effects: the effects estimated from the known sets.
+        groups: the group number of each example of the pool.
         size: examples in a set.
         count: how many sets are wanted.
-        known: sets that have scores.
-        seed: of the draws; another one for each wave.
+        known: the sets that have been tried.
+        seed: seeds the draws, together with the number of known sets.
     """
     generator = np.random.default_rng([seed, 13, len(known)])
-    before = {tuple(one) for one in known.tolist()}
-    found: dict[tuple[int, ...], None] = {}
+    tried = {tuple(positions) for positions in known.tolist()}
+    new_sets: dict[tuple[int, ...], None] = {}
     theta = effects.theta
     for _ in range(_TRIES * count):
-        if len(found) == count:
+        if len(new_sets) == count:
             break
-        one = tuple(best_set(theta, groups, size).tolist())
-        if one not in before:
-            found.setdefault(one)
+        best = tuple(best_set(theta, groups, size).tolist())
+        if best not in tried:
+            new_sets.setdefault(best)
         theta = generator.multivariate_normal(effects.theta, effects.covariance, method="eigh")
-    return np.array(list(found), np.int32).reshape(len(found), size)
+    return np.array(list(new_sets), np.int32).reshape(len(new_sets), size)
 
 
 Measure = Literal["metric", "choice", "lm_scores"]
-"""What a set's score for a query is: the metric of the LM's answer; log P of the right choice among
-all choices; or log P of the gold output."""
+"""The kind of a set's score for a query. metric: the metric of the LM's answer; choice: log P of
+the right choice among all choices; lm_scores: log P of the gold output."""
 
 
 def measured_by(scores: Mapping[str, np.ndarray]) -> Measure:
-    """Return which of its arrays says best how good a set is: what is nearest to the metric."""
+    """Return which of some arrays of scores to use: the one closest to the task's metric."""
     measures: tuple[Measure, ...] = ("metric", "choice", "lm_scores")
     return next(name for name in measures if name in scores)
 
 
 def set_values(measure: Measure, scores: Float[np.ndarray, "q m"]) -> Float[np.ndarray, " m"]:
-    """Return how good each set is for all queries.
+    """Return the value of each set over all queries, higher for better.
 
-    It is the mean of the metric, or of P of the right choice, which is how often it would be taken.
-    Log P of written outputs differs more between queries than between sets: each query's are
-    standardised first, so that all queries count alike.
+    It is the mean of the metric, or of P of the right choice, which is how often a sampled answer
+    would be right. Log P of generated outputs varies more between queries than between sets, so
+    each query's values are standardised first, and all queries count alike.
     """
     if measure == "metric":
         return scores.mean(axis=0)
@@ -247,7 +251,7 @@ def top_sets(
     effects: Effects,
     count: int,
 ) -> Int[np.ndarray, " c"]:
-    """Return the numbers of the most promising sets: by the mean of the score that was measured on
-    a few queries and the one that their examples' effects predict."""
+    """Return the numbers of the most promising sets, by the mean of their measured score and the
+    score that the effects of their examples predict."""
     promise = (values + effects.predict(sets)) / 2
     return np.argsort(-promise, kind="stable")[:count]

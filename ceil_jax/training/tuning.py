@@ -1,5 +1,5 @@
-"""The trade-off λ of DPP-MAP, chosen on training queries by how probable the LM finds the right
-answer; and whether it is so small that the determinant cannot matter."""
+"""Choosing the trade-off λ of DPP-MAP by how probable the LM finds the right answers of training
+queries, and noticing a λ so small that the determinant has no influence."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.training.candidates import CandidateSets
 
 TRADE_OFFS = (0.001, 0.005, 0.01, 0.05, 0.1)
-"""The grid for λ. The papers' is {0.01, 0.05, 0.1}; with few examples a prompt the best can be far
-below it."""
+"""The grid for λ. The papers' grid is {0.01, 0.05, 0.1}; with few examples in a prompt, the best λ
+can be far below it."""
 
 TUNING_QUERIES = 64
-"""Training queries whose answers are scored with the MAP set of every λ."""
+"""Number of training queries whose answers are scored with the MAP set of every λ."""
 
 
 NEAREST_ONLY = 0.05
-"""Share of the spread below which log det does not change which set is the best."""
+"""The share of the spread below which log det does not change which set is best."""
 
 _SPREAD_SETS = 200
-"""Random sets of a query over which the spreads are taken."""
+"""Number of random sets of a query from which the spreads are computed."""
 
 
 def map_sets(
@@ -37,19 +37,20 @@ def map_sets(
     costs: Int[np.ndarray, "q n"],
     remaining: Int[np.ndarray, " q"],
 ) -> CandidateSets:
-    """Return the greedy MAP set of each λ of TRADE_OFFS as a prompt can hold it, nearest first.
+    """Return the greedy MAP set for each λ of TRADE_OFFS, cut to what fits into a prompt, nearest
+    first.
 
     Args:
         query_vectors: unit rows.
         items: the bank, unit rows.
-        shortlist: the n nearest examples of each query; −1 where there are fewer.
+        shortlist: the n nearest examples of each query; −1 at empty positions.
         size: examples in a set, before any is dropped.
-        fit: which examples are dropped where not all fit, as in `lm.prompts.PromptBuilder.build`.
-        costs: tokens of each shortlisted example.
-        remaining: tokens that each query's prompt has for examples.
+        fit: which examples are dropped if not all fit, as in `lm.prompts.PromptBuilder.build`.
+        costs: the tokens of each shortlisted example.
+        remaining: the tokens that each query's prompt has left for examples.
     """
-    # an empty position of a set is the one after the shortlist's last: it is sorted to the end and
-    # costs no token
+    # empty positions of a set get the number after the shortlist's last, which sorts to the end and
+    # costs no tokens
     empty = shortlist.shape[1]
     costs = np.pad(costs, ((0, 0), (0, 1)))
     subsets = []
@@ -71,17 +72,18 @@ def log_det_share(
     shortlist: Int32[np.ndarray, "q n"],
     size: int,
 ) -> float:
-    """Return the spread of log det S_S over sets S, as a share of that of Σ r, by which log det L'_S
-    = Σ r / λ + log det S_S orders them. Times λ it is the share at that λ.
+    """Return the spread of log det S_S over sets S divided by the spread of Σ r. These are the two
+    terms of log det L'_S = Σ r / λ + log det S_S, so that the result times λ compares them at that
+    λ.
 
-    The spread is the standard deviation over 200 sets of a query, drawn uniformly from its
-    shortlist, in the mean over queries. It is infinite where all sets are equally relevant.
+    A spread is the standard deviation over 200 random sets from a query's shortlist, averaged over
+    queries. The result is infinite if all sets are equally relevant.
 
     Args:
         query_vectors: unit rows.
         items: the bank, unit rows.
-        shortlist: the n nearest examples of each query; −1 where there are fewer.
-        size: examples in a set; 0 is returned for sets of one, whose log det is 0.
+        shortlist: the n nearest examples of each query; −1 at empty positions.
+        size: examples in a set. The result for sets of one is 0, because their log det is 0.
     """
     log_det_spread = 0.0
     relevance_spread = 0.0
@@ -100,16 +102,16 @@ def log_det_share(
 
 
 def trade_off_note(trade_off: float, share: float) -> str:
-    """Return the sentence for a λ that is so small that log det cannot matter, "" otherwise.
+    """Return a sentence on a λ that is so small that log det has no influence; "" for others.
 
-    It is for a share of the spread (`log_det_share`) below 5 %. Measured on COGS and GeoQuery's
-    template split with sets of three of the nearest 50: at λ = 0.001 the share is 1.7 %, Σ r alone
-    orders the sets as the whole score does (τ 0.991), and of MAP's four examples 3.84 are the
-    nearest four; at 0.01 it is 17 %.
+    The limit is a share of the spread (`log_det_share`) of 5 %. It was measured on COGS and
+    GeoQuery's template split, with sets of three of the nearest 50. At λ = 0.001 the share is 1.7
+    %; Σ r alone then orders sets as the whole score does (τ 0.991), and 3.84 of MAP's four examples
+    are among the nearest four. At λ = 0.01 the share is 17 %.
 
     Args:
         trade_off: λ.
-        share: `log_det_share`, of λ = 1.
+        share: the result of `log_det_share`.
 
     >>> trade_off_note(0.001, 17.0)
     'λ = 0.001: the set is the nearest examples (log det has 1.7 % of the spread of Σ r / λ)'
@@ -126,12 +128,12 @@ def trade_off_note(trade_off: float, share: float) -> str:
 
 
 def best_trade_off(scores: Float[np.ndarray, "q lambdas"]) -> float:
-    """Return the λ of TRADE_OFFS with which the right answer is most probable, the smaller of
-    equals.
+    """Return the λ of TRADE_OFFS with which the right answers are most probable; in a tie, the
+    smaller one.
 
-    The mean over queries is of P, not of log P: how often the LM would give that answer, which is
-    what a metric counts. A mean of logs depends mostly on the queries that are answered wrongly
-    with every λ. The scores are log P of the right answer, or of its share of all choices'
-    probability.
+    P and not log P is averaged over queries: it is how often the LM would give that answer, which
+    is what a metric counts. A mean of logs would depend mostly on queries that are answered wrongly
+    with every λ. The scores are log P of the right answer, or of its share of the probability of
+    all choices.
     """
     return TRADE_OFFS[int(np.argmax(np.exp(scores).mean(axis=0)))]

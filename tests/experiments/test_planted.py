@@ -33,7 +33,7 @@ def test_a_run_of_ceil_after_epr_prints_a_line_and_appends_it(tmp_path, monkeypa
     )
     assert given["train_epr"][0][1].scores.shape == (24, 6)
     [call] = given["train_ceil"]
-    assert call[1].seen.sum() == 18, "CEIL holds out what EPR held out"
+    assert call[1].used_by_start.sum() == 18, "CEIL holds out what EPR held out"
     [row] = map(json.loads, file.read_text().splitlines())
     assert (
         f"independent {row['tau_before']:.3f} → {row['tau_after']:.3f}" in capsys.readouterr().out

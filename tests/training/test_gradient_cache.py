@@ -68,7 +68,7 @@ def test_it_is_the_gradient_of_the_loss(case, table, monkeypatch, name, size, ke
             apply(params[name], tokens, key=jax.random.fold_in(theirs, place))
             for place, tokens in enumerate(texts.chunks)
         ]
-        return loss(params, jnp.concatenate(chunks)[texts.place], batch, own)
+        return loss(params, jnp.concatenate(chunks)[texts.position], batch, own)
 
     expected, expected_gradient = jax.value_and_grad(whole)(params)
     value, gradient = GradientCache(apply, name, loss)(params, texts, batch, key)

@@ -225,7 +225,7 @@ def test_held_out_instances_are_apart():
 def test_what_the_starting_weights_saw_is_not_held_out():
     first, first_out = split_held_out(40, seed=3)
     seen = np.isin(np.arange(20), first)  # the later stage has half of the earlier one's queries
-    training, held_out = split_held_out(20, seed=3, seen=seen)
+    training, held_out = split_held_out(20, seed=3, used_by_start=seen)
     assert len(held_out)
     assert set(held_out) <= set(first_out)
     assert sorted([*training, *held_out]) == list(range(20))

@@ -1,12 +1,12 @@
-"""Supervision without an LM: what a bank's own outputs teach about which examples suit a query.
+"""Training without an LM: a bank's outputs teach which examples suit a query.
 
-A head is a pair of maps to blocks that stand beside an encoder's vectors, of queries and of examples
-with their outputs, so that relevance is a dot product and top-k, DPP-MAP, export and a live bank
-work as with any encoder.
+A head maps queries, and examples with their outputs, to blocks that stand beside an encoder's
+vectors. Relevance is then a dot product, and top-k, DPP-MAP, export and a live bank work as with
+any encoder.
 
-- `rows`: examples as a head sees them; the protocol of a head; the empty head
-- `head`: the label head, and the classifier alone, for tasks with choices
-- `structures`: predicted structures, for outputs that parse
-- `encoder`: a trained head as an encoder, saved and loaded
-- `choice`: which head suits a task, by rows of its bank
+- `rows`: the inputs of heads; the protocol of a head; the empty head
+- `head`: the label head, for outputs that are labels; it also classifies
+- `structures`: the structure head, for outputs that are programs
+- `encoder`: a trained head as an encoder; saving and loading it
+- `choice`: choosing the head for a task by rows of its bank
 """

@@ -1,5 +1,5 @@
-"""The choice of the head that suits a task: by a rule on rows of the bank, which needs no LM and no
-validation query."""
+"""Choosing the head for a task on held-out rows of its bank, without an LM or validation
+queries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from ceil_jax.training.free.rows import Head, Observations, example_vectors, que
 from ceil_jax.training.loop import better_beyond_noise
 
 FOLDS = 5
-"""The parts of the bank whose queries are mapped without what their outputs have taught."""
+"""The number of folds of cross-fitting."""
 
 Fit = Callable[..., Head]
-"""(Rows of a bank, like=None) → a head trained on them. With `like`, a head of that kind, the blocks
-of examples are those of `like`, and only queries are mapped anew."""
+"""A function (rows of a bank, like=None) → a head trained on them. With `like`, another head of
+that kind, the new head gives examples the same blocks as `like`, and maps only queries
+differently."""
 
 
 def nearest(
@@ -29,9 +30,9 @@ def nearest(
 
     Args:
         head: gives vectors whose dot product is relevance.
-        bank: the examples, as the head sees them.
-        queries: likewise; their outputs are not read.
-        k: examples of each query, at most the bank's.
+        bank: the examples, as inputs of the head.
+        queries: the queries, as inputs of the head; outputs are not read.
+        k: examples for each query, at most as many as in the bank.
     """
     scores = query_vectors(head, queries) @ example_vectors(head, bank).T
     return np.stack([best_first(row, k) for row in scores])
@@ -40,26 +41,28 @@ def nearest(
 def agreement(
     fits: Mapping[str, Fit], rows: Observations, kind: Literal["label", "structures"], k: int
 ) -> dict[str, Float[np.ndarray, " q"]]:
-    """Return, for every method, the mean similarity of a held-out row's output to those of its k
-    chosen examples: the share with its label, or the F1 of its structures and theirs.
+    """Return for every fit how similar a held-out row's output is to the outputs of its k nearest
+    examples: the share with the same label, or the mean F1 of structures.
 
-    Each method is trained on nine tenths of the bank, among which it chooses; the others, at least
-    20 where the bank has 40, are the queries.
+    Each head is fitted on nine tenths of the bank, and chooses among these. The other rows, at
+    least 20 if the bank has 40, are the queries.
 
     Args:
-        fits: methods by name.
+        fits: the fits by name.
         rows: the bank.
-        kind: what of two outputs is compared.
-        k: examples that are chosen for each query.
+        kind: whether labels or structures are compared.
+        k: examples for each query.
     """
-    held = (
+    parts = (
         rows.structures
         if kind == "structures"
         else [frozenset([output]) for output in rows.outputs]
     )
 
-    def f1(one: int, other: int) -> float:
-        return 2 * len(held[one] & held[other]) / max(len(held[one]) + len(held[other]), 1)
+    def f1(query: int, example: int) -> float:
+        in_query = parts[query]
+        in_example = parts[example]
+        return 2 * len(in_query & in_example) / max(len(in_query) + len(in_example), 1)
 
     count = len(rows.texts)
     out = min(max(20, count // 10), count // 2)
@@ -80,12 +83,13 @@ def agreement(
 
 
 def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.ndarray, "rows w"]:
-    """Return the blocks of all bank rows as queries, each by a head that was trained without this
-    row's output.
+    """Return the blocks of all bank rows as queries, each by a head that was fitted without this
+    row.
 
-    What goes on from a head (candidates, λ, EPR, CEIL) learns from queries of the bank. A head that
-    has learnt a query's output knows it better than it will that of a new query. The blocks go with
-    those of examples by `head`, which `fit` has trained on all rows. `fit` is called once a fold.
+    What starts from a head (candidates, λ, EPR, CEIL) is trained on queries of the bank. A head
+    that was fitted on a query predicts its output better than that of a new query, which would
+    mislead training. The blocks are compatible with the blocks of examples by `head`, which `fit`
+    has fitted on all rows. `fit` is called once for each fold.
     """
     fold = fold_numbers(len(rows.texts), FOLDS)
     blocks = np.empty_like(head.query_block(rows))
@@ -97,7 +101,7 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
 
 
 def best_head(agreements: Mapping[str, Float[np.ndarray, " q"]]) -> str:
-    """Return the head with the highest mean `agreement`, or "cosine" where none is better beyond
-    noise."""
+    """Return the name of the head with the highest mean `agreement`, or "cosine" if it is not
+    better than the cosine beyond noise."""
     best = max(agreements, key=lambda name: float(agreements[name].mean()))
     return best if better_beyond_noise(agreements[best], agreements["cosine"]) else "cosine"

@@ -1,5 +1,5 @@
-"""A trained head on an encoder's vectors, as an encoder of examples: its queries' side reads texts,
-its bank's side reads outputs too."""
+"""A trained head on an encoder's vectors, as an encoder of examples. For queries it reads inputs,
+for bank examples also outputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ceil_jax.training.free.rows import Head, Observations, beside
 from ceil_jax.training.free.structures import StructureHead
 
 HEADS: Registry[type] = Registry("head")
-"""The classes of heads by their names, which folders of heads say."""
+"""The classes of heads by name, as written in the folder of a saved head."""
 
 PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
@@ -38,12 +38,12 @@ ARRAYS = "free.npz"
 
 
 def register_head(kind: type, *, replace: bool = False) -> None:
-    """Make the heads of a class known, so that a folder of one can be read.
+    """Register a class of heads, so that saved heads of it can be loaded.
 
     Args:
         kind: a frozen dataclass with `cosine_weight`, `query_block` and `example_block`
-            (`rows.Head`). Its fields are arrays, or values of JSON; a tuple may hold several.
-        replace: whether it takes the place of a class of this name.
+            (`rows.Head`). Its fields are arrays, JSON values, or tuples of JSON values.
+        replace: whether a class of the same name is replaced; refused by default.
 
     Raises:
         UserError: the name is taken.
@@ -56,8 +56,8 @@ for _kind in (LabelHead, StructureHead):
 
 
 def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEncoder:
-    """Return what `load_encoder` returns, or the trained head with its encoders that a folder
-    holds."""
+    """Load an encoder as `load_encoder` does, or a trained head with its encoders from its
+    folder."""
     folder = user_path(name_or_path)
     if (folder / SETTINGS).is_file():
         return FreeEncoder.from_pretrained(folder)
@@ -65,13 +65,12 @@ def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEnco
 
 
 def are_pairs(bank: Sequence[Example]) -> bool:
-    """Return whether every input is made of two texts; inputs of more are taken as they are
-    joined."""
+    """Return whether every input is joined from exactly two texts."""
     return all(len(example.texts) == 2 for example in bank)
 
 
 def check_pairs(examples: Sequence[Example]) -> None:
-    """Raise a UserError unless every input is made of two texts."""
+    """Raise a UserError unless every input is joined from two texts."""
     if not are_pairs(examples):
         raise UserError(
             "the encoder compares the two texts of an input: give a query as "
@@ -87,13 +86,13 @@ def observe(
     parser: str = "",
     outputs: bool = True,
 ) -> Observations:
-    """Return examples as heads see them.
+    """Return examples as inputs of heads.
 
     Args:
-        encoder: embeds their inputs and, with `pairs` (`are_pairs`), the two texts of each apart.
-        examples: queries, whose `outputs` may not be seen, or examples of the bank.
-        pairs: whether every input is made of two texts.
-        parser: a name in PARSERS, where outputs are programs.
+        encoder: embeds the inputs and, with `pairs`, also the two texts of each input separately.
+        examples: queries, or examples of the bank.
+        pairs: whether every input is joined from two texts.
+        parser: a name in PARSERS if outputs are programs; "" otherwise.
         outputs: whether outputs are read; False for queries.
     """
     texts = [example.input for example in examples]
@@ -111,15 +110,14 @@ def observations(
     parser: str,
     outputs: bool,
 ) -> Observations:
-    """`observe` with vectors that are known already.
+    """Return examples as inputs of heads, from their vectors; see `observe`.
 
     Args:
-        examples: queries, whose `outputs` may not be seen, or examples of the bank.
+        examples: queries, or examples of the bank.
         vectors: the vector of each input.
-        parts: the vectors of the two texts of each input, one after the other; None where inputs
-            are taken whole.
-        parser: a name in PARSERS, where outputs are programs; "" otherwise.
-        outputs: whether the outputs are seen.
+        parts: the vectors of the two texts of each input, in order; None if inputs are taken whole.
+        parser: a name in PARSERS if outputs are programs; "" otherwise.
+        outputs: whether the outputs are read; False for queries.
     """
     answers = [example.output for example in examples] if outputs else []
     return Observations(
@@ -133,32 +131,31 @@ def observations(
 
 @dataclass(frozen=True)
 class FreeEncoder:
-    """An encoder and a head trained on its vectors; works without torch, an LM or the rows it has
-    learnt from.
+    """An encoder with a head trained on its vectors. It works without torch, an LM or the rows that
+    it was trained on.
 
-    Cosines of `encode_queries` with `encode_bank` rank as the head's relevance does.
+    Cosines between `encode_queries` and `encode_bank` rank examples by the head's relevance.
     """
 
     base: TextEncoder
     head: Head
     networks: EncoderPair | None = None
-    """Encoders that give the cosines beside the head in place of `base`: EPR or CEIL trained from
-    this start."""
+    """Networks whose vectors stand beside the head's blocks in place of those of `base`: EPR or
+    CEIL trained from this start."""
     parser: str = ""
-    """A name in PARSERS, for a head that needs structures."""
+    """A name in PARSERS for a head that reads structures; "" for others."""
     pairs: bool = False
     learnt: np.ndarray | None = None
-    """uint64 [N]: the `marks` of the examples that the head has learnt from; None if that is not
-    known."""
+    """uint64 [N]: the `marks` of the examples that the head was trained on; None if unknown."""
 
     @property
     def name(self) -> str:
-        """The base encoder's name and the head's."""
+        """The names of the base encoder and of the head."""
         return f"{self.base.name} + {type(self.head).__name__}"
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of what the encoders and the head are."""
+        """16 hex digits that identify the encoders and the head."""
         arrays, others = _fields(self.head)
         hashes = {
             name: text_digest(np.ascontiguousarray(array).tobytes())
@@ -177,15 +174,15 @@ class FreeEncoder:
         return block.shape[1] + self.base.dim
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries that are plain texts, float32 [N, w + D]; a head that
-        compares two texts refuses them."""
+        """Return the vectors of queries that are plain texts, float32 [N, w + D]. A UserError if
+        the head compares the two texts of an input."""
         return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
 
     def encode_queries(self, queries: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries, float32 [N, w + D]; their outputs are not read.
 
         Raises:
-            UserError: the head compares the two texts of an input, and a query has not two.
+            UserError: the head compares the two texts of an input, and a query does not have two.
         """
         rows = self._observed(queries, outputs=False)
         cosines = rows.vectors
@@ -202,16 +199,16 @@ class FreeEncoder:
         return beside(self.head.example_block(rows), cosines, self.head.cosine_weight)
 
     def classify(self, queries: Sequence[Example]) -> list[str]:
-        """Return the most probable label of each query; no LM is asked.
+        """Return the most probable label of each query, without an LM.
 
         Raises:
-            UserError: the head is no label head.
+            UserError: the head is not a label head.
         """
         return classified(self.head, self._observed(queries, outputs=False))
 
     def unseen(self, examples: Sequence[Example]) -> int:
-        """Return how many examples of a bank the head has not learnt from, such as those added
-        since."""
+        """Return how many examples of a bank the head was not trained on, such as those added
+        later."""
         return 0 if self.learnt is None else int((~np.isin(marks(examples), self.learnt)).sum())
 
     def _observed(self, examples: Sequence[Example], outputs: bool) -> Observations:
@@ -249,7 +246,7 @@ class FreeEncoder:
 
     @classmethod
     def from_pretrained(cls, folder: Path, base: TextEncoder | None = None) -> FreeEncoder:
-        """Read what `save_pretrained` wrote, or `save_head` where `base` is given.
+        """Load what `save_pretrained` wrote, or what `save_head` wrote if `base` is given.
 
         Raises:
             UserError: the folder holds something else.
@@ -284,7 +281,7 @@ def classified(head: Head, rows: Observations) -> list[str]:
     """Return the most probable label of each query by a label head.
 
     Raises:
-        UserError: another head, which has no labels to choose among.
+        UserError: it is not a label head.
     """
     if not isinstance(head, LabelHead):
         raise UserError(f"a {type(head).__name__} does not classify; a label head does")
@@ -292,7 +289,7 @@ def classified(head: Head, rows: Observations) -> list[str]:
 
 
 def marks(examples: Sequence[Example]) -> np.ndarray:
-    """Return what examples are known by, uint64 [N]: a hash of input and output."""
+    """Return a hash of the input and output of each example, uint64 [N]."""
     return np.array(
         [int(digest([example.input, example.output]), 16) for example in examples], np.uint64
     )

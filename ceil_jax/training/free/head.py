@@ -1,5 +1,5 @@
-"""The label head: an example suits a query as far as a classifier gives the query the example's
-label."""
+"""The label head: an example is as relevant as the probability that a classifier gives to its label
+for the query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import softmax
 from ceil_jax.training.free.rows import Observations, features, label_positions
 
 COSINE_WEIGHT = 0.5
-"""Weight of the inputs' cosine beside what is predicted."""
+"""The weight of the inputs' cosine beside the predicted relevance."""
 
 REGULARISATION = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid for C, the inverse strength of the L2 penalty."""
@@ -31,7 +31,7 @@ class LabelHead:
     cosine_weight: float = COSINE_WEIGHT
 
     def probabilities(self, rows: Observations) -> Float[np.ndarray, "n labels"]:
-        """Return P(label | query), in the order of `labels`."""
+        """Return P(label | query) for each label, in the order of `labels`."""
         return softmax(features(rows) @ self.weights + self.bias, axis=1)
 
     def classify(self, rows: Observations) -> list[str]:
@@ -43,17 +43,17 @@ class LabelHead:
         return np.pad(self.probabilities(rows), ((0, 0), (0, 1))).astype(np.float32)
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return the one-hot label. An unknown label has the last position, which no query
-        predicts."""
+        """Return the one-hot label. Unknown labels share the last position, which is 0 for all
+        queries."""
         one_hot = np.eye(len(self.labels) + 1, dtype=np.float32)
         return one_hot[label_positions(rows, self.labels)]
 
 
 def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHead:
-    """Fit a label head on the bank. C is the one of REGULARISATION with the smallest
+    """Fit a label head on the bank. C is the value of REGULARISATION with the smallest
     cross-validated log loss.
 
-    If given, the labels of the head `like` are told apart; those that the bank lacks have
+    If `like` is given, the head has the labels of that head; labels that these rows lack have
     probability 0.
     """
     from sklearn.linear_model import LogisticRegression
@@ -85,7 +85,7 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
             head = fitted(np.flatnonzero(fold != part), c)
             out = rows.take(np.flatnonzero(fold == part))
             p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
-            # a label that no other fold has costs as much as one of probability 1e-6
+            # a label that only this fold has counts as one of probability 1e-6
             total -= np.log(
                 np.maximum(p[np.arange(len(p)), label_positions(out, head.labels)], 1e-6)
             ).sum()
@@ -104,5 +104,6 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
 
 
 def fold_numbers(count: int, folds: int) -> Int[np.ndarray, " n"]:
-    """Return a random fold of each of `count` rows, of equal sizes, the same in every call."""
+    """Return a random fold number for each of `count` rows, in folds of equal size, the same in
+    every call."""
     return np.random.default_rng([count, folds]).permutation(count) % folds

@@ -1,4 +1,4 @@
-"""The vectors and texts that heads learn from, and what a head is: a pair of maps to vectors."""
+"""The inputs of heads, and the protocol of a head, which maps queries and examples to vectors."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Vectors = Float[np.ndarray, "n d"]
 
 
 class Observations(NamedTuple):
-    """N queries or bank examples, as heads see them. For queries `outputs` and `structures` are
+    """N queries or bank examples as inputs of heads. For queries, `outputs` and `structures` are
     empty."""
 
     texts: Sequence[str]
     """Their inputs."""
     vectors: Float[np.ndarray, "n d"]
-    """Vectors of the inputs, unit rows, from any encoder."""
+    """The vectors of the inputs by any encoder, unit rows."""
     parts: Float[np.ndarray, "n p d"] | None = None
-    """Vectors of the two texts of an input that is made of two, unit rows."""
+    """The vectors of the two texts of each input, unit rows; None if inputs are single texts."""
     outputs: Sequence[str] = ()
     structures: Sequence[frozenset[str]] = ()
-    """Local structures of the outputs, where they parse."""
+    """The local structures of the outputs, if these are programs."""
 
     def take(self, rows: Int[np.ndarray, " m"]) -> Observations:
-        """Return those at these positions."""
+        """Return the observations at some positions."""
         return Observations(
             [self.texts[row] for row in rows],
             self.vectors[rows],
@@ -37,10 +37,10 @@ class Observations(NamedTuple):
 
 
 class Head(Protocol):
-    """A pair of maps, of queries and of examples with their outputs, to blocks of one width w.
+    """Maps queries, and examples with their outputs, to blocks of the same width w.
 
-    The dot product of two blocks is the relevance that the outputs have taught. A head's relevance
-    is that plus `cosine_weight` times the cosine of the inputs; `beside` makes one vector of both.
+    The dot product of two blocks is the relevance learnt from outputs. A head's relevance is this
+    plus `cosine_weight` times the cosine of the inputs; `beside` joins both into one vector.
     """
 
     @property
@@ -51,12 +51,12 @@ class Head(Protocol):
         """Return the blocks of queries; outputs are not read."""
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return the blocks of bank examples, of one length with that of the cosine: cosines rank
-        as dot products do."""
+        """Return the blocks of bank examples. All have the same norm, so that cosines of whole
+        vectors rank as dot products do."""
 
 
 class Cosine:
-    """The head of the untrained encoder: an empty block beside the cosine."""
+    """No head: empty blocks, so that only the cosine counts."""
 
     cosine_weight = 1.0
 
@@ -78,11 +78,10 @@ def example_vectors(head: Head, rows: Observations) -> Vectors:
 
 
 def features(rows: Observations) -> Vectors:
-    """Return the features of inputs: the vectors, or u, v, |u − v| and u · v of an input's two
-    texts u and v.
+    """Return the features of inputs: their vectors; or, for inputs of two texts with vectors u and
+    v, the concatenation of u, v, |u − v| and the element-wise product.
 
-    The vector of two joined texts says nothing about how they differ (InferSent, Conneau et al.
-    2017).
+    The vector of two joined texts does not show how they differ (InferSent, Conneau et al. 2017).
     """
     if rows.parts is None:
         return rows.vectors
@@ -92,13 +91,13 @@ def features(rows: Observations) -> Vectors:
 
 
 def beside(block: Vectors, vectors: Vectors, weight: float) -> Vectors:
-    """Return float32 [block, √weight · vectors]: the dot product adds weight · cosine to that of
-    the blocks."""
+    """Return [block, √weight · vectors], float32: the dot product of two such vectors is that of
+    the blocks plus weight · cosine."""
     return np.hstack([block, np.sqrt(weight) * vectors]).astype(np.float32)
 
 
 def label_positions(rows: Observations, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """Return the position of each row's output among the labels; one that is not there has the
-    position after the last."""
+    """Return the position of each row's output among the labels; the position after the last for an
+    unknown one."""
     position = {label: i for i, label in enumerate(labels)}
     return np.array([position.get(output, len(position)) for output in rows.outputs], int)
