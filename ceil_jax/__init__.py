@@ -1,8 +1,8 @@
 """Choosing in-context examples: CEIL, EPR, Skill-KNN and their baselines, in JAX.
 
-The public names, each imported when it is first used, so that `import ceil_jax` costs next to
-nothing. Type checkers read `__init__.pyi` instead. The package is rooms, one folder an idea; each
-folder's own docstring says what lives there.
+These are the public names. Each is imported when it is first used, so that `import ceil_jax` is
+fast; type checkers read `__init__.pyi` instead. Each folder holds one idea, which the docstring of
+its `__init__.py` describes.
 """
 
 from __future__ import annotations

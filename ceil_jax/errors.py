@@ -1,4 +1,4 @@
-"""The one exception for bad input, the wording of "unknown name", and the ranges of settings."""
+"""The exception for bad input, the message for an unknown name, and the ranges of settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, get_type_hints
 class UserError(Exception):
     """Bad input. The message names the file, row or field, what was expected, and how to fix it.
 
-    The command line prints the message alone and exits with code 2; a traceback means a bug of
-    ours.
+    The command line prints only the message and exits with code 2; a traceback means a bug of ours.
 
     Examples:
         >>> from ceil_jax import EPR
@@ -25,8 +24,8 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """Return the error for a name that is not known, for the caller to raise; `hint` is a sentence
-    at its end.
+    """Return the error for an unknown name, for the caller to raise. Its message suggests a similar
+    name and ends with `hint`.
 
     >>> print(unknown_name("task", "sst6", ["sst5", "mrpc"]))
     unknown task 'sst6'; did you mean 'sst5'? Known: mrpc, sst5.
@@ -39,12 +38,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
 
 
 def check_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a UserError for an option that is not known.
+    """Raise a UserError for an unknown option.
 
     Args:
-        what: what takes the options, as the user calls it.
-        options: names as given.
-        known: all names there are.
+        what: the name of the function or flag that takes the options.
+        options: the names that were given.
+        known: all valid names.
 
     >>> check_options("load_lm", ["dtpye"], ["dtype"])
     Traceback (most recent call last):
@@ -59,9 +58,11 @@ def check_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a setting may be, beside its type: `epochs: Annotated[int, Range(1)] = 6`.
+    """The allowed numbers of a setting, annotated beside its type: `epochs: Annotated[int,
+    Range(1)] = 6`.
 
-    NaN and infinity lie in no range. What is no number, such as None or "tuned", is not looked at.
+    NaN and infinity are in no range. Values that are not numbers, such as None or "tuned", are not
+    checked.
 
     >>> print(Range(1)), print(Range(above=0)), print(Range(0, 1))
     at least 1
@@ -72,9 +73,9 @@ class Range:
 
     low: float = -math.inf
     high: float = 2**31 - 1
-    """The largest value; by default the largest that 32 bits hold."""
+    """The largest value; by default the largest 32-bit integer."""
     above: float = -math.inf
-    """A number that is just too low."""
+    """An exclusive lower bound."""
 
     def __contains__(self, value: float) -> bool:
         return self.above < value and self.low <= value <= self.high
@@ -88,19 +89,19 @@ class Range:
 
 
 def range_of(hint: Any) -> Range | None:
-    """Return the range in a type hint, `Annotated[int, Range(1)]`; None where there is none."""
+    """Return the range in a type hint such as `Annotated[int, Range(1)]`; None if there is none."""
     return next(
         (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Range)), None
     )
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:
-    """Check every number of a configuration, and of those inside it, against the range beside its
-    type.
+    """Check every number of a configuration, and of configurations inside it, against the range
+    annotated beside its type.
 
     Raises:
-        UserError: a number is out of its range; the message names flag (behind `prefix`), value and
-            range.
+        UserError: a number is out of its range. The message names the flag (after `prefix`), the
+            value and the range.
     """
     hints = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):

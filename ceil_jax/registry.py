@@ -1,4 +1,4 @@
-"""Things by name, to which users may add: the one rule of all registries, and functions named
+"""Registries of values by name, to which users may add; plugins; and functions named
 `module:function`."""
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Values by name, in the order of registration; `registry[name]` raises a `UserError` that
-    suggests a known name.
+    """Values by name, in the order of registration. For an unknown name, `registry[name]` raises a
+    `UserError` that suggests a known one.
 
-    Messages say the kind of its values, such as "retriever"; `hint` ends the one about an unknown
-    name.
+    `kind` names its values in messages, such as "retriever"; `hint` ends the message about an
+    unknown name.
 
     >>> metrics = Registry("metric")
     >>> metrics.register("accuracy", 1)
@@ -44,8 +44,7 @@ class Registry(dict[str, T]):
         self.kind, self.hint = kind, hint
 
     def register(self, name: str, value: T, *, replace: bool = False) -> None:
-        """Add a value; a name that is taken is a UserError, unless the value is to `replace` the
-        one there."""
+        """Add a value. A UserError if the name is taken, unless `replace` is set."""
         if name in self and not replace:
             raise UserError(
                 f"a {self.kind} {name!r} is registered already; take another name, or pass "
@@ -54,12 +53,12 @@ class Registry(dict[str, T]):
         self[name] = value
 
     def require(self, name: str) -> None:
-        """Raise a UserError, which suggests a known name, unless there is a value of this name."""
+        """Raise a UserError, which suggests a known name, unless the name is registered."""
         self[name]
 
     @contextmanager
     def temporarily(self) -> Iterator[Registry[T]]:
-        """Return a context after which the registry is as it was before; for tests.
+        """Return a context after which the registry is as before; for tests.
 
         >>> metrics = Registry("metric")
         >>> with metrics.temporarily():
@@ -84,7 +83,7 @@ def is_function(name: str) -> bool:
 
 
 def tell_of_folder(kind: str, name: str) -> None:
-    """Log a warning if a name that was taken for a known one is that of a folder here too."""
+    """Log a warning if a registered name that is used is also the name of a folder here."""
     if Path(name).is_dir():
         log.warning(
             "%s %s: the one that is known by this name is taken, not the folder %s here; write "
@@ -97,7 +96,7 @@ def tell_of_folder(kind: str, name: str) -> None:
 
 
 def imported_module(name: str) -> ModuleType:
-    """Import a module; those in the current folder are found too, as with `python -m`."""
+    """Import a module, also from the current folder, as `python -m` does."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     return importlib.import_module(name)
@@ -105,8 +104,8 @@ def imported_module(name: str) -> ModuleType:
 
 @cache
 def load_plugins() -> None:
-    """Import the modules that installed packages name as entry points `ceil_jax.plugins`, once; what
-    they register is then known by its name.
+    """Import, once, the modules that installed packages name as entry points `ceil_jax.plugins`, so
+    that they can register their parts.
 
     Raises:
         UserError: one of them cannot be imported.
@@ -123,12 +122,12 @@ def load_plugins() -> None:
 
 
 def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:
-    """Import the function `module:function`, which makes things of a kind; the current folder is
-    searched too.
+    """Import the function named `module:function`, also from the current folder. `kind` is what it
+    makes, for messages.
 
     Raises:
-        UserError: there is no such module, or no such function in it; a name of another form, for
-            which one of the `known` names is suggested.
+        UserError: there is no such module or function; or the name has another form, for which one
+            of the `known` names is suggested.
     """
     if not is_function(name):
         raise unknown_name(kind, name, known)
@@ -150,8 +149,8 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
-    """Return what a user's function makes; a UserError if that is not `expected`, or it asks for
-    arguments."""
+    """Return what a user's function returns. A UserError if that is not of type `expected`, or if
+    the function takes arguments."""
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError) as error:

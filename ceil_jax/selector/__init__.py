@@ -2,16 +2,16 @@
 `select`.
 
 - `selector`: `CeilSelector`, the public class.
-- `settings`: what a selector is made with, and what one call asks for, checked.
+- `settings`: the settings of a selector and the options of one call, checked.
 - `bank`: examples and vectors that change while others read, and the shortlist of a query.
-- `vector_store`: the same for the documents of a LangChain vector store.
-- `filters`: which examples may be chosen; when two ask the same question.
-- `choice`: greedy MAP among a shortlist, token budget and balance.
-- `selection`: `Selection`, what one query gets, and its explanation.
-- `rows`: users' rows, checked and made into `Example`s.
-- `vectors`: what an encoder is here; texts and examples to checked unit vectors.
-- `folder`: a selector saved, loaded, and fetched from the hub.
-- `saved`: the one check of what such a folder holds.
+- `vector_store`: a bank that is the documents of a LangChain vector store.
+- `filters`: which examples may be chosen; whether two are the same question.
+- `choice`: greedy MAP over a shortlist, under a token budget and with balance.
+- `selection`: `Selection`, the examples for one query, and its explanation.
+- `rows`: users' rows to checked `Example`s.
+- `vectors`: the kinds of encoders that are accepted; texts and examples to checked unit vectors.
+- `folder`: saving and loading a selector, and fetching one from the hub.
+- `saved`: checking the content of such a folder.
 - `card`: the model card.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework
   only.

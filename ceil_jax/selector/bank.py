@@ -1,7 +1,6 @@
-"""A live bank: examples and their vectors, added and removed while others read.
+"""A live bank: examples and their vectors, which can be added and removed while others read.
 
-Readers take a `Snapshot`, which never changes; a writer makes the next one and puts it in place of
-the old one.
+Readers use a `Snapshot`, which never changes; a writer replaces it by a new one.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ QUERIES_AT_ONCE = 64
 """The number of queries that are scored against the bank in one matrix product."""
 
 FIRST_SORTED = 4
-"""The search sorts the best 4 n first: mostly, n of them pass the filter and repeat no text."""
+"""The search sorts the best 4 n first; usually n of these pass the filter and repeat no text."""
 
 
 class Shortlist(NamedTuple):
-    """The examples among which to choose for one query, and behind them the fixed ones."""
+    """The examples to choose from for one query, followed by the fixed ones."""
 
     examples: list[Example]
     vectors: np.ndarray
@@ -39,25 +38,26 @@ class Shortlist(NamedTuple):
     cosines: np.ndarray
     """Their cosines with the query, float32 [n]."""
     excluded: int
-    """The number of nearer ones that were left out because they ask the query's own question."""
+    """How many examples were left out because they are the query's own question."""
     distant: float | None = None
-    """The relevance of the nearest example that `min_relevance` left out; None where it left out
+    """The relevance of the nearest example that `min_relevance` left out; None if it left out
     none."""
     fixed: int = 0
-    """How many of the last examples are fixed ones, which are not chosen; in prompt order."""
+    """How many of the last examples are fixed; they stand in prompt order and are not chosen
+    among."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The bank at one moment; a removed example's row stays, but not live."""
+    """The bank at one moment. The row of a removed example stays, but is not live."""
 
     examples: list[Example]
-    """The examples of this snapshot, as many as `live` is long, and behind them those that were
-    added since: the list is shared with later snapshots, which append to it."""
+    """The examples. The list is shared with later snapshots, which append to it; those of this one
+    are the first `len(live)`."""
     vectors: np.ndarray
     """float32 [N, D], unit rows."""
     live: np.ndarray
-    """bool [N]"""
+    """bool [N]: whether each row's example is in the bank."""
 
     def __iter__(self) -> Iterator[Example]:
         """Iterate over the live examples, in the order they were added."""
@@ -65,7 +65,7 @@ class Snapshot:
 
     @property
     def dim(self) -> int | None:
-        """The length of the vectors; None while there never was an example."""
+        """The length of the vectors; None if there has never been an example."""
         return self.vectors.shape[1] or None
 
     @cached_property
@@ -80,12 +80,12 @@ class Snapshot:
     def shortlists(
         self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
     ) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query, with its unit vector in float32 [Q, D], that
-        may be chosen.
+        """Yield the shortlist of each query: the nearest examples that may be chosen. `vectors` are
+        the queries' unit vectors, float32 [Q, D].
 
-        In numpy: moving the bank to a device for one query costs more than reading it, and a bank
-        that grows would compile again and again. Balance over more values than the shortlist is
-        long, and a filter on a field or value that no example has, are UserErrors.
+        The search uses numpy: moving the bank to a device for one query costs more than reading it,
+        and a growing bank would be compiled again and again. A UserError for balance over more
+        values than the shortlist is long, and for a filter on a field or value that no example has.
         """
         most = call.size
         if call.balance is not None:
@@ -108,17 +108,19 @@ class Snapshot:
     def _shortlist(
         self, query: Example, cosines: np.ndarray, call: CallSettings, most: int
     ) -> Shortlist:
-        """No two have equal input and output, and at most `most` have one value of the balanced
-        field."""
+        """The shortlist of one query. No two examples have equal input and output, and at most
+        `most` have the same value of the balanced field."""
         passes = passes_filter(call)
         asks_it = asks_the_same(query, call.template)
         group = group_reader(call)
         rows: list[int] = []
         fixed = self._fixed(call)
-        asked = [row for row in fixed if not call.own_answer and asks_it(self.examples[row])]
-        excluded = len(asked)
-        fixed = [row for row in fixed if row not in asked]
-        texts = {_text(self.examples[row]) for row in (*fixed, *asked)}
+        same_question = [
+            row for row in fixed if not call.own_answer and asks_it(self.examples[row])
+        ]
+        excluded = len(same_question)
+        fixed = [row for row in fixed if row not in same_question]
+        texts = {_text(self.examples[row]) for row in (*fixed, *same_question)}
         taken: Counter[str | None] = Counter()
         distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
@@ -140,13 +142,13 @@ class Snapshot:
                 break
         if not rows and not excluded and distant is None:
             check_filter(call, self)
-        every = [*rows, *fixed]
-        examples = [self.examples[row] for row in every]
-        vectors = self.vectors[every]
-        return Shortlist(examples, vectors, cosines[every], excluded, distant, len(fixed))
+        rows += fixed
+        examples = [self.examples[row] for row in rows]
+        vectors = self.vectors[rows]
+        return Shortlist(examples, vectors, cosines[rows], excluded, distant, len(fixed))
 
     def _fixed(self, call: CallSettings) -> list[int]:
-        """The rows of the fixed examples; an id that no example has is a UserError."""
+        """The rows of the fixed examples. A UserError for an id that no example has."""
         unknown = [id for id in call.fixed if id not in self.rows]
         if unknown:
             raise UserError(
@@ -157,23 +159,23 @@ class Snapshot:
 
 
 def _text(example: Example) -> tuple[str, str]:
-    """What two examples that say the same have in common."""
+    """A key that is equal for examples with the same input and output."""
     return question_key(example.input), question_key(example.output)
 
 
 class Bank:
-    """The current snapshot of a bank, and the changes of it.
+    """A bank that can change: its current snapshot, and adding and removing examples.
 
-    It begins with examples of distinct ids and their unit vectors, float32 [N, D], which may be
-    memory-mapped and are never written to; `next_id` is the number that the next example without an
-    id gets.
+    It starts with examples with distinct ids and their unit vectors, float32 [N, D], which may be
+    memory-mapped and are never written to. `next_id` is the number for the next example without an
+    id.
     """
 
     def __init__(self, examples: list[Example], vectors: np.ndarray, next_id: int = 0) -> None:
         self._rows = {example.id: row for row, example in enumerate(examples)}
         self.snapshot = Snapshot(examples, vectors, np.ones(len(examples), bool))
         self._room = vectors
-        """The vectors of the snapshot, and rows for those that follow."""
+        """The vectors of the snapshot, with free rows for further ones."""
         self.next_id = next_id
         self._changing = threading.Lock()
 
@@ -181,14 +183,14 @@ class Bank:
         return len(self._rows)
 
     def __copy__(self) -> Bank:
-        """A bank that changes apart from this one; vectors are never written to, and shared if all
-        are live."""
+        """An independent copy of the bank. It shares the vectors if all are live, because they are
+        never written to."""
         with self._changing:
             return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
-        """Append n examples with their unit vectors, float32 [n, D], and return their ids, made up
-        where empty."""
+        """Append n examples with their unit vectors, float32 [n, D], and return their ids. Examples
+        without an id get one."""
         if not examples:
             return []
         with self._changing:
@@ -225,8 +227,8 @@ class Bank:
         return named
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Remove examples; the memory of their vectors is freed once more than half of the rows are
-        gone."""
+        """Remove examples by id. The memory of their vectors is freed once more than half of the
+        rows are removed."""
         ids = list(dict.fromkeys(ids))
         with self._changing:
             unknown = [id for id in ids if id not in self._rows]

@@ -1,4 +1,4 @@
-"""The model card: what a selector on the hub says about itself."""
+"""The model card of a selector on the hub."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Card:
-    """Facts about a selector that only the user knows; an empty field is shown as not stated."""
+    """Facts about a selector that only its author knows. An empty field is shown as "not
+    stated"."""
 
     title: str = "CEIL selector"
     license: str = ""
     """The licence of the examples and of the encoder's weights: an SPDX name, as the hub uses
     them."""
     training_data: str = ""
-    """The data that the encoder was trained on; the card describes the bank by itself."""
+    """The data that the encoder was trained on. The bank is described automatically."""
     language_model: str = ""
     """The language model whose scores the encoder was trained on."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -25,16 +26,16 @@ class Card:
 
 
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
-    """Return README.md for the hub: a YAML head, and one page on a selector.
+    """Return the content of README.md for the hub: a YAML head, and a page on a selector.
 
     Args:
-        card: what its maker says of it.
-        outputs: the outputs of the bank's examples, which are counted.
-        encoder: the name of the encoder of examples.
+        card: the author's statements.
+        outputs: the outputs of the bank's examples, to count them.
+        encoder: the name of the example encoder.
         dim: the length of a vector.
         trade_off: λ of the selector.
     """
-    # a JSON string is a YAML string, whatever is in it
+    # every JSON string is also a YAML string
     license = f"license: {json.dumps(card.license)}\n" if card.license else ""
     metrics = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())
     unstated = "not stated"

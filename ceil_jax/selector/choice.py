@@ -1,4 +1,4 @@
-"""The choice for one query: greedy MAP among its shortlist, and when to stop."""
+"""The choice for one query: greedy MAP over its shortlist, and when to stop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ceil_jax.tasks.example import Example
 
 
 def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Selection:
-    """Return the selection; a UserError for balance on an unknown field, or `count_tokens` that
-    does not count."""
+    """Return the selection for a query. A UserError for balance on an unknown field, and for a
+    `count_tokens` that does not return counts."""
     relevance = similarity(shortlist.cosines)
     steps, stopped, repeats = _steps(shortlist, relevance, call)
     chosen, tokens = _fitted(steps, shortlist, relevance, call)
@@ -56,8 +56,8 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
 def _steps(
     shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
 ) -> tuple[list[Pick], Stopped, set[int]]:
-    """The fixed examples, the greedy steps behind them, why there are no more, and those items that
-    say little or nothing new."""
+    """The fixed examples and the greedy steps after them; why there are no more; and the items that
+    repeat others."""
     count_near = len(shortlist.examples) - shortlist.fixed
     examples = shortlist.examples[:count_near]
     vectors = shortlist.vectors[:count_near]
@@ -86,8 +86,8 @@ def _steps(
         return costs[item] <= remaining
 
     def others() -> Iterator[Pick]:
-        """Combinations of chosen vectors, such as copies, which greedy MAP never takes: other
-        questions of them."""
+        """Examples that greedy MAP never takes, because their vectors are linear combinations of
+        chosen ones, as copies are; only those with another question."""
         questions = [question(example, call.template.fields) for example in shortlist.examples]
         questions_taken = {questions[step.item] for step in taken}
         count = Counter(int(groups[step.item]) for step in taken if step.item < count_near)
@@ -101,7 +101,7 @@ def _steps(
                 count[int(groups[item])] += 1
                 yield Pick(item, -np.inf, 0.0)
 
-    # the last of the fixed ones first: where fewer fit, the first of the prompt are left out
+    # the last fixed example first: if not all fit, the first ones of the prompt are left out
     fixed = (
         Pick(item, 0.0, 1.0)
         for item in reversed(range(count_near, len(shortlist.examples)))
@@ -120,10 +120,10 @@ def _fitted(
     steps: Sequence[Pick], shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
 ) -> tuple[list[Pick], int | None]:
     """Return the steps in prompt order, fixed examples first, and the number of tokens of their
-    text.
+    text; None without a token budget.
 
-    The last steps are dropped where the whole text is longer than the sum of its parts, because a
-    tokenizer may cut differently at a seam.
+    The last steps are dropped if the whole text has more tokens than its parts, because a tokenizer
+    may split differently where parts meet.
     """
 
     examples = shortlist.examples
@@ -150,7 +150,7 @@ def _fitted(
 
 
 def _tokens(prompts: Sequence[Sequence[Example]], call: CallSettings) -> list[int]:
-    """Return the number of tokens of the text of each list of examples."""
+    """Return the number of tokens of each list of examples, as it appears in a prompt."""
     assert call.count_tokens is not None
     expected = "count_tokens takes a list of texts and gives one whole number for each"
     texts = [examples_text(call.template, examples) for examples in prompts]
@@ -166,7 +166,7 @@ def _tokens(prompts: Sequence[Sequence[Example]], call: CallSettings) -> list[in
 
 
 def _groups(examples: Sequence[Example], call: CallSettings) -> np.ndarray:
-    """Return a number for each example, the same for equal values of the field that is balanced."""
+    """Return a group number for each example, equal for equal values of the balanced field."""
     if call.balance is None:
         return np.zeros(len(examples), np.intp)
     values = list(map(group_reader(call), examples))

@@ -1,7 +1,7 @@
-"""Filters on the examples that may be chosen: by their fields, and never the query's own question.
+"""Filters on the examples that may be chosen: by fields, and leaving out the query's own question.
 
-Metadata are texts; `tasks.cells.says` compares them with the values of a filter. Names of fields are
-compared as `question_key` does.
+Metadata are texts, which `tasks.cells.says` compares with the values of a filter. Names of fields
+are compared by `question_key`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.identity import question_key, same_text
 
 ANSWER = ("output", "label")
-"""Names for the output, whatever it is called, of a bank that has no column of this name."""
+"""Names that stand for the output, unless an example has a field of that name."""
 
 
 def of_this_bank(call: CallSettings, examples: Iterable[Example] | None) -> CallSettings:
-    """Return a call whose `filter` and `balance` name the output as the selector does.
+    """Return a call in which `filter` and `balance` use the selector's own name for the output.
 
-    "output" and "label" stand for the output, unless examples have a field of that name. A vector
-    store, whose `examples` are None, reads its filter itself.
+    "output" and "label" stand for the output, unless examples have a field of that name. For a
+    vector store, `examples` is None, and the filter is passed on unchanged.
     """
 
     def meant(name: str) -> str:
@@ -40,8 +40,8 @@ def of_this_bank(call: CallSettings, examples: Iterable[Example] | None) -> Call
 
 
 def field_reader(name: str, call: CallSettings) -> Callable[[Example], str | None]:
-    """Return what reads a field of an example, or its input, output or id; None where it has
-    none."""
+    """Return a function that reads a field of an example, or its input, output or id; it returns
+    None if the example has none."""
     if same_text(name, (call.output_key,)):
         return lambda example: example.output
     if same_text(name, (call.input_key,)):
@@ -52,7 +52,8 @@ def field_reader(name: str, call: CallSettings) -> Callable[[Example], str | Non
 
 
 def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
-    """Return what reads the value that `balance` counts: texts that are the same are one value."""
+    """Return a function that reads an example's value of the balanced field, as a key that is equal
+    for the same text."""
     read = field_reader(call.balance or call.output_key, call)
 
     def group(example: Example) -> str | None:
@@ -63,8 +64,8 @@ def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
 
 
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
-    """Return the test of a call's filter; a UserError if that is no mapping and no function, or
-    holds an operator."""
+    """Return whether an example passes a call's filter, as a function. A UserError if the filter is
+    neither a mapping nor a function, or contains an operator."""
     wanted = call.filter
     if wanted is None:
         return lambda example: True
@@ -81,7 +82,7 @@ def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
 
 
 def _values(name: str, value: Any) -> Collection[Any]:
-    """The values of which an example must have one."""
+    """The values of a filter on one field; an example must have one of them."""
     if isinstance(value, Mapping):
         raise UserError(
             f"filter on {name!r} is {value!r:.60}, which holds an operator; expected a value or a "
@@ -99,7 +100,7 @@ def _values(name: str, value: Any) -> Collection[Any]:
 
 
 def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
-    """Raise a UserError for a filter by a field that no example has, or by values that none has."""
+    """Raise a UserError for a filter on a field or on values that no example has."""
     bank = list(examples)
     if not bank or not isinstance(call.filter, Mapping):
         return
@@ -123,7 +124,7 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
         call: the settings, which name the keys of input and output.
 
     Raises:
-        UserError: no example has it; the nearest name that there is is named.
+        UserError: no example has the field; the message suggests a similar name.
     """
     known = {name for example in examples for name in example.fields}
     known |= {*ANSWER, "id", call.input_key, call.output_key}
@@ -132,17 +133,17 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
 
 
 def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
-    """Return what identifies an example's question: the keys of its input and of the fields in
+    """Return the key of an example's question: the `question_key` of its input and of the fields in
     `names`."""
     texts = example.input, *(example.field(name) or "" for name in names)
     return tuple(map(question_key, texts))
 
 
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
-    """Return whether an example asks the query's own question: what a prompt shows of both before
-    the answer.
+    """Return a function that tells whether an example is the same question as a query, by the texts
+    that a prompt shows before the answer.
 
-    Ids say nothing, because they may come from different files.
+    Ids are not compared, because they may come from different files.
     """
     names = [name for name in template.fields if query.field(name) is not None]
     of_query = question(query, names)

@@ -1,15 +1,15 @@
-"""A selector as a folder, and fetched from the Hugging Face hub; without pickle and without code.
+"""Saving a selector as a folder, loading it, and fetching one from the Hugging Face hub; without
+pickles or code.
 
-```
-selector.json        settings, and the sha256 of every file in the folder that it names; replaced
-                     last
+``` selector.json        settings, and the sha256 of every file of the save; replaced last
 content-3/           examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries have
-                     one of their own; an encoder's folder is as `load_encoder` takes it
-README.md            the model card; not read
+one of their own; an encoder's folder is as `load_encoder` takes it README.md            the model
+card; not read
 ```
 
 A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the old
-one. After a kill at any moment the folder holds the old selector or the new one, whole.
+content. If it is killed at any moment, the folder holds either the old selector or the new one,
+complete.
 """
 
 from __future__ import annotations
@@ -52,19 +52,20 @@ def save_selector(
     encoders: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> None:
-    """Write a selector into a folder, in place of the one that is there.
+    """Write a selector into a folder; a selector in it is replaced.
 
-    A selector that has the folder's vectors memory-mapped keeps the old ones.
+    A loaded selector whose vectors are memory-mapped from the folder keeps the old ones.
 
     Args:
-        folder: where to; made if need be.
+        folder: the folder to write; created if needed.
         bank: the examples and their vectors.
-        next_id: the number that the next example without an id gets.
-        encoders: "encoder", and "query_encoder" where queries have one of their own.
+        next_id: the number for the next example without an id.
+        encoders: the encoders by name: "encoder", and "query_encoder" if queries have their own.
         settings: the selector's settings, by name; `count_tokens` is not saved.
 
     Raises:
-        UserError: an encoder cannot be saved, the folder holds something else, or the disk is full.
+        UserError: an encoder cannot be saved, the folder holds other files than a selector's, or
+            the disk is full.
     """
     for name, encoder in encoders.items():
         if not (hasattr(encoder, "save_pretrained") and hasattr(encoder, "name")):
@@ -113,9 +114,8 @@ def save_selector(
 
 
 def check_target(folder: Path) -> None:
-    """Raise a UserError if a folder that is there is neither empty nor a selector.
-
-    What the first save of a selector left when it was killed is no obstacle.
+    """Raise a UserError if a folder exists that is neither empty nor a selector's. The remains of a
+    first save that was killed are accepted.
     """
     if (folder / MANIFEST).exists() or not folder.exists():
         return
@@ -125,8 +125,8 @@ def check_target(folder: Path) -> None:
 
 
 def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
-    """Return what `save_selector` wrote, checked (`saved`): the bank, the encoders by name, and the
-    settings."""
+    """Load what `save_selector` wrote, after checking it (see `saved`): the bank, the encoders by
+    name, and the settings."""
     from ceil_jax.training.free.encoder import open_encoder
 
     manifest = read_manifest(folder / MANIFEST)
@@ -142,7 +142,7 @@ def load_selector(folder: Path) -> tuple[Bank, dict[str, Any], dict[str, Any]]:
 
 
 def download(name: str) -> Path:
-    """Return the folder of a hub id, fetched if need be; no file of it is code."""
+    """Return the folder of a hub id, which is fetched if needed. No code is fetched."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 

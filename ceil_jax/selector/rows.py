@@ -1,5 +1,5 @@
-"""Users' rows, files and data frames → `Example`s, by the rules of `tasks.rows`; ids, choices and
-references too."""
+"""Users' rows, files and data frames → `Example`s, by the rules of `tasks.rows`, with ids, choices
+and references."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ceil_jax.tasks.tables.frames import frame_rows, is_frame
 from ceil_jax.tasks.tables.table_rows import numbered_rows
 
 ExampleLike = Example | Mapping[str, Any]
-"""An Example, or {"input": …, "output": …}, with id, choices, references and metadata if wanted."""
+"""An Example, or {"input": …, "output": …} with optional id, choices, references and metadata."""
 
 OWN = ("id", "input", "output", "choices", "references")
-"""The names of an example's own fields; what else a row has is metadata."""
+"""The names of an example's own fields; all other columns of a row are metadata."""
 
 _HINT = "say which is meant with input_key=… and output_key=…"
 
@@ -42,19 +42,19 @@ def as_examples(
     answered: bool = True,
     names: Sequence[Any] | None = None,
 ) -> list[Example]:
-    """Return an Example for each row; its id is empty where the row has none.
+    """Return an Example for each row; its id is "" if the row has none.
 
     Args:
         rows: a list of Examples and mappings, or a table in memory (`tables.frames.frame_rows`).
         columns: which columns have a role.
-        source: what messages call the rows.
-        unit: what they call one of them, with its number.
-        answered: whether rows must have outputs. Queries need none, and may also be texts.
+        source: the name of the rows in messages.
+        unit: the word for one of them in messages, before its number.
+        answered: whether rows must have outputs. Queries need not, and may also be texts.
         names: the names of the rows in messages, in place of their numbers.
 
     Raises:
-        UserError: no list and no table, or a row that is no example; the message names its place
-            and field.
+        UserError: `rows` is neither a list nor a table, or a row is not an example; the message
+            names the row and the field.
     """
     frame = None if isinstance(rows, Example) else frame_rows(rows)
     rows_given = _listed(rows, source) if frame is None else list(frame.rows)
@@ -63,7 +63,9 @@ def as_examples(
     if plain:
         needed = (*columns.input, columns.output) if answered else columns.input
     table = numbered_rows(source, rows_given, unit).with_whole_numbers()
-    ids = frame is None or ids_of_rows(table)  # ids of a list are meant, and refused if they repeat
+    ids = frame is None or ids_of_rows(
+        table
+    )  # ids in a list are taken as such, and refused if they repeat
     read = partial(_example, columns=columns, answered=answered, ids=ids)
     examples = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
     if answered:
@@ -72,7 +74,7 @@ def as_examples(
 
 
 def _listed(rows: Any, source: str) -> list[Any]:
-    """The rows of what should be a list of them."""
+    """The rows as a list. A UserError if they are not a list of rows."""
     if isinstance(rows, str | os.PathLike):
         raise UserError(
             f"{source}: expected a list of {source}, found one text, {str(rows)[:60]!r}; put it "
@@ -92,8 +94,8 @@ def _listed(rows: Any, source: str) -> list[Any]:
 
 
 def _mapping(row: Any) -> Any:
-    """A row that has columns by name and is no mapping, such as one of SQLite or pandas, as a
-    mapping; any other as it is."""
+    """A row with named columns that is not a mapping, such as one of SQLite or pandas, as a
+    mapping; any other row unchanged."""
     if isinstance(row, Mapping | Example) or not callable(getattr(row, "keys", None)):
         return row
     return dict(row)
@@ -104,18 +106,18 @@ def table_examples(
 ) -> list[Example]:
     """Return an Example for each row of a file or data frame, which `read_table` reads.
 
-    A column `id` without repetitions gives the ids, and columns `choices` and `references` with
-    lists of texts give those; any other column of these names is metadata like the rest.
+    A column `id` without repetitions gives the ids; columns `choices` and `references` with lists
+    of texts give choices and references. Otherwise columns of these names are metadata.
 
     Args:
         table: a file or a data frame.
         columns: the names of the columns of inputs and outputs.
-        delimiter: what separates values; by default what the file's name and content say.
-        skip_bad_rows: leave out rows that are no examples, with a warning that lists them; refused
-            by default.
+        delimiter: the separator between values; by default found from the file's name and content.
+        skip_bad_rows: whether rows that are not examples are left out, with a warning that lists
+            them; refused by default.
 
     Raises:
-        UserError: the table cannot be read, or a row is no example.
+        UserError: the table cannot be read, or a row is not an example.
     """
     split = read_table(table, delimiter)
     read = partial(_example, columns=columns, ids=ids_of_rows(split))
@@ -130,9 +132,7 @@ def _example(
     if isinstance(row, str) and not answered:
         row = Example("", row, "")
     if not answered:
-        columns = replace(
-            columns, named=()
-        )  # a selection without its prompt needs no more than the input
+        columns = replace(columns, named=())  # a selection without its prompt needs only the input
     if isinstance(row, Example):
         return valid(row, answered)
     if not isinstance(row, Mapping):

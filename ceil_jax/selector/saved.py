@@ -1,8 +1,8 @@
-"""The one check of a selector's folder, which anybody may have written.
+"""Checking the content of a selector's folder, which anybody may have written.
 
-Whatever its files hold, each part comes out of here as its class says, or one line says which file,
-row and field is wrong: the manifest (`read_manifest`), the files that it names (`check_files`), the
-examples (`read_examples`) and their vectors (`read_vectors`). Nothing else in the folder is read.
+Each part either comes out with the right types, or a UserError names the wrong file, row and field:
+the manifest (`read_manifest`), the files that it names (`check_files`), the examples
+(`read_examples`) and their vectors (`read_vectors`). Nothing else in the folder is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENCODERS = ("encoder", "query_encoder")
 AGAIN = "save or fetch the selector again"
 
 CONTENT = re.compile(r"content-[1-9]\d{0,17}")
-"""The name of the folder of a save."""
+"""The form of the name of a save's folder."""
 
 _UNIT = 1e-3
 """The most by which a vector's length may differ from 1."""
@@ -43,7 +43,7 @@ _UNIT = 1e-3
 _ROWS_AT_ONCE = 65_536
 
 _UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError, OSError)
-"""Errors that readers of JSON and npy raise for content that is neither."""
+"""Errors that readers of JSON and npy raise for invalid content."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +51,22 @@ class Manifest:
     """The content of `selector.json`."""
 
     content: str
-    """The folder of the save."""
+    """The name of the save's folder."""
     settings: dict[str, Any]
-    """Arguments of `Settings`."""
+    """The arguments of `Settings`."""
     next_id: int
     encoders: dict[str, str]
     """Folder → the encoder's name: "encoder", and "query_encoder" if there is one."""
     files: dict[str, str]
-    """Relative path in the folder of the save → sha256."""
+    """Relative path in the save's folder → sha256."""
 
 
 def read_manifest(file: Path) -> Manifest:
     """Return the content of a selector's `selector.json`.
 
     Raises:
-        UserError: it is missing, damaged or of another format, or a setting is of a wrong type or
-            range.
+        UserError: the file is missing, damaged or of another format, or a setting has a wrong type
+            or value.
     """
     try:
         record = json.loads(file.read_bytes())
@@ -102,7 +102,7 @@ def read_manifest(file: Path) -> Manifest:
 
 
 def _settings(record: Any, file: Path) -> dict[str, Any]:
-    """Settings from their JSON."""
+    """The settings, from their JSON object."""
     if not isinstance(record, dict):
         raise _wrong(file, "settings", "settings by their names", record)
     known = {field.name for field in fields(Settings)} - {"count_tokens"}
@@ -111,12 +111,12 @@ def _settings(record: Any, file: Path) -> dict[str, Any]:
     template = _typed(Template, record.get("template"), "template", file)
     card = _typed(Card, record.get("card"), "card", file)
     settings = {**record, "template": template, "card": card}
-    Settings(**settings)  # refuses what is of a wrong type or range
+    Settings(**settings)  # refuses wrong types and values
     return settings
 
 
 def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
-    """A dataclass of texts, and of numbers by name, from its JSON."""
+    """A dataclass whose fields are texts, or mappings to numbers, from its JSON object."""
     known = {field.name for field in fields(kind)}
     if not isinstance(record, dict) or not record.keys() <= known:
         raise _wrong(file, name, f"an object with {', '.join(sorted(known))}", record)
@@ -147,13 +147,13 @@ def _wrong(file: Path, field: str, expected: str, value: Any) -> UserError:
 
 
 def check_files(content: Path, files: Mapping[str, str]) -> None:
-    """Compare the files of a save with their sha256.
+    """Check that the files of a save have their recorded sha256.
 
-    Files that the manifest does not name are not read; in an encoder's folder, whose loader looks
-    for files by name, they are refused but for those of file managers (`is_sidecar`).
+    Files that the manifest does not name are not read. In an encoder's folder, whose loader looks
+    for files by name, they are refused, except those of file managers (`is_sidecar`).
 
     Raises:
-        UserError: a named file is missing or has another content, or there is one too many.
+        UserError: a file is missing, has other content, or is not named in the manifest.
     """
     for name, sha256 in files.items():
         path = content / name
@@ -174,7 +174,7 @@ def read_examples(file: Path) -> list[Example]:
     """Return the examples of a save.
 
     Raises:
-        UserError: a line is no example, in the types of `Example`, or two have one id.
+        UserError: a line is not an example with the types of `Example`, or two have the same id.
     """
     rows: list[Example] = []
     with file.open("rb") as lines:
@@ -218,8 +218,8 @@ _EXAMPLE = {
 
 
 def example_of(record: Any, where: str) -> Example:
-    """Return the example that a JSON object holds; a UserError, which begins with `where`, if it is
-    none."""
+    """Return the example in a JSON object. A UserError, which begins with `where`, if it is not
+    one."""
     if not isinstance(record, dict) or record.keys() != _EXAMPLE.keys():
         text = f"{record!r:.80}"
         raise UserError(f"{where}: expected the fields {', '.join(_EXAMPLE)}, found {text}")
@@ -235,24 +235,23 @@ def example_of(record: Any, where: str) -> Example:
 def read_vectors(
     file: Path, examples: int, encoders: Mapping[str, Any]
 ) -> Float[np.ndarray, "n d"]:
-    """Return the vectors of a save, float32 [N, D], memory-mapped where there are any.
+    """Return the vectors of a save, float32 [N, D], memory-mapped if there are any.
 
     Args:
         file: the file of the vectors.
         examples: N, the number of examples.
-        encoders: the encoders by name; the `dim` of those that have one is D.
+        encoders: the encoders by name. D must equal the `dim` of those that have one.
 
     Raises:
-        UserError: there are more or fewer vectors, they are of another length or type, or are no
-            unit vectors.
+        UserError: the number, length or type of the vectors is wrong, or they are not unit vectors.
     """
     try:
         if examples:
             vectors: np.ndarray = np.lib.format.open_memmap(file, mode="r")
-        else:  # nothing can be mapped
+        else:  # an empty array cannot be mapped
             with file.open("rb") as stream:
                 vectors = np.lib.format.read_array(stream, allow_pickle=False)
-    except Exception as error:  # of numpy's own kinds, and all that Python's tokenizer raises
+    except Exception as error:  # numpy's own errors, and all that Python's tokenizer raises
         message = str(error).partition("\n")[0]
         raise UserError(f"{file} is no array ({message:.80}); {AGAIN}") from None
     if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != examples:
@@ -272,7 +271,7 @@ def read_vectors(
     some = False
     for start in range(0, examples, _ROWS_AT_ONCE):
         lengths = np.linalg.norm(vectors[start : start + _ROWS_AT_ONCE], axis=1)
-        # an encoder may have a vector of zeros for a text of which it knows nothing
+        # an encoder may give a vector of zeros for a text without known words
         wrong = ~((np.abs(lengths - 1) <= _UNIT) | (lengths == 0))
         if wrong.any():
             row = int(np.argmax(wrong))

@@ -1,4 +1,4 @@
-"""The selection for one query: the chosen examples, and the prompt made of them."""
+"""The selection for one query: the chosen examples, and the prompt made from them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from ceil_jax.lm.prompts import examples_text, prompt_text
 from ceil_jax.tasks.example import Example, Template
 
 Stopped = Literal["k", "token_budget", "exhausted", "min_relevance"]
-"""Why a selection has no more examples: there are k; the rest does not fit the token budget; the
-shortlist has no other question; or the others are less relevant than `min_relevance` asks."""
+"""Why a selection has no more examples. k: there are k; token_budget: the others do not fit;
+exhausted: the shortlist has no other question; min_relevance: the others are not relevant
+enough."""
 
 
 class Selected(NamedTuple):
@@ -21,18 +22,19 @@ class Selected(NamedTuple):
     relevance: float
     """(1 + cos) / 2 with the query."""
     gain: float
-    """The increase of log det L'_S when the example was chosen; −inf for a combination of those
-    before."""
+    """The increase of log det L'_S when the example was chosen; −inf if its vector is a linear
+    combination of those before."""
     added: float
-    """The share of the example, from 1 down to 0, that those chosen before it do not cover; d² in
+    """How much of the example is new compared with those chosen before, from 1 down to 0: d² in
     greedy MAP."""
     fixed: bool = False
-    """Whether it stands in every prompt; its gain is 0 and its share 1 then."""
+    """Whether it is a fixed example, which stands in every prompt; its gain is then 0 and `added`
+    1."""
 
 
 @dataclass(frozen=True, repr=False)
 class Selection:
-    """The examples chosen for one query; its length is their number, and iterating gives the
+    """The examples chosen for one query. Its length is their number; iterating over it gives the
     examples.
 
     Examples:
@@ -49,26 +51,25 @@ class Selection:
 
     query: Example
     picks: tuple[Selected, ...]
-    """The examples in prompt order: fixed ones first; of the others the most relevant last, next to
-    the query, ties in reverse order of choice."""
+    """The examples in prompt order: fixed ones first, then the others with the most relevant last,
+    next to the query. Ties are in reverse order of choice."""
     stopped: Stopped
     tokens: int | None
-    """The number of tokens of `text`; None where no token budget was given."""
+    """The number of tokens of `text`; None without a token budget."""
     template: Template
     trade_off: float
     excluded: int = 0
-    """The number of examples left out because they ask the query's own question."""
+    """How many examples were left out because they are the query's own question."""
     repeats: int = 0
-    """The number of chosen examples that repeat others, taken because no different ones were
+    """How many chosen examples repeat others; they were taken because no different ones were
     left."""
     input_key: str = "input"
     output_key: str = "output"
-    """The names of the output and, above, of the input in the selector's rows."""
+    """`input_key` and `output_key` are the names of input and output in the selector's rows."""
     min_relevance: float | None = None
-    """The relevance below which no example was chosen; None for no limit."""
+    """The lowest relevance of a chosen example; None for no limit."""
     distant: float | None = None
-    """The relevance of the nearest example that this limit left out; None where it left out
-    none."""
+    """The relevance of the nearest example that this limit left out; None if it left out none."""
 
     def __len__(self) -> int:
         return len(self.picks)
@@ -86,8 +87,8 @@ class Selection:
         return f"{text}, repeats={self.repeats})" if self.repeats else f"{text})"
 
     def explain(self) -> str:
-        """Return a table of the examples in prompt order: how relevant each is, and what it added
-        to those before."""
+        """Return a table of the examples in prompt order, with their relevance and how much each
+        added to those before."""
         title = (
             f"{len(self)} examples for {shortened(self.query.input, 60)!r}, λ = {self.trade_off:g}"
         )
@@ -116,7 +117,7 @@ class Selection:
 
     @property
     def prompt(self) -> str:
-        """`text` and the query, up to where the answer begins."""
+        """`text` followed by the query, up to where the answer begins."""
         return prompt_text(self.template, self.examples, self.query)
 
 

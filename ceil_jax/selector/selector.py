@@ -46,15 +46,15 @@ log = logging.getLogger(__name__)
 class CeilSelector(Settings):
     """Chooses in-context examples from a bank by greedy MAP of the conditional DPP.
 
-    Relevance and similarity are (1 + cosine) / 2 of the encoders' vectors, which need not be unit;
-    those of queries and of examples may come from different encoders of one length. Every method
-    may be called from any thread: a selection sees the bank as it was when it began.
+    Relevance and similarity are (1 + cosine) / 2 of the encoders' vectors, which may have any norm.
+    Vectors of queries and of examples may come from different encoders with the same dimension.
+    Methods may be called from any thread: a selection uses the bank as it was when the call began.
 
     Attributes:
-        bank: the examples and their vectors; or a vector store, which is added to and removed from
-            by its own means.
+        bank: the examples and their vectors; or a vector store, whose examples are added and
+            removed there.
         encoder: embeds the bank.
-        query_encoder: embeds the queries; the same as `encoder` unless another one was given.
+        query_encoder: embeds the queries; the same as `encoder` by default.
         trade_off and the other settings: see `settings.Settings`.
 
     Examples:
@@ -101,24 +101,23 @@ class CeilSelector(Settings):
         vectors: np.ndarray | None = None,
         **settings: Unpack[SettingOptions],
     ) -> Self:
-        """Make a selector from examples and an encoder; `pipeline.export.selector_of` makes trained
-        ones.
+        """Make a selector from examples and an encoder. For a trained one see
+        `pipeline.export.selector_of`.
 
         Args:
-            examples: Examples or {"input": …, "output": …}; other keys than id, choices and
-                references are metadata for filters and templates. Examples without an id get a
-                number.
+            examples: Examples or {"input": …, "output": …}. Keys other than id, choices and
+                references are metadata for filters and templates. Examples without an id get one.
             encoder: embeds the bank, and the queries too unless `query_encoder` is given: a name,
                 folder, hub id or address that `load_encoder` takes; an object with `encode(texts)`
                 or with `encode_bank(examples)` and `encode_queries(queries)`; LangChain embeddings; or a function
                 from a list of texts to vectors.
             query_encoder: likewise, for the queries.
-            vectors: the vectors of the examples [N, D], where they are known already.
+            vectors: the vectors of the examples [N, D], if they are already known.
             settings: see `settings.Settings`.
 
         Raises:
-            UserError: a row that is no example, an id given twice, vectors or a setting that does
-                not fit, or a name that is no setting.
+            UserError: a row is not an example, an id is repeated, vectors or a setting do not fit,
+                or a setting is unknown.
 
         Examples:
             >>> bank = [
@@ -147,19 +146,21 @@ class CeilSelector(Settings):
         skip_bad_rows: bool = False,
         **more: Unpack[FromExamples],
     ) -> Self:
-        """Make a selector from a file with one example a row: .csv, .tsv, .jsonl, .json or
-        .parquet, .gz too.
+        """Make a selector from a file with one example per row: .csv, .tsv, .jsonl, .json or
+        .parquet, possibly with .gz.
 
         Args:
             file: the file; columns other than `input_key`, `output_key`, id, choices and references
                 are metadata.
-            delimiter: what separates values; by default a tab in .tsv, else a comma.
-            skip_bad_rows: leave out rows that are no examples, with a warning that lists them;
-                refused by default.
+            delimiter: the separator between values; by default found from the file's name and
+                content.
+            skip_bad_rows: whether rows that are not examples are left out, with a warning that
+                lists them; refused by default.
             more: the other arguments of `from_examples`, `encoder` among them.
 
         Raises:
-            UserError: no such file, or a row that is no example, named by its line.
+            UserError: the file does not exist, or a row is not an example; the message names its
+                line.
         """
         names = {field.name for field in fields(Settings)}
         check_options("from_csv", more, FromExamples.__annotations__)
@@ -170,8 +171,8 @@ class CeilSelector(Settings):
 
     @classmethod
     def from_dataframe(cls, frame: Any, **more: Unpack[FromExamples]) -> Self:
-        """`from_csv` for a pandas or polars data frame; missing values leave a metadata field
-        out."""
+        """Make a selector from a pandas or polars data frame; see `from_csv`. Missing values give
+        no metadata field."""
         return cls.from_csv(frame, **more)
 
     @classmethod
@@ -183,22 +184,22 @@ class CeilSelector(Settings):
         search: Mapping[str, Any] | None = None,
         **settings: Unpack[SettingOptions],
     ) -> Self:
-        """Make a selector whose bank lives in a LangChain `VectorStore`: the store searches, the
-        DPP chooses.
+        """Make a selector whose bank is in a LangChain `VectorStore`: the store searches, the DPP
+        chooses.
 
-        A `filter` is passed to the store as it is, in the form that the store takes.
+        A `filter` is passed to the store unchanged, so it has the form that the store takes.
 
         Args:
             store: the LangChain vector store.
             encoder: as in `from_examples`; by default the store's embeddings.
             search: further arguments of the store's `similarity_search`.
-            settings: see `settings.Settings`. `output_key` names the metadata field that is an
-                example's output, and `input_key` the one that is its input, which is the document's
-                text by default.
+            settings: see `settings.Settings`. `output_key` names the metadata field with an
+                example's output. `input_key` names the one with its input, which by default is the
+                document's text.
 
         Raises:
-            UserError: no vector store; one without embeddings, and no `encoder`; or a setting that
-                does not fit.
+            UserError: the store is not a vector store, or has no embeddings and no `encoder` is
+                given; or a setting does not fit.
         """
         if not callable(getattr(store, "similarity_search", None)):
             raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
@@ -220,18 +221,18 @@ class CeilSelector(Settings):
     def from_pretrained(
         cls, folder: str | os.PathLike[str], **settings: Unpack[SettingOptions]
     ) -> Self:
-        """Load what `save_pretrained` wrote; every file's sha256 is compared, and the vectors are
-        memory-mapped.
+        """Load what `save_pretrained` wrote. The sha256 of every file is checked, and the vectors
+        are memory-mapped.
 
-        Nothing is imported: register an encoder of your own before (`register_encoder`).
+        No code is imported from the folder: register your own encoder before (`register_encoder`).
 
         Args:
             folder: a folder, or a Hugging Face hub id.
             settings: see `settings.Settings`; they replace the saved ones.
 
         Raises:
-            UserError: no such folder; a file missing, damaged, or of another save; an encoder that
-                is not registered.
+            UserError: the folder does not exist; a file is missing, damaged or of another save; an
+                encoder is not registered.
         """
         path = hub_snapshot(user_path(folder))
         bank, encoders, saved = load_selector(
@@ -242,13 +243,13 @@ class CeilSelector(Settings):
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card.
 
-        It takes the place of a selector that was saved there before in one step: after a crash, the
-        folder holds the old one or the new one, whole. `hf upload owner/name folder` shares it.
+        A selector in the folder is replaced in one step: after a crash, the folder holds either the
+        old one or the new one, complete. `hf upload owner/name folder` shares it.
 
         Raises:
             UserError: the folder cannot be written, or an encoder cannot be saved.
         """
-        # in this order: an id may be skipped, never given twice
+        # in this order, an id may be skipped but is never used twice
         bank = self._own_bank()
         snapshot = bank.snapshot
         next_id = bank.next_id
@@ -261,12 +262,11 @@ class CeilSelector(Settings):
     def over(
         cls, examples: Iterable[ExampleLike], selector_or_encoder: CeilSelector | Encodes
     ) -> Self:
-        """Return a selector of examples, called input and output, with a selector's encoders and
-        settings.
+        """Return a selector over other examples, with the encoders and settings of a selector.
 
-        The template is the default one, and nothing is balanced or fixed, because the selector's
-        settings may name fields and ids that only its own examples have. Given an encoder, all
-        settings are the default ones.
+        The examples' keys are `input` and `output`. The template is the default, and nothing is
+        balanced or fixed, because those settings may name fields and ids that the examples lack. If
+        an encoder is given instead of a selector, all settings are the defaults.
         """
         if not isinstance(selector_or_encoder, CeilSelector):
             return cls.from_examples(examples, encoder=selector_or_encoder)
@@ -283,15 +283,13 @@ class CeilSelector(Settings):
         return cls.from_examples(examples, **encoders, **settings)
 
     def __copy__(self) -> Self:
-        """A selector with a bank of its own, which shares the vectors; encoders never change and
-        are shared."""
+        """A copy with its own bank, which shares the vectors and the encoders."""
         other = type(self).__new__(type(self))
         vars(other).update(vars(self), bank=copy.copy(self.bank))
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return what `copy.copy` returns: the two copies change apart already, which is all that a
-        deep copy is for."""
+        """The same as `copy.copy`, whose copies are already independent."""
         return copy.copy(self)
 
     def __reduce__(self) -> Any:
@@ -312,28 +310,27 @@ class CeilSelector(Settings):
 
     @property
     def examples(self) -> list[Example]:
-        """The bank, in the order it was added."""
+        """The examples of the bank, in the order in which they were added."""
         return list(self._own_bank().snapshot)
 
     @property
     def unseen(self) -> int | None:
-        """The number of examples that the encoder's free method has not learnt from, such as those
-        added since it was exported; they are ranked like all others. None for other encoders."""
+        """How many examples the encoder's head was not trained on, such as those added after the
+        export; they are ranked like all others. None for encoders without a head."""
         count = getattr(self.encoder, "unseen", None)
         return count and count(self.examples)
 
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
-        """Embed examples, which are as in `from_examples`, add them to the bank, and return their
-        ids.
+        """Embed examples (see `from_examples`), add them to the bank, and return their ids.
 
         Raises:
-            UserError: a row that is no example, or an id that is there already; nothing is added.
+            UserError: a row is not an example, or an id is already in the bank; nothing is added.
         """
         return self._add(self._own_bank(), as_examples(examples, self.columns))
 
     def _add(self, bank: Bank, rows: list[Example], vectors: np.ndarray | None = None) -> list[str]:
         texts = [context_text(row, self.context) for row in rows]
-        # encoding takes long and comes first: the bank's lock is held for the appending alone
+        # encoding takes long and comes first, so that the bank's lock is held only for appending
         if vectors is None:
             encoded = [replace(row, input=text) for row, text in zip(rows, texts, strict=True)]
             encode = self._bank_side.encode_bank
@@ -343,10 +340,10 @@ class CeilSelector(Settings):
         return bank.add(rows, vectors)
 
     def remove(self, ids: str | Example | Iterable[str | Example]) -> None:
-        """Remove examples from the bank: one or several, by their ids or themselves.
+        """Remove one or several examples from the bank, given by id or as Examples.
 
         Raises:
-            UserError: an id that is not there, or that of a fixed example; nothing is removed.
+            UserError: an id is not in the bank, or is that of a fixed example; nothing is removed.
         """
         several = [ids] if isinstance(ids, (str, Example)) or not isinstance(ids, Iterable) else ids
         names = [
@@ -362,37 +359,38 @@ class CeilSelector(Settings):
     def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
 
-        Greedy MAP chooses among the nearest `shortlist` examples that pass the filter, no two of
-        them equal, until there are k or no other fits the token budget; one of the two must be
-        given. An example that does not fit is passed over, and one that repeats a chosen one
-        (`near_duplicate`), or whose vector is a combination of theirs, is chosen only when no other
-        is left; where neither was met, the set is the MAP set of its size, the one of
-        `build_retriever("dpp")`. With `balance` each value of the field has an equal share of the
-        shortlist, and each step chooses among the values chosen least often. With `min_relevance`
-        there are fewer examples, or none, where the others are too far from the query. Those that
-        are `fixed` stand first in every prompt and count among k.
+        Greedy MAP chooses among the nearest `shortlist` distinct examples that pass the filter,
+        until there are k or no other fits the token budget; k or a budget must be given. An example
+        that does not fit is skipped. An example that repeats a chosen one (`near_duplicate`), or
+        whose vector is a linear combination of chosen ones, is chosen only when no other is left.
+        If neither happens, the set is the same as that of `build_retriever("dpp")`. With `balance`,
+        each value of the field has an equal share of the shortlist, and each step chooses among the
+        values chosen least often. With `min_relevance`, there are fewer examples, or none, if the
+        others are too far from the query. `fixed` examples stand first in every prompt and count
+        among k.
 
-        An example that asks the query's own question is left out, so that no prompt holds its own
-        answer, unless `own_answer=True`. Questions are the same by their words, whatever their ids.
+        Unless `own_answer=True`, an example that is the query's own question is left out, so that
+        no prompt contains its own answer. Questions are compared by their words, not by their ids.
 
         Args:
-            query: a text; or a mapping or Example with an input, and the fields that the template
+            query: a text; or a mapping or Example with an input and the fields that the template
                 names.
             options: k, token_budget, trade_off, near_duplicate, min_relevance, own_answer, filter,
                 balance: see `settings.Options`.
 
         Raises:
-            UserError: neither k nor a budget, or one that is no whole number; a budget without
-                `count_tokens`; a filter or balance on a field that no example has, or a filter on a
-                value that none has; balance over more values than the shortlist is long.
+            UserError: neither k nor a budget is given, or one is not a whole number; a budget
+                without `count_tokens`; a filter or balance on a field that no example has, or a
+                filter on a value that none has; balance over more values than the shortlist is
+                long.
         """
         return self.select_many([query], **options)[0]
 
     def select_many(
         self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]
     ) -> list[Selection]:
-        """`select` for each query, all with the bank as it was at the start; they are encoded
-        together."""
+        """Return what `select` returns for each query. Queries are encoded together, and all use
+        the bank as it was at the start."""
         check_names("select", options, CallSettings)
         settings = CallSettings(**{**self.settings, **options})
         query_examples = as_examples(queries, self.columns, "queries", "query", answered=False)

@@ -1,4 +1,5 @@
-"""The settings of a selector, and what one call may ask for; both are checked when they are set."""
+"""The settings of a selector, and the options of one call of `select`; both are checked when they
+are set."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from ceil_jax.tasks.rows import Columns
 DEFAULT_TEMPLATE = Template("{input}\n{output}", separator="\n\n")
 
 Filter = Mapping[str, Any] | Callable[[Example], bool]
-"""{"field": value or list of values}, all of which must hold; or a function of an Example. See
-`filters`."""
+"""{"field": value or list of values}, where every field must match; or a function of an Example.
+See `filters`."""
 
 
 def check_names(call: str, settings: Iterable[str], kind: type[Settings]) -> None:
-    """Raise a UserError, which suggests a known name, for a setting that there is not.
+    """Raise a UserError, which suggests a known name, for an unknown setting.
 
     Args:
         call: what the user called, such as "select".
@@ -36,51 +37,50 @@ def check_names(call: str, settings: Iterable[str], kind: type[Settings]) -> Non
 
 @dataclass(eq=False, repr=False)
 class Settings:
-    """The settings of a selector: arguments of what makes one, and attributes of it that may be
-    set.
+    """The settings of a selector. They are arguments when it is made, and attributes that may be
+    set later.
 
     Raises:
-        UserError: a setting of the wrong type or range.
+        UserError: a setting has a wrong type or value.
     """
 
     trade_off: float = 0.1
-    """λ: a small one weighs relevance, a large one diversity. 0.1 is the larger end of the papers'
-    range: with it, examples that say much the same do not fill a prompt."""
+    """λ: a small value favours relevance, a large one diversity. 0.1 is the upper end of the
+    papers' range; it keeps a prompt from being filled with similar examples."""
     near_duplicate: float | None = 0.8
-    """The cosine from which an example repeats one that is chosen already: above 0 and at most 1.
-    Such examples are chosen last, for places that would stay empty. None: they are chosen like any
-    other. With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80 to
-    0.98 with one another; of 1,500 film reviews 99.3 % have no other review this near."""
+    """An example with at least this cosine to a chosen one counts as a repetition; above 0 and at
+    most 1. Repetitions are chosen only if no other examples are left. None: they are chosen like
+    any other. With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80
+    to 0.98 with one another; of 1,500 film reviews 99.3 % have no other review this near."""
     min_relevance: float | None = None
-    """The relevance, (1 + cos) / 2, below which no example is chosen: where none is near, a
-    selection has fewer or none. None: whatever is nearest is chosen. The scale is the encoder's
-    own: print `selection.explain()` for some queries before you set it."""
+    """The lowest relevance, (1 + cos) / 2, of a chosen example: a query without near examples gets
+    fewer or none. None: no limit. The scale depends on the encoder: print `selection.explain()` for
+    some queries before you set it."""
     own_answer: bool = False
-    """Whether an example that asks the query's own question may be chosen, so that the prompt holds
-    the answer. An application whose users ask questions of the bank may want that; a score measured
-    with it means nothing."""
+    """Whether an example that is the query's own question may be chosen, so that the prompt
+    contains the answer. This suits an application whose users ask questions that are in the bank; a
+    score measured with it is meaningless."""
     fixed: tuple[str, ...] = ()
-    """The ids of examples that stand first in every prompt, in this order: a prefix that a
-    provider's cache keeps. They count among k; behind them come near ones. Where fewer fit, the
-    first of them are left out. Filters and balance are for the others."""
+    """The ids of examples that stand first in every prompt, in this order: a constant prefix, which
+    a provider can cache. They count among k; near examples follow them. If not all fit, the first
+    of them are left out. Filters and balance apply to the others only."""
     balance: str | None = None
-    """A field: the numbers of examples of any two of its values differ by at most one; examples
-    without it count as one value. "output" and "label" are the output, unless a field is called
-    so."""
+    """A field whose values get equally many examples, up to one; examples without it count as one
+    value. "output" and "label" stand for the output, unless a field has that name."""
     shortlist: int = 100
-    """n: the nearest examples among which to choose."""
+    """n: the number of nearest examples to choose from."""
     input_key: str = "input"
     """The name of the input in examples, queries and files."""
     output_key: str = "output"
-    """The name of the output in them."""
+    """The name of the output in examples, queries and files."""
     template: Template = DEFAULT_TEMPLATE
-    """How an example appears in a prompt: a Template, or a pattern, which may use the keys
-    above."""
+    """The form of an example in a prompt: a Template, or a pattern that may use the keys above."""
     context: Context = "input"
-    """The text of a bank example that is encoded: its "input", or input and output ("example")."""
+    """The text of a bank example that is encoded: its "input", or its input and output
+    ("example")."""
     count_tokens: Callable[[Sequence[str]], Any] | None = None
-    """Texts → the number of tokens of each: `LanguageModel.count_tokens`, or a tokenizer in a
-    lambda. A token budget needs it. It is not saved."""
+    """A function from texts to the number of tokens of each: `LanguageModel.count_tokens`, or a
+    lambda with a tokenizer. A token budget needs it. It is not saved."""
     card: Card = field(default_factory=Card)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -107,7 +107,7 @@ class Settings:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as they are now, by name."""
+        """The current settings, by name."""
         return {setting.name: getattr(self, setting.name) for setting in fields(Settings)}
 
     @property
@@ -148,7 +148,7 @@ _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     "k": (Integral, lambda value: value >= 1, "a whole number from 1, or None"),
     "token_budget": (Integral, lambda value: value >= 0, "a whole number from 0, or None"),
 }
-"""The type of a setting, the check of its range, and what an error says that is expected."""
+"""Setting → its type, a check of its value, and the words after "expected" in an error."""
 
 
 class SettingOptions(TypedDict, total=False):
@@ -181,18 +181,17 @@ class Options(TypedDict, total=False):
     """The arguments of one call of `select`."""
 
     k: int | None
-    """The largest number of examples."""
+    """The most examples."""
     token_budget: int | None
-    """The largest number of tokens of the examples as they appear in the template, separators
-    included."""
+    """The most tokens of the examples as they appear in the prompt, separators included."""
     trade_off: float
-    """λ, in place of the selector's own, like the next four."""
+    """λ for this call, in place of the selector's; likewise for the next four."""
     near_duplicate: float | None
-    """The cosine from which an example repeats a chosen one; None for no limit."""
+    """The cosine from which an example counts as a repetition; None for no limit."""
     min_relevance: float | None
-    """The relevance below which no example is chosen; None for no limit."""
+    """The lowest relevance of a chosen example; None for no limit."""
     own_answer: bool
-    """Whether an example that asks the query's own question may be chosen."""
+    """Whether an example that is the query's own question may be chosen."""
     balance: str | None
     """The field whose values have equal shares of the examples; None for no balance."""
     filter: Filter | None
@@ -202,8 +201,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(eq=False, repr=False)
 class CallSettings(Settings):
-    """The settings that hold for one call of `select`: those of the selector and the call's
-    `Options`, checked."""
+    """The settings of one call of `select`: the selector's, with the call's `Options`."""
 
     k: int | None = None
     token_budget: int | None = None

@@ -25,16 +25,16 @@ from ceil_jax.tasks.rows import Columns
 log = logging.getLogger(__name__)
 
 KEPT = 50_000
-"""The number of documents whose vectors are kept in memory; with 768 numbers each, 150 MB."""
+"""The most documents whose vectors are kept in memory; 150 MB for vectors of 768 numbers."""
 
 
 _PLAIN = (str, int, float)
-"""The types of metadata that are compared as they stand; truth values are whole numbers."""
+"""The types of metadata that are compared directly; truth values are integers in Python."""
 
 
 def _with_ids(store: Any) -> Any:
-    """Return LangChain's LanceDB store as one whose documents have their ids, which are in the rows
-    that it reads and which it leaves there; any other store as it is."""
+    """Return LangChain's LanceDB store changed so that its documents carry the ids from their rows,
+    which it drops; any other store unchanged."""
     id_key = getattr(store, "_id_key", None)
     if type(store).__name__ != "LanceDB" or id_key is None:
         return store
@@ -52,14 +52,14 @@ def _with_ids(store: Any) -> Any:
 
 
 class StoreBank:
-    """The documents of a LangChain store; what is added to it or removed from it is seen by the
-    next query.
+    """A bank that is the documents of a LangChain store. The next query sees what has been added to
+    it or removed from it.
 
-    Stores do not give their vectors away, so the documents of a shortlist are embedded when they
-    are first met. `search` are further arguments of the store's `similarity_search`. A document's
-    text is the example's input if `input_is_text`; otherwise a metadata field is. With
-    `embed_query`, the store's own embedding of a query, the store is asked by that vector, so that
-    no query is embedded twice.
+    Stores do not return their vectors, so the documents of a shortlist are embedded when they are
+    first retrieved. `search` are further arguments of the store's `similarity_search`. If
+    `input_is_text`, a document's text is the example's input; otherwise a metadata field is.
+    `embed_query` is the store's own embedding of queries; with it the store is searched by vector,
+    so that no query is embedded twice.
     """
 
     dim = None
@@ -76,29 +76,29 @@ class StoreBank:
         self.encoder = encoder
         self.search = dict(search)
         self.input_is_text = input_is_text
-        # what is no VectorStore of LangChain's may search by texts alone
+        # stores that are not LangChain's may only search by text
         by_vector = hasattr(store, "similarity_search_by_vector")
         self._embed_query = embed_query if by_vector else None
         self._vectors: dict[str, np.ndarray] = {}
         self._left_out: set[str] = set()
-        """The texts of documents that are no examples, which have been noted."""
+        """The texts of documents that are not examples, for which a warning has been logged."""
 
     @property
     def snapshot(self) -> StoreBank:
-        """The bank itself: a store has no moment of its own."""
+        """The bank itself, because a store has no snapshots."""
         return self
 
     def shortlists(
         self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
     ) -> Iterator[Shortlist]:
-        """Yield the nearest examples of each query, as `Snapshot.shortlists`; each is a search of
-        the store."""
+        """Yield the shortlist of each query, as `Snapshot.shortlists` does, by a search of the
+        store."""
         if call.fixed:
             raise UserError(
                 "fixed examples are those of a bank in memory: give CeilSelector.from_examples the "
                 "examples"
             )
-        # one more, in place of the query's own question
+        # one more, in case the query's own question is among them
         most = call.size + (not call.own_answer)
         for query, vector in zip(queries, vectors, strict=True):
             documents = self._nearest(query.input, most, call.filter, call.size)
@@ -115,7 +115,7 @@ class StoreBank:
             )
 
     def _nearest(self, text: str, k: int, filter: Any = None, size: int = 1) -> list[Any]:
-        """The documents nearest to a text that pass a filter; a UserError where the store fails."""
+        """The documents nearest to a text that pass a filter. A UserError if the store fails."""
         by_vector = self._embed_query is not None
         search = self.store.similarity_search
         if by_vector:
@@ -123,7 +123,7 @@ class StoreBank:
         settings: dict[str, Any] = {"k": k, **self.search}
         if filter is not None:
             settings["filter"] = filter
-            # such stores filter what they fetched, which is little unless they are told otherwise
+            # such stores filter after fetching, and fetch only few documents by default
             if "fetch_k" in inspect.signature(search).parameters:
                 settings.setdefault("fetch_k", 100 * size)
             if type(self.store).__name__ == "LanceDB":
@@ -134,7 +134,7 @@ class StoreBank:
         except NotImplementedError:
             if not by_vector:
                 raise
-            # the store searches by texts alone
+            # the store only searches by text
             self._embed_query = None
             return self._nearest(text, k, filter, size)
         except UserError:
@@ -148,8 +148,8 @@ class StoreBank:
             ) from error
 
     def _check_filter(self, text: str, filter: Any) -> None:
-        """Raise a UserError for a value in a filter that no document has, as a bank in memory
-        does."""
+        """Raise a UserError for a value in a filter that no document has, as with a bank in
+        memory."""
         if not isinstance(filter, Mapping) or not self._nearest(text, 1):
             return
         for name, value in filter.items():
@@ -157,27 +157,27 @@ class StoreBank:
                 raise UserError(f"filter: no document of the store has {name!r} = {value!r:.60}")
 
     def _check_passed(self, documents: Sequence[Any], filter: Any) -> None:
-        """Raise a UserError for a document that does not pass a filter: there are stores that take
-        any argument and make nothing of it."""
+        """Raise a UserError for a document that does not pass a filter: some stores accept any
+        argument and ignore it."""
         if not isinstance(filter, Mapping):
             return
-        # what is no plain value is in a language of the store's own
+        # other values are in the store's own query language
         plain = {name: value for name, value in filter.items() if isinstance(value, _PLAIN)}
         for document in documents:
             for name, value in plain.items():
-                own = document.metadata.get(name, value)
-                if isinstance(own, _PLAIN) and as_text(own) != as_text(value):
+                stored = document.metadata.get(name, value)
+                if isinstance(stored, _PLAIN) and as_text(stored) != as_text(value):
                     raise UserError(
                         f"filter: the vector store {type(self.store).__name__} gave a document with "
-                        f"{name!r} = {own!r:.60}, so that it ignores filter=; use another class for "
+                        f"{name!r} = {stored!r:.60}, so that it ignores filter=; use another class for "
                         "the store, or a bank in memory (CeilSelector.from_examples)"
                     )
 
     def _examples(
         self, documents: Sequence[Any], columns: Columns
     ) -> tuple[list[Any], list[Example]]:
-        """The documents that are examples, and these; the others are left out with one note
-        each. If none is one, the first one's trouble is raised."""
+        """The documents that are examples, and the examples. The others are left out, with a
+        warning for each. If none is an example, the error of the first is raised."""
         rows = self._rows(documents, columns)
         names = [row["id"] or number for number, row in enumerate(rows, 1)]
         source = "documents of the store"
@@ -205,7 +205,7 @@ class StoreBank:
     def _rows(self, documents: Sequence[Any], columns: Columns) -> list[dict[str, Any]]:
         rows = []
         for document in documents:
-            # stores may hold lists and mappings too
+            # stores may also hold lists and mappings
             fields = {name: v for name, v in document.metadata.items() if as_text(v) is not None}
             # Qdrant's documents have their ids among their metadata
             id = getattr(document, "id", None) or fields.pop("_id", None)
@@ -217,8 +217,8 @@ class StoreBank:
         return rows
 
     def _embedded(self, texts: Sequence[str], dim: int) -> np.ndarray:
-        """The unit vectors of some documents, float32 [n, dim], embedded if they are not in
-        memory."""
+        """The unit vectors of some documents, float32 [n, dim]. Those that are not in memory are
+        embedded."""
         known = self._vectors
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:

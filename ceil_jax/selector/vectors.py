@@ -1,9 +1,9 @@
-"""Texts and examples → unit vectors that are checked: as many as texts, of one length, finite.
+"""Texts and examples → unit vectors, checked to be as many as the texts, of equal length and
+finite.
 
-An encoder is anything with `encode(texts) -> [N, D]`; or one with two sides, `encode_bank(examples)`
-and `encode_queries(queries)`, for vectors that depend on the examples' outputs. An encoder that is
-to be saved with a selector has `name` and `save_pretrained(folder)`, and `open_encoder(folder)`
-brings it back.
+An encoder is any object with `encode(texts) -> [N, D]`; or with `encode_bank(examples)` and
+`encode_queries(queries)`, if vectors of examples depend on their outputs. To be saved with a
+selector, it needs `name` and `save_pretrained(folder)`, and `open_encoder(folder)` must load it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
 
 QUERIES_REMEMBERED = 1024
-"""The queries whose vectors are kept for the store that is asked next."""
+"""Number of queries whose vectors are remembered for the search of the store."""
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
-"""Anything that may be given as an encoder: see `as_encoders`."""
+"""Anything that is accepted as an encoder: see `as_encoders`."""
 
 
 class FunctionEncoder:
@@ -35,8 +35,8 @@ class FunctionEncoder:
 
 
 class RememberedQueries:
-    """LangChain embeddings that embed a query once: a store searches by the vector that the
-    selector has asked for."""
+    """LangChain embeddings that embed each query once, for the selector and for the search of the
+    store."""
 
     def __init__(self, embeddings: Any) -> None:
         self.embed_documents = embeddings.embed_documents
@@ -46,16 +46,16 @@ class RememberedQueries:
 
 
 def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
-    """Return what embeds examples and what embeds queries; the same object but for LangChain's
-    embeddings.
+    """Return an encoder of examples and one of queries; they are the same object except for
+    LangChain embeddings.
 
-    `CeilSelector.from_examples` says what may be given; anything else is a UserError.
+    See `CeilSelector.from_examples` for what is accepted; anything else is a UserError.
     """
     if isinstance(encoder_like, (str, os.PathLike)):
         from ceil_jax.training.free.encoder import open_encoder
 
         encoder_like = open_encoder(encoder_like)
-    # a class has methods too, and nothing to call them on
+    # a class has these methods too, but they need an instance
     if not isinstance(encoder_like, type):
         if any(callable(getattr(encoder_like, side, None)) for side in ("encode", "encode_bank")):
             return encoder_like, encoder_like
@@ -90,10 +90,10 @@ def embed(
     """Return the unit vector of each of N items, float32 [N, D].
 
     Args:
-        encode: a method of the encoder, which takes texts, or examples.
-        items: what it takes.
+        encode: a method of the encoder that takes texts or examples.
+        items: the texts or examples.
         texts: the text of each item, for messages.
-        dim: the bank's D; None while it has none.
+        dim: the bank's D; None if it is not known yet.
         encoder: the encoder, for messages.
 
     Raises:
@@ -105,9 +105,9 @@ def embed(
 
 
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:
-    """Return the vectors that an encoder gave for N texts as float32 unit rows [N, D].
+    """Return an encoder's vectors of N texts as float32 unit rows [N, D].
 
-    Another shape than (N, dim), and numbers that are not finite, are UserErrors.
+    A UserError if their shape is not (N, dim), or if they are not finite.
     """
     name = str(getattr(encoder, "name", None) or type(encoder).__name__)
     expected = f"expected ({len(texts)}, {dim or 'D'})"

@@ -1,4 +1,4 @@
-"""Skill-KNN's retrievers, which compare skills, and the oracles, which see the queries' gold
+"""Skill-KNN's retrievers, which compare skills, and the oracles, which read the queries' gold
 outputs."""
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ceil_jax.tasks.example import Example
 
 
 class NearestSkills:
-    """Skill-KNN: the nearest skills by one of its similarities (`skills.similarity`), equally near
-    ones drawn at random.
+    """Skill-KNN: chooses the nearest examples by a similarity of skills (`skills.similarity`); ties
+    are drawn at random.
 
     Args:
-        arguments: with the vectors of the bank's skills, [N, m, D].
-        similarity: the name of the similarity of inputs with m skills each.
+        arguments: the arguments of a retriever, with the vectors of the bank's skills, [N, m, D].
+        similarity: the name of the similarity.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class NearestSkills:
 
 
 class TargetSketch(Ranking):
-    """The largest overlap with the query's gold output in keywords, or in words and roles, by their
-    weights (oracle).
+    """Chooses the largest weighted overlap with the query's gold output, in keywords or in words
+    and roles (oracle).
 
     Ties go to the example whose other parts weigh less, then to a seeded draw. (The paper does not
-    say how ties are broken. There are many, such as all of `SELECT COUNT(*)`, and neighbours in a
-    bank are often paraphrases of one question, hence the draw.)
+    say how ties are broken. There are many, such as all of `SELECT COUNT(*)`, and a draw is needed
+    because neighbours in a bank are often paraphrases of one question.)
     """
 
     def __init__(self, arguments: RetrieverArguments) -> None:

@@ -1,5 +1,5 @@
-"""Skill-KNN's rewriting (An et al. 2023): an LM says which skill an input needs, whatever its
-topic.
+"""Skill-KNN's rewriting (An et al. 2023): an LM states the skill that an input needs, independent
+of its topic.
 
 The prompt is an instruction, annotated demonstrations (input → skill) and the input, which for text
 to SQL is the question and the schema of its database (the paper's footnote 3; embeddings see the
@@ -33,18 +33,18 @@ INSTRUCTION = (
 )
 TEMPLATE = Template("Input: {input}\nSkill: {output}", separator="\n\n")
 WITH_SCHEMA = Template("Database: {schema}\n" + TEMPLATE.pattern, TEMPLATE.separator)
-"""The template where demonstrations have a schema: a text-to-SQL input is a question and its
+"""The template for demonstrations with a schema: a text-to-SQL input is a question and its
 database's schema."""
 MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
-"""A rewrite that takes this share of MAX_NEW_TOKENS never ended its line. (The share is below 1
-because a text that is tokenized again may have fewer tokens than were generated.)"""
+"""A rewrite with at least this share of MAX_NEW_TOKENS did not end its line. (The share is below 1
+because a text may have fewer tokens than were generated when it is tokenized again.)"""
 DEMONSTRATIONS = ("cogs", "sql")
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """An input and the skill that a person says it needs."""
+    """An input and the skill that it needs, as annotated by a person."""
 
     input: str
     skill: str
@@ -53,15 +53,14 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """Return the packaged demonstrations of a name (`sql`, `cogs`), or those of a file that
-    `read_table` reads.
+    """Return the packaged demonstrations (`sql` or `cogs`), or those of a file that `read_table`
+    reads.
 
-    A file holds rows of "input" and "skill", such as a JSON list, each with a "schema" or none.
+    A file has rows of "input" and "skill", such as a JSON list, all with a "schema" or all without.
     Other fields are ignored.
 
     Raises:
-        UserError: no such file or name; the row and field that is not a text, a skill of several
-            lines.
+        UserError: there is no such file or name; a field is not a text, or has several lines.
     """
     packaged = Path(__file__).parent / "demonstrations" / f"{source}.json"
     path = packaged if source in DEMONSTRATIONS else user_path(source)
@@ -81,7 +80,8 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
 
 
 def _line(row: Row, name: str) -> str:
-    """A text of one line, because a rewrite stops at the end of a line."""
+    """A field that is a text of one line. Others are refused, because a rewrite stops at the end of
+    a line."""
     value = text(row, name).strip()
     if "\n" in value:
         raise FieldError(name, "a text of one line", value)
@@ -92,26 +92,26 @@ class Rewrites(NamedTuple):
     """The skills of some examples."""
 
     skills: list[str]
-    """One for each example; its raw input where the rewrite failed."""
+    """The skill of each example; its input if the rewrite failed."""
     failures: Counter[str]
-    """The number of failed rewrites by kind: empty, runaway, too long an input, the input itself, a
+    """Number of failed rewrites by kind: empty, runaway, too long, the input itself, a
     demonstration's input."""
     copies: int
-    """The number of rewrites that repeat a demonstration's skill. They are kept: an input may need
-    that skill."""
+    """Number of rewrites that repeat a demonstration's skill. They are kept, because an input may
+    need that skill."""
     rewrites: int
-    """The number of different inputs."""
+    """Number of distinct inputs."""
 
 
 class Rewriter:
-    """Rewrites inputs as skills with one LM, which is shown demonstrations.
+    """Rewrites inputs as skills with an LM and demonstrations.
 
     Args:
         lm: writes the skills.
-        demonstrations: inputs with their skills, which open every prompt.
-        orders: m, the shuffled orders of the demonstrations, each of which gives a skill; 5 by
-            default.
-        seed: of the shuffles; 0 by default.
+        demonstrations: inputs with their skills, with which every prompt begins.
+        orders: m, the number of shuffled orders of the demonstrations, each of which gives a skill;
+            5 by default.
+        seed: seeds the shuffles; 0 by default.
 
     Raises:
         UserError: the demonstrations have fewer orders than m, or leave too little of the LM's
@@ -164,8 +164,8 @@ class Rewriter:
             )
 
     def prompts(self, examples: Sequence[Example], order: int) -> list[str]:
-        """Return the prompt that asks for each example's skill, with its schema where
-        demonstrations have one."""
+        """Return the prompt for each example's skill, with its schema if demonstrations have
+        one."""
         queries = [
             Example("", example.input, "", fields={"schema": example.fields.get("schema", "")})
             for example in examples
@@ -173,10 +173,10 @@ class Rewriter:
         return [prompt_text(self.template, [], query, self._openings[order]) for query in queries]
 
     def rewrite(self, examples: Sequence[Example], order: int) -> Rewrites:
-        """Return the skill of each example's input, asked with one order; the input itself where a
-        rewrite failed.
+        """Return the skill of each example's input, with the demonstrations in one order; the input
+        itself if a rewrite failed.
 
-        An input has one line where demonstrations have schemas.
+        If demonstrations have schemas, inputs must be single lines.
         """
         prompts = self.prompts(examples, order)
         inputs = dict(zip(prompts, (example.input for example in examples), strict=True))
@@ -197,7 +197,7 @@ class Rewriter:
         return Rewrites([skills[prompt] for prompt in prompts], +failures, copies, len(inputs))
 
     def _failure(self, input: str, skill: str, tokens: int) -> str:
-        """The kind of failure; "" for none."""
+        """The kind of failure of a rewrite; "" if it did not fail."""
         if not skill:
             return "empty"
         if tokens >= RUNAWAY * MAX_NEW_TOKENS:
@@ -208,7 +208,7 @@ class Rewriter:
 
 
 def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
-    """Different orders of `count` things; each depends only on the seed and on the orders before
+    """Distinct orders of `count` items. Each depends only on the seed and on the orders before
     it."""
     shuffles: list[list[int]] = []
     for order in range(orders):

@@ -1,5 +1,5 @@
-"""Skill-KNN's similarities of inputs with m skills each, where e_i(x) is the embedding of the i-th
-skill of x.
+"""Skill-KNN's similarities of inputs with m skills each; e_i(x) is the embedding of the i-th skill
+of x.
 
     base               cos(e_1(x), e_1(a))
     consistency        cos(Σ_i e_i(x) / m, Σ_j e_j(a) / m)

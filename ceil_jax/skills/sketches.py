@@ -1,4 +1,4 @@
-"""Sketches of formal outputs for Skill-KNN's target-sketch oracle: keywords or roles, without names
+"""Sketches of programs for Skill-KNN's target-sketch oracle: their keywords or roles, without names
 and values."""
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def cogs_sketch(form: str) -> frozenset[str]:
 
 
 def cogs_parts(form: str) -> dict[str, int]:
-    """Return the words and roles of a compact COGS form with their weights in the structural
+    """Return the words and roles of a compact COGS form, with their weights in the structural
     similarity of two forms.
 
-    An et al. (ACL 2023) count 100 for each primitive that two forms share, which are words, and 1
-    for each partial structure, which we take to be the roles of `cogs_sketch`. A variable
-    (`cry(agent=a)`) is no word.
+    An et al. (ACL 2023) count 100 for each shared primitive, which is a word, and 1 for each shared
+    partial structure, for which we take the roles of `cogs_sketch`. A variable (`cry(agent=a)`) is
+    not a word.
     """
     words = re.findall(r"[\w.]{2,}(?![\w.]*=)", form)
     return dict.fromkeys(cogs_sketch(form), 1) | {f"word {word}": 100 for word in words}

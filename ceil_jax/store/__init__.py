@@ -1,12 +1,11 @@
-"""Folders and files on disk, so that a command that was killed goes on where it was. It knows no
-room above it.
+"""Folders and files on disk, written so that a killed command can continue where it was.
 
-- `folder`: folders that are finished or not; files that appear whole
-- `locking`: one process at a time in a folder; a full or unwritable disk as one line
+- `folder`: folders that are marked as finished; files that are written whole or not at all
+- `locking`: one process at a time in a folder; errors of a full or unwritable disk
 - `places`: paths with `~`, and the home folder
 - `sidecars`: files of file managers and editors, which are never content
-- `hub_cache`: folders that the Hugging Face hub's cache makes
-- `weights`: whether a model has safetensors, before anything of it is fetched
+- `hub_cache`: the folders of the Hugging Face hub's cache
+- `weights`: whether a model has safetensors, checked before it is fetched
 - `code`: the code of plugins, as part of a key
 - `hashing`: hashes of values, files and folders
 - `cost`: `Cost`, seconds and LM tokens

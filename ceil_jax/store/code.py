@@ -1,9 +1,9 @@
 """The code of plugins as part of a key, so that results belong to the code that made them.
 
-What a plugin registers, such as a retriever, a metric or a loss, is named in a key by its name and,
-where it is not of this package, by a digest of its module's source and of the modules of the user's
-own that this one uses. Comments and the layout of the source do not count; data files that the code
-reads, and installed libraries that it uses, are not looked at.
+In a key, a registered function or class of a plugin, such as a retriever, a metric or a loss, is
+identified by its name and by a digest of the source of its module and of the user's own modules
+that this one uses. Comments and layout do not count; data files and installed libraries are
+ignored.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PACKAGE = __name__.partition(".")[0]
 _INSTALLED = tuple(
     {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
-"""Folders of libraries."""
+"""The folders of the standard library and of installed libraries."""
 
 _SIMPLE = (str, bytes, int, float, complex, bool, type(None))
 
 
 def code_digest(*values: Any) -> str:
-    """Return 16 hex digits of the code that values are made of; "" where all of it is this
+    """Return a digest, 16 hex digits, of the code that values are made of; "" if all of it is this
     package's or Python's own.
 
     Args:
@@ -45,7 +45,7 @@ def code_digest(*values: Any) -> str:
                 texts[f"value {part!r}"] = ""
             elif _top(part.__module__) not in (_PACKAGE, *sys.stdlib_module_names):
                 _add(part, texts)
-    # the values of arguments alone, of what is all this package's, make no plugin
+    # values of arguments alone do not make a plugin of this package's own functions
     if all(name.startswith("value ") for name in texts):
         return ""
     return digest(texts)
@@ -79,7 +79,8 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _add(part: Callable[..., Any], texts: dict[str, str]) -> None:
-    """Add the source of the module of a function or class, and of those that it uses, by name."""
+    """Add the digest of the module of a function or class, and of the modules that it uses, by
+    name."""
     module = sys.modules.get(str(part.__module__))
     if module is None or not getattr(module, "__file__", None):
         _add_object(part, texts)
@@ -104,7 +105,7 @@ def _module_name(value: Any) -> str:
 
 
 def _is_own(module: ModuleType, plugin: str) -> bool:
-    """Whether a module is the user's own, or of the plugin's package."""
+    """Whether a module is the user's own, or belongs to the plugin's package."""
     file = getattr(module, "__file__", None)
     if not file or _top(module.__name__) == _PACKAGE:
         return False
@@ -112,7 +113,7 @@ def _is_own(module: ModuleType, plugin: str) -> bool:
 
 
 def _top(name: str | None) -> str:
-    """The package of a module's name; what runs without a module, as in a notebook, has none."""
+    """The top-level package of a module name."""
     return str(name).partition(".")[0]
 
 
@@ -129,8 +130,8 @@ def _digest_at(file: Path, changed: int, size: int) -> str:
 
 
 def _add_object(part: Any, texts: dict[str, str]) -> None:
-    """Add what was typed into a session: a function's or class's own code, and that of others of
-    the session that it names."""
+    """Add the code of a function or class that was defined in a session or notebook, and of others
+    of the session that it uses."""
     name = f"{part.__module__}.{part.__qualname__}"
     if name in texts:
         return
@@ -151,6 +152,6 @@ def _functions_of(kind: type) -> list[FunctionType]:
 
 
 def _plain(code: CodeType) -> list[Any]:
-    """A description of what a piece of compiled code does, without its file and lines."""
+    """The content of compiled code, without its file and line numbers."""
     constants = [_plain(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of some work, added up over all processes that took part in it."""
+    """The cost of some work, summed over all processes that took part."""
 
     seconds: float = 0.0
     tokens: int = 0

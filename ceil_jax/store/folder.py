@@ -1,4 +1,4 @@
-"""A folder that is finished or not: its last file says which files it has, with their checksums.
+"""A folder that is marked as finished by its last file, which lists its files with their checksums.
 
 ```
 runs/scores-3f9a0c…/   key.json     what the folder depends on; its digest is in the folder's name
@@ -32,19 +32,18 @@ DONE = "done.json"
 SCRATCH = "scratch"
 
 DAMAGED = "damaged"
-"""Folder beside finished ones, for those in which damage was found."""
+"""The folder for damaged ones, beside the finished ones."""
 
 _checked: dict[Path, int] = {}
-"""Folders whose files this process has compared with their checksums, by the time of done.json's
-last change."""
+"""Folders whose checksums this process has verified → when done.json was last changed."""
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the summary that `finish` was given; None while the folder is unfinished or if a file
-    in it is damaged.
+    """Return the summary of a finished folder; None if it is unfinished, or a file in it is
+    damaged.
 
-    Files are compared with their checksums, and the key with the folder's name, when a process
-    first asks. The folder need not exist.
+    The first time in a process, files are compared with their checksums, and the key with the
+    folder's name. The folder need not exist.
     """
     done = folder / DONE
     try:
@@ -64,7 +63,7 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def _damaged(folder: Path, record: Any) -> Path | None:
-    """The first file that is missing, changed, or of another folder."""
+    """The first file that is missing, changed, or of another folder; None if there is none."""
     try:
         content = [record["name"], record["summary"], record["files"]]
         if record["name"] != folder.name or record["checksum"] != digest(content):
@@ -80,7 +79,7 @@ def _damaged(folder: Path, record: Any) -> Path | None:
 
 
 def write_key(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write what a folder depends on; the digest of `content` ends the folder's name."""
+    """Write what a folder depends on. The folder's name ends with the digest of `content`."""
     write(folder / KEY, (canonical(content) + "\n").encode())
 
 
@@ -96,9 +95,10 @@ def read_key(folder: Path) -> dict[str, Any] | None:
 
 
 def set_aside(folder: Path) -> Path:
-    """Move a damaged folder's files into one of the folder `damaged` beside it, and return that.
+    """Move the files of a damaged folder into a new folder under `damaged`, beside it, and return
+    that.
 
-    The folder itself and its lock stay. The caller holds the folder.
+    The folder itself and its lock stay. The caller must hold the folder.
     """
     copies = (folder.parent / DAMAGED / f"{folder.name}.{number}" for number in count(1))
     aside = next(copy for copy in copies if not copy.exists())
@@ -111,9 +111,9 @@ def set_aside(folder: Path) -> Path:
 
 
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Mark a folder of whole files as finished, with a summary of JSON values.
+    """Mark a folder as finished, with a summary of JSON values.
 
-    Its scratch folder, and what killed processes left half written, are removed. The caller holds
+    Its scratch folder and half-written files of killed processes are removed. The caller must hold
     the folder.
     """
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
@@ -124,7 +124,7 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
         for name, sha256 in file_hashes(folder).items()
         if name not in (KEY, DONE) and not name.endswith(".lock")
     }
-    # as they will be read back: keys are strings by then
+    # as the summary will be read back, with strings as keys
     plain = json.loads(json.dumps(dict(summary)))
     record = {"name": folder.name, "summary": plain, "files": files}
     record["checksum"] = digest(list(record.values()))
@@ -132,20 +132,20 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
 
 
 def write(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all; see `appearing`."""
+    """Write a file completely or not at all; see `appearing`."""
     with appearing(file) as out:
         out.write(content)
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by name into a folder, each whole or not at all; other processes wait."""
+    """Write files by name into a folder, each completely or not at all. Other processes wait."""
     with held(folder):
         for name, content in files.items():
             write(folder / name, content)
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write a JSON value whole or not at all. NumPy's numbers are refused."""
+    """Write a JSON value, completely or not at all. NumPy's numbers are refused."""
     write(file, json.dumps(value, ensure_ascii=False).encode())
 
 
@@ -155,7 +155,7 @@ def read_json(file: Path) -> Any:
 
 
 def save_arrays(file: Path, **arrays: np.ndarray) -> None:
-    """Write arrays by name as one `.npz`, whole or not at all."""
+    """Write arrays by name as one `.npz`, completely or not at all."""
     with appearing(file) as out:
         np.savez(out, **arrays)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Hashes of values, files and folders: they name a stage and show whether a file is whole."""
+"""Hashes of values, files and folders, which name stages and reveal damaged files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 from ceil_jax.store.sidecars import is_sidecar
 
 NO_KEY = {"key": False}
-"""The metadata of a dataclass's field that is no part of a stage's key."""
+"""The metadata of a dataclass field that is left out of a stage's key."""
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of a value: keys sorted, no spaces, dataclasses as objects.
+    """Return the canonical JSON text of a value: sorted keys, no spaces, dataclasses as objects.
 
-    It may hold JSON values, dataclasses, paths and NumPy arrays (their dtype, shape and the hash of
-    their bytes); anything else is a TypeError.
+    A value may contain JSON values, dataclasses, paths and NumPy arrays (as dtype, shape and hash
+    of their bytes); anything else is a TypeError.
     """
 
     def plain(item: Any) -> Any:

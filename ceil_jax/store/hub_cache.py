@@ -1,4 +1,4 @@
-"""The folders that the Hugging Face hub's cache makes: `models--owner--name/snapshots/COMMIT/…`."""
+"""The folders of the Hugging Face hub's cache: `models--owner--name/snapshots/COMMIT/…`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def in_hub_cache(name: str) -> bool:
 
 
 def hub_snapshot(folder: Path) -> Path:
-    """Return the folder of files inside a repository's folder of the hub's cache; any other folder
-    is returned as it is.
+    """Return the snapshot folder inside a repository's folder of the hub's cache; any other folder
+    unchanged.
 
-    The snapshot is the one that the branch `main` names, else the only one there is.
+    The snapshot is that of the branch `main`, or else the only one.
 
     Raises:
-        UserError: there is no snapshot, or there are several and `main` names none of them.
+        UserError: there is no snapshot, or there are several and none is that of `main`.
     """
     snapshots = folder / SNAPSHOTS
     if not (snapshots.is_dir() and (folder / "refs").is_dir()):
@@ -48,7 +48,7 @@ def hub_snapshot(folder: Path) -> Path:
 
 
 def hub_name(folder: Path) -> str:
-    """Return the name that a folder shows: its own or, in the hub's cache, `owner/name`."""
+    """Return the name of a folder to show: `owner/name` in the hub's cache, else its own name."""
     resolved = folder.resolve()
     for path in (resolved, *resolved.parents[:2]):
         kind, *names = path.name.split("--")

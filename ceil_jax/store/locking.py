@@ -1,5 +1,5 @@
-"""One process at a time in a folder; files that appear whole; a disk that is full or unwritable, as
-one line."""
+"""One process at a time in a folder; files that are written completely or not at all; a full or
+unwritable disk as a UserError."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ except ImportError:
 log = logging.getLogger(__name__)
 
 PART = ".part"
-"""The end of the name of a file that is being written: NAME.PID.part."""
+"""The ending of files that are being written: NAME.PID.part."""
 
 _REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-"""Phrases of the system, which libraries that write from C++ or Rust repeat in exceptions of their
-own."""
+"""Messages of the system for a full disk, which C++ and Rust libraries repeat in their own
+exceptions."""
 
 
 @contextmanager
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """Make a folder if need be and hold it for this process until the block ends. Others wait, and
-    say so.
+    """Create a folder if needed, and lock it for this process until the block ends. Other processes
+    wait, and log that they do.
 
-    Different names of the lock's file lock parts of the folder separately. A full disk, a folder
-    that cannot be made or written, or a file system without locks is a UserError.
+    Use different lock names to lock parts of the folder separately. A UserError for a full disk, a
+    folder that cannot be created or written, or a file system without locks.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # a folder that is there but takes no files, as under /proc, is met here
+        # this fails in a folder that exists but takes no files, as under /proc
         (folder / name).touch()
     except (OSError, ValueError) as error:
         raise _cannot_write(folder, error) from error
@@ -61,10 +61,10 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
 
 
 def _check_locks(file: Path) -> None:
-    """Raise a UserError if the file's file system refuses locks.
+    """Raise a UserError if the file system of a file does not support locks.
 
-    Where it does, filelock takes the existence of the file for the lock and waits for ever, or lets
-    the system's error through.
+    On such a file system, filelock takes the file's existence for the lock and waits for ever, or
+    raises the system's error.
     """
     if fcntl is None:  # Windows, where all file systems lock
         return
@@ -82,8 +82,8 @@ def _check_locks(file: Path) -> None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full or unwritable disk, whoever met it in this block, into a UserError that names the
-    folder."""
+    """Turn errors of a full or unwritable disk inside the block, from any library, into a UserError
+    that names the folder."""
     try:
         yield
     except Exception as error:
@@ -105,11 +105,11 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raise the system's OSError of a full disk unless a folder takes so many bytes; some libraries
-    say it worse.
+    """Raise the system's OSError for a full disk unless `size` bytes fit into a folder. Some
+    libraries report a full disk less clearly.
 
-    Where the system can, the room is taken and given back, so that a quota or a limit of file size
-    is met as well.
+    If the system supports it, the space is allocated and freed again, so that quotas and file size
+    limits are noticed as well.
     """
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -120,11 +120,12 @@ def check_room(folder: Path, size: int) -> None:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a file beside its place; flush it to the disk and rename it into place when the block
-    ends.
+    """Yield a temporary file beside a target; when the block ends, flush it to the disk and rename
+    it to the target.
 
-    The folder is made if need be. If the block raises, or the disk is full or unwritable (a
-    UserError), the unfinished file is removed; so is what killed processes left of this target.
+    The folder is created if needed. If the block raises, or the disk is full or unwritable (a
+    UserError), the temporary file is removed; so are those that killed processes left for this
+    target.
     """
     beside = target.with_name(f"{target.name}.{os.getpid()}{PART}")
     with disk_errors(target.parent):
@@ -141,7 +142,7 @@ def appearing(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _clear_half_written(target: Path) -> None:
-    """Remove the unfinished files of a target whose processes are no more."""
+    """Remove the temporary files of a target whose processes have ended."""
     form = re.compile(re.escape(target.name) + r"\.(\d+)" + re.escape(PART))
     for file in target.parent.iterdir():
         name = form.fullmatch(file.name)
@@ -150,7 +151,7 @@ def _clear_half_written(target: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    """Return whether a process of that number runs on this machine, or may run."""
+    """Return whether a process of that number runs on this machine, or may be running."""
     if fcntl is None:  # Windows, where a signal of 0 ends the process
         return True
     try:

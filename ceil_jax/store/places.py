@@ -1,4 +1,4 @@
-"""Folders of the user: paths with `~`, and the home folder, which not every process has."""
+"""Paths with `~`, and the home folder, which not every process has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ceil_jax.errors import UserError
 
 
 def home() -> Path | None:
-    """Return the home folder; None where the process has none, as in a container whose user has no
-    name and no HOME."""
+    """Return the home folder; None if the process has none, as in a container whose user has
+    neither a name nor HOME."""
     try:
         return Path.home()
     except RuntimeError:
@@ -18,10 +18,10 @@ def home() -> Path | None:
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path in which a `~` at its start is replaced by the home folder.
+    """Return a path with a leading `~` replaced by the home folder.
 
     Raises:
-        UserError: it starts with `~`, and that folder is not known.
+        UserError: the path starts with `~`, and the home folder is unknown.
     """
     try:
         return Path(path).expanduser()

@@ -1,9 +1,9 @@
-"""Progress: one bar for a whole command where one is running, else a bar for each piece of work.
+"""Progress bars: one for a whole command if it has one, else one for each piece of work.
 
-A command that knows its plan opens `command_bar`. The loops inside it call `bar` all the same, and
-their bars are then the part of the command's bar that stands for them. A loop inside a loop shows
-nothing of its own. Where no terminal shows a bar, the log has a line after a few seconds, then ever
-more rarely. Both go on while a piece of work waits, such as for a server.
+A command that knows its plan opens `command_bar`. Loops inside it call `bar` as usual, and then
+advance the command's bar. A loop inside a loop shows nothing. Without a terminal, a line is logged
+after a few seconds, then less and less often. Bars and lines keep updating while work waits, for
+example for a server.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from tqdm.auto import tqdm
 log = logging.getLogger(__name__)
 
 _LINE_EVERY = 60.0
-"""Seconds between two lines in a log, where no terminal shows a bar, at most."""
+"""The most seconds between two lines in a log."""
 
 _FIRST_LINE = 3.0
 """Seconds before the first line; each later pause is twice as long."""
 
 _BEAT = 1.0
-"""Seconds between two looks at work that says nothing itself."""
+"""Seconds between two updates while the work itself reports nothing."""
 
 _STARTING = 60.0
-"""Seconds that say little of a command's pace: models are loaded and programs compiled."""
+"""The first seconds of a command, which say little about its pace because models are loaded and
+programs compiled."""
 
 running_bar: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
 _inside: ContextVar[bool] = ContextVar("inside a bar", default=False)
@@ -43,8 +44,8 @@ def _shown() -> bool:
 
 
 def _sayer() -> Callable[[str], None]:
-    """Return a function that logs a line now and then: after a few seconds first, then ever more
-    rarely, and at last once a minute."""
+    """Return a function that logs a line, but not at every call: first after a few seconds, then
+    less and less often, down to once a minute."""
     last = time.monotonic()
     pause = _FIRST_LINE
 
@@ -60,7 +61,7 @@ def _sayer() -> Callable[[str], None]:
 
 @contextmanager
 def _beating(beat: Callable[[], object]) -> Iterator[None]:
-    """Call a function every second inside the block, whatever the block does."""
+    """Call a function every second, from another thread, while the block runs."""
     ended = threading.Event()
 
     def beats() -> None:
@@ -77,28 +78,30 @@ def _beating(beat: Callable[[], object]) -> Iterator[None]:
 
 
 class CommandBar:
-    """The stages of a command, in order, with the seconds that each is expected to take."""
+    """The progress bar of a command, from the seconds that each of its stages is expected to
+    take."""
 
     def __init__(self, expected: dict[str, float]) -> None:
         self._expected = expected
         self._total = len(expected)
-        self._spent_expected = self._spent = 0.0
+        self._spent_expected = 0.0
+        self._spent = 0.0
         self._began = time.monotonic()
         self._say = _sayer()
         self._stage = ""
         self._what = ""
         self._number = 0
         self._share = 0.0
-        # the beat of `command_bar` comes from another thread
+        # `command_bar` updates from another thread
         self._lock = threading.RLock()
-        # where it may be shown, TQDM_DISABLE (--quiet) decides
+        # if a bar can be shown, TQDM_DISABLE (--quiet) decides
         hidden: dict[str, Any] = {} if _shown() else {"disable": True}
         self.bar = tqdm(total=1.0, bar_format="{desc}", leave=False, **hidden)
 
     @contextmanager
     def running(self, stage: str, what: str) -> Iterator[None]:
-        """Name a stage while the block runs; `what` says what it does. After it the bar names none,
-        or the stage inside which it ran."""
+        """Show a stage, described by `what`, while the block runs. Afterwards the bar shows the
+        enclosing stage again, if there is one."""
         with self._lock:
             outer = self._stage, self._what, self._share
             self._add_time()
@@ -116,13 +119,13 @@ class CommandBar:
                 self.advance(share)
 
     def _add_time(self) -> None:
-        """Count the time that has passed as spent, and begin anew."""
+        """Add the time since the last call to the time spent."""
         now = time.monotonic()
         self._spent += now - self._began
         self._began = now
 
     def seconds_left(self, share: float) -> float:
-        """Return the seconds that the command still takes, when this share of the running stage is
+        """Return the estimated remaining seconds of the command, if `share` of the running stage is
         done."""
         passed = time.monotonic() - self._began
         expected = self._expected.get(self._stage, 0.0)
@@ -130,18 +133,18 @@ class CommandBar:
         spent = self._spent + passed
         pace = (spent + _STARTING) / (done + _STARTING)
         rest = sum(self._expected.values()) - expected
-        # the running stage is its own best measure once a part of it is done
+        # once a quarter of the running stage is done, its own pace is the best estimate
         running = passed * (1 - share) / share if share > 0.25 else pace * expected * (1 - share)
         return running + pace * rest
 
     def show(self) -> None:
-        """Show the running stage again, with the time that has passed."""
+        """Update the display of the running stage."""
         with self._lock:
             if self._number:
                 self.advance(self._share)
 
     def advance(self, share: float) -> None:
-        """Show that this share of the running stage is done."""
+        """Show that `share` of the running stage is done."""
         with self._lock:
             self._share = share
             left = self.seconds_left(share)
@@ -155,7 +158,8 @@ class CommandBar:
 
 @contextmanager
 def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
-    """Show one bar for all work inside the block, by the expected seconds of each stage."""
+    """Show one bar for all work inside the block. `expected` are the seconds of each stage, by
+    key."""
     command = CommandBar(dict(expected))
     token = running_bar.set(command)
     try:
@@ -167,8 +171,7 @@ def command_bar(expected: dict[str, float]) -> Iterator[CommandBar]:
 
 
 class _Part:
-    """A piece of work that shows its share of `total` by calling `advance`, and has no bar of its
-    own."""
+    """A stand-in for a bar that reports its share of `total` by calling `advance`."""
 
     def __init__(self, total: int, initial: int, advance: Callable[[float], None]) -> None:
         self._total = max(total, 1)
@@ -189,13 +192,12 @@ class _Part:
 def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Iterator[Any]:
     """Yield a progress bar with tqdm's `update`, `set_postfix` and `set_postfix_str`.
 
-    Inside `command_bar` it is the command's bar that moves, and inside another bar nothing is
-    shown.
+    Inside `command_bar`, the command's bar advances instead; inside another bar, nothing is shown.
 
     Args:
-        total: steps of the work.
+        total: number of steps.
         what: the work in words.
-        initial: steps that are done already; 0 by default.
+        initial: number of steps that are already done; 0 by default.
         delay: seconds before the bar is shown, so that short work shows nothing; 0 by default.
     """
     if _inside.get():

@@ -1,5 +1,4 @@
-"""One of several jobs that share the reading of an LM, each of which keeps what it read in a file
-of its own."""
+"""Shards: several jobs that share the prompts of an LM, each with its own file of readings."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from ceil_jax.errors import UserError
 
 
 class Shard(NamedTuple):
-    """Job `number`, from 1 to `of`, of several that share the chunks of a stage's prompts."""
+    """Job `number` (from 1) of `of` jobs that share the chunks of a stage's prompts."""
 
     number: int
     of: int
@@ -24,14 +23,13 @@ class Shard(NamedTuple):
         return f"readings-{self.number}-of-{self.of}.sqlite"
 
     def owns(self, chunk: int) -> bool:
-        """Return whether this job reads the chunk of that number, from 0: job i of n reads i − 1, i
+        """Return whether this job reads a chunk, numbered from 0: job i of n reads chunks i − 1, i
         − 1 + n, …"""
         return chunk % self.of == self.number - 1
 
 
 def parse_shard(text: str) -> Shard:
-    """Return the shard that a command's `--shard i/n` names; a UserError for a text of another
-    form."""
+    """Return the shard for `--shard i/n`. A UserError for a text of another form."""
     form = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     shard = Shard(*map(int, form.groups())) if form else Shard(0, 0)
     if not 1 <= shard.number <= shard.of:

@@ -1,4 +1,4 @@
-"""Files that systems, file managers and editors leave in any folder; they are never content."""
+"""Files that systems, file managers and editors leave in folders, which are never content."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAMES = {
     "lost+found",
     "system volume information",
 }
-"""Names in lower case, of Windows, macOS and network storage."""
+"""Names of such files on Windows, macOS and network storage, in lower case."""
 
 
 def is_sidecar(relative: PurePath) -> bool:
-    """Return whether a part of a relative path is hidden (`._x`, `.DS_Store`, `.nfs…`,
-    `.ipynb_checkpoints`), an editor's copy (`x~`), or of a known name such as `Thumbs.db`."""
+    """Return whether any part of a relative path is hidden (`._x`, `.DS_Store`, `.nfs…`,
+    `.ipynb_checkpoints`), an editor's backup (`x~`), or has a known name such as `Thumbs.db`."""
     return any(
         part.startswith(".") or part.endswith("~") or part.lower() in _NAMES
         for part in relative.parts

@@ -1,7 +1,7 @@
-"""Whether a model's weights are safetensors: asked of the list of its files, before any of them is
+"""Whether a model's weights are safetensors, by the list of its files, before any of them is
 fetched.
 
-Pickles (`pytorch_model.bin`) may run code when they are read, and are never opened.
+Pickles (`pytorch_model.bin`) may run code when they are read, so they are never opened.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ceil_jax.errors import UserError
 log = logging.getLogger(__name__)
 
 Use = Literal["lm", "encoder"]
-"""What a model is for: the flag that names it, and its class in transformers."""
+"""The use of a model, which is also the flag that names it."""
 
 _CLASSES: dict[Use, str] = {"lm": "AutoModelForCausalLM", "encoder": "AutoModel"}
 
 _PICKLE = re.compile(r"(pytorch_)?model[^/]*\.(bin|pt|pth|ckpt)")
 
 _SECONDS = 10.0
-"""To wait for the list of a repository's files."""
+"""Seconds to wait for the list of a repository's files."""
 
 _OTHER = re.compile(r"[^/]*\.(h5|msgpack|gguf|ggml|ot|onnx)")
 
 
 def check_weights(model: str | Path, use: Use) -> None:
-    """Raise a UserError, with the way out, if the weights of a folder or of a repository of the hub
-    are of other formats alone.
+    """Raise a UserError if the weights in a folder or a hub repository are only in other formats;
+    the message says what to do.
 
-    A repository whose files cannot be listed, as without a network, is left to what loads it.
+    A repository whose files cannot be listed, for example without a network, is accepted.
     """
     names = _names(model) if isinstance(model, Path) else _listed(model)
     if any(name.endswith(".safetensors") for name in names):
@@ -56,7 +56,7 @@ def check_weights(model: str | Path, use: Use) -> None:
 
 
 def _first(form: re.Pattern[str], names: Iterable[str]) -> str | None:
-    # what lies in a folder of a repository, such as onnx/, is not what is loaded
+    # files in subfolders of a repository, such as onnx/, are not loaded
     return next((name for name in sorted(names) if form.fullmatch(name)), None)
 
 
@@ -66,11 +66,11 @@ def _names(folder: Path) -> list[str]:
 
 @cache
 def _listed(repository: str) -> list[str]:
-    """The names of a hub repository's files; none where they cannot be had."""
+    """The names of the files of a hub repository; empty if they cannot be listed."""
     from huggingface_hub import model_info
 
     try:
         return [file.rfilename for file in model_info(repository, timeout=_SECONDS).siblings or []]
-    except Exception as error:  # whatever the hub, the network or their absence raises
+    except Exception as error:  # any error of the hub or the network
         log.debug("the files of %s cannot be listed: %s", repository, error)
         return []
