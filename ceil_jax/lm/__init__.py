@@ -1,17 +1,17 @@
-"""Language models (LMs) behind one class of strings and numpy, and the prompts they are given.
+"""Language models (LMs) behind one class, with strings and numpy as inputs and outputs; and
+prompts.
 
-What is done with their scores and answers is in `training` and `pipeline`.
+Their scores and answers are used in `training` and `pipeline`.
 
-- `base`: `LanguageModel`, the class of all of them
-- `answers`: what an LM answered and why it ended; `options`: which of some options an answer means
+- `base`: `LanguageModel`, the base class of all LMs
+- `answers`: an LM's answer and why it ended; `options`: which of some options an answer means
 - `registry`: `load_lm`, a name to a language model
-- `prompts`: examples and a query as one text, under a token budget; `token_budget`: which of the
-  chosen examples stay
+- `prompts`: examples and a query as one text; `token_budget`: cutting examples to a token budget
 - `lazy`: prompts that are made when they are read
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
-- `readings`: what LMs have read, by content, in one SQLite file; `readings_file`: that file, and
-  what is saved of a damaged one; `ray_reading`: reading on a Ray cluster
+- `readings`: a cache of everything that LMs have read, by content; `readings_file`: its SQLite
+  file, and saving the rest of a damaged one; `ray_reading`: reading on a Ray cluster
 - `price`: prices of tokens
 - `counting`: an LM that only counts tokens, for dry runs
 - `torch`: causal LMs of transformers

@@ -1,8 +1,8 @@
-"""An LM's answer: its text, and why it ended. One place for local LMs, /completions and chat.
+"""An LM's answer: its text, and why it ended; the same for local LMs, /completions and chat.
 
-A back end gives what was written and why it stopped (`LanguageModel.write`); what follows is the
-same for all of them. An answer ends at its first stop string, but not within a JSON value or a code
-fence that it begins with, and a fence around it is removed.
+A back end returns the generated text and why it stopped (`LanguageModel.write`); this module does
+the rest. An answer ends at its first stop string, but not inside a JSON value or a code fence with
+which it begins, and a fence around it is removed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 Ended = Literal["stop", "length", "refused", "tool_call"]
-"""stop: by itself or at a stop string; length: cut by the token limit; refused: by the model or a
-filter of the server; tool_call: it stood in a call of a tool, from which it was taken."""
+"""stop: by itself or at a stop string; length: at the token limit; refused: by the model or a
+filter of the server; tool_call: it was taken from a tool call."""
 
 Removed = Literal["reasoning", "fence", "wrapper"]
-"""The kind of text that was removed around an answer: reasoning, a code fence, or other marks such
-as a role prefix."""
+"""What was removed around an answer: reasoning, a code fence, or other marks such as a role
+prefix."""
 
 
 class Answer(NamedTuple):
-    """A text that an LM wrote, and why it ended."""
+    """A text that an LM has generated, and why it ended."""
 
     text: str
     ended: Ended = "stop"
@@ -31,22 +31,21 @@ class Answer(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """Why the answer can hardly be right, as in `TROUBLES`; "" where nothing speaks against
-        it."""
+        """Why the answer is hardly right: a key of `TROUBLES`; "" if there is no such sign."""
         if self.ended in ("length", "refused"):
             return self.ended
         return "" if self.text.strip() else "empty"
 
     def stored(self) -> Any:
-        """Return the answer as a JSON value: its text alone where there is nothing else to say."""
+        """Return the answer as a JSON value, which is only the text for an ordinary answer."""
         return self.text if self == Answer(self.text) else list(self)
 
 
 def stored_answer(value: Any) -> Answer:
-    """Return the answer that `Answer.stored` gave as a JSON value.
+    """Return the answer from the JSON value that `Answer.stored` returned.
 
     Raises:
-        ValueError: it is no such value.
+        ValueError: the value is not such a value.
     """
     if isinstance(value, str):
         return Answer(value)
@@ -65,18 +64,18 @@ TROUBLES = {
 
 _FENCE = r"(?P<fence>`{3,}|~{3,})"
 _OPENED = re.compile(rf"\s*{_FENCE}[^\n`]*(?:\n|\Z)")
-"""The line that opens a fence, at the beginning of an answer."""
+"""A line that opens a fence at the beginning of an answer."""
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
-    """Return where the earliest stop string begins in `text`; None if there is none."""
+    """Return the position of the earliest stop string in a text; None if there is none."""
     starts = [start for string in stop if (start := text.find(string)) >= 0]
     return min(starts, default=None)
 
 
 def ended_at_stop(answer: Answer, stop: Sequence[str]) -> Answer:
-    """Return an answer up to its first stop string. A JSON object or list that it begins with is
-    kept whole, and what stood in a fence is.
+    """Return an answer up to its first stop string. Kept whole are a JSON object or list with which
+    it begins, code from a fence, and answers from a tool call.
 
     >>> ended_at_stop(Answer("good, because\\nit is", "length"), ["\\n"])
     Answer(text='good, because', ended='stop', removed=())
@@ -103,7 +102,8 @@ def _begins_json(text: str) -> bool:
 
 
 def _end_of_json(text: str) -> int | None:
-    """The end of the JSON object or list that a text begins with; None if it begins with none."""
+    """The end of the JSON object or list with which a text begins; None if it does not begin with
+    one."""
     if not _begins_json(text):
         return None
     start = len(text) - len(text.lstrip())
@@ -115,8 +115,8 @@ def _end_of_json(text: str) -> int | None:
 
 
 def opens_fence(text: str, prompt: str) -> str:
-    """Return the fence that an answer opens and does not close, such as "```"; "" where there is
-    none, or the prompt has fences of its own."""
+    """Return the fence that an answer opens and does not close, such as "```"; "" if there is none,
+    or if the prompt itself contains fences."""
     opened = _OPENED.match(text)
     if opened is None or opened["fence"] in prompt or opened["fence"] in text[opened.end() :]:
         return ""
@@ -124,8 +124,8 @@ def opens_fence(text: str, prompt: str) -> str:
 
 
 def without_fence(answer: Answer, prompt: str) -> Answer:
-    """Return the code within the fence that an answer begins with; a fence that the token limit
-    left open ends with the text."""
+    """Return the code inside a fence with which an answer begins; other answers are unchanged. A
+    fence that is not closed ends with the text."""
     opened = _OPENED.match(answer.text)
     if opened is None or opened["fence"] in prompt:
         return answer
@@ -135,20 +135,20 @@ def without_fence(answer: Answer, prompt: str) -> Answer:
 
 
 def trimmed(text: str) -> str:
-    """Return a text without empty lines before it and blanks behind it; the indentation of its
-    first line stays."""
+    """Return a text without leading empty lines and trailing white space. The indentation of the
+    first line is kept."""
     return re.sub(r"\A(?:[^\S\n]*\n)+", "", text).rstrip()
 
 
 Write = Callable[[Sequence[int], Sequence[str], Sequence[str]], Sequence[Answer]]
-"""(Rows, their prompts, stop strings) → what the LM writes behind these prompts."""
+"""(Numbers of prompts, these prompts, stop strings) → the LM's continuations of these prompts."""
 
 
 def answers_to(prompts: Sequence[str], stop: Sequence[str], write: Write) -> list[Answer]:
     """Return the answers to prompts.
 
-    Where a stop string ends an answer within a fence that it has opened, the LM goes on behind it
-    up to the end of the fence.
+    If a stop string ends an answer inside a code fence, the LM continues up to the end of the
+    fence.
     """
     rows = range(len(prompts))
     written = write(rows, prompts, stop)
@@ -167,8 +167,8 @@ def answers_to(prompts: Sequence[str], stop: Sequence[str], write: Write) -> lis
 
 
 def _begun(text: str, stop: Sequence[str]) -> str:
-    """A text up to the end of its first stop string; of one that the server has cut off, a line's
-    end takes its place."""
+    """A text up to and including its first stop string. If the server has cut that off, a newline
+    takes its place."""
     start = first_stop(text, stop)
     if start is None:
         return text.rstrip("\n") + "\n"
@@ -176,8 +176,8 @@ def _begun(text: str, stop: Sequence[str]) -> str:
 
 
 def note_on(answers: Sequence[Answer], limit: int) -> str:
-    """Return one line on what was removed from answers of at most `limit` tokens, and on those that
-    can hardly be right; "" where there is nothing to say."""
+    """Return a line on what was removed from some answers, and on those that are hardly right; ""
+    if there is nothing to report. `limit` is the most tokens of an answer."""
     counts: Counter[str] = Counter()
     for answer in answers:
         counts.update(answer.removed)

@@ -1,5 +1,5 @@
-"""A language model: what other rooms know of one, and what follows from a few methods of its
-own."""
+"""The base class of language models: other rooms use its methods, which follow from a few that a
+subclass defines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Out = TypeVar("Out")
 
 
 class Continuations(NamedTuple):
-    """The choices of several prompts: for each choice the number of its prompt, the prompt, and the
-    choice."""
+    """The choices of several prompts, as three lists: for each choice the number of its prompt, the
+    prompt, and the choice."""
 
     numbers: list[int]
     prompts: list[str]
@@ -32,10 +32,10 @@ class Continuations(NamedTuple):
 
 
 class LanguageModel:
-    """A frozen LM. Results depend on each prompt alone, never on the other prompts of a call.
+    """A frozen LM. The result for a prompt never depends on the other prompts of a call.
 
-    A subclass has `name`, `context_length` and `tokens_read`, and gives `count_tokens`, `scores`
-    and `write`.
+    A subclass defines `name`, `context_length`, `tokens_read`, `count_tokens`, `scores` and
+    `write`.
 
     Examples:
         >>> class Shouting(LanguageModel):
@@ -52,47 +52,48 @@ class LanguageModel:
     """
 
     name: str
-    """Names the weights and the dtype; results are cached under it."""
+    """Identifies the weights and the dtype; results are cached under it."""
     context_length: int
-    """The most tokens that the LM reads, prompt and continuation together."""
+    """The most tokens of a prompt and its continuation together."""
     can_score = True
-    """Whether the LM gives log-probabilities; one that does not can only generate."""
+    """Whether the LM gives log-probabilities; otherwise it can only generate."""
     ends_itself = False
-    """Whether its answers end by themselves, as those of a chat do; other LMs write on until a stop
-    string or the token limit."""
+    """Whether its answers end by themselves, as in a chat; other LMs continue until a stop string
+    or the token limit."""
     _noted = False
-    """Whether something was said of its answers."""
+    """Whether a note on its answers has been logged."""
     at_once: Mapping[str, int] = {"score": 64, "write": 32}
-    """Prompts that it is given together, to score and to continue: the most that a kill loses."""
+    """Number of prompts that it reads together, to score and to generate: as many are lost at most
+    if the process is killed."""
 
     @property
     def key(self) -> str:
-        """Stands for the LM and for what shapes its prompts; stages are kept under it."""
+        """Identifies the LM and the format of its prompts; it is part of the keys of stages."""
         return self.name
 
     in_flight = 1
-    """Groups of prompts that are read at a time (`each`)."""
+    """Number of groups of prompts that are read at the same time (`each`)."""
 
     def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and `work` of each group of prompts as they end: one after the other
-        here, several at a time where a server is asked."""
+        """Yield the number and the result of `work` for each group of prompts, as they finish: one
+        after the other, or several at a time for a server."""
         return enumerate(map(work, groups))
 
     @property
     def tokens_read(self) -> int:
-        """Tokens that the model has read since it was loaded; a prefix that several texts share
-        counts once. Behind an endpoint: the tokens that the server states; within `each`, those of
-        the current thread's work alone."""
+        """The number of tokens that the model has read since it was loaded; a shared prefix of
+        several texts counts once. For a server: the tokens that it reports; inside `each`, only
+        those of the current thread."""
         raise NotImplementedError
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
-        """Return int [N], the number of tokens of each text, special tokens not counted."""
+        """Return the number of tokens of each text, int [N], without special tokens."""
         raise NotImplementedError
 
     def scores(
         self, continuations: Continuations
     ) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
-        """Return the log-likelihood of each continuation in nats, and the number of its tokens.
+        """Return the log-likelihood of each continuation, in nats, and its number of tokens.
 
         The text prompt + continuation is tokenized whole; the continuation's tokens are those that
         end after the prompt's last character.
@@ -107,16 +108,16 @@ class LanguageModel:
         temperature: float,
         seeds: list[int],
     ) -> Sequence[str | Answer]:
-        """Return what the LM writes after each prompt, of checked arguments, at least one token and
-        a seed for each prompt.
+        """Return the generated text for each prompt. Arguments have been checked: `limit` is at
+        least 1, and there is a seed for each prompt.
 
-        Texts may go on behind their first stop string. An `Answer` also says why the text ended; a
-        plain text counts as one that ended by itself.
+        Texts may continue after their first stop string. An `Answer` also says why the text ended;
+        a plain text is taken to have ended by itself.
         """
         raise NotImplementedError
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        """Return float64 [N], Σ log P of each continuation's tokens given its prompt, in nats; see
+        """Return Σ log P of each continuation's tokens given its prompt, in nats, float64 [N]; see
         `scores`."""
         scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
         return np.array([score[0] for score in scores], dtype=np.float64)
@@ -124,14 +125,14 @@ class LanguageModel:
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> list[np.ndarray]:
-        """Return, for each prompt, float64 [C]: the `log_likelihood` of each of its C choices. A
+        """Return for each prompt the `log_likelihood` of each of its C choices, float64 [C]. A
         prompt is read once.
 
-        With `per_token`: the mean log-probability of a choice's tokens, not their sum; an empty
-        choice has 0.
+        With `per_token`, it is the mean log-probability of a choice's tokens, not the sum; 0 for an
+        empty choice.
 
         Raises:
-            UserError: a prompt has no choices, or one string in place of a list of them.
+            UserError: a prompt has no choices, or a string in place of a list.
         """
         check_choices(choices)
         continuations = Continuations([], [], [])
@@ -161,8 +162,8 @@ class LanguageModel:
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
     ) -> np.ndarray:
-        """Return int [N], the index of the highest `choice_log_likelihood` of each prompt; the
-        lowest wins a tie."""
+        """Return the index of each prompt's choice with the highest `choice_log_likelihood`, int
+        [N]; in a tie, the lowest index."""
         scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
         return np.array([np.argmax(score) for score in scores], dtype=np.int64)
 
@@ -175,7 +176,7 @@ class LanguageModel:
         temperature: float = 0.0,
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        """Return the texts of `answers`, which has the same arguments."""
+        """Return the texts of `answers`; the arguments are the same."""
         answers = self.answers(prompts, max_new_tokens, stop, temperature=temperature, seed=seed)
         return [answer.text for answer in answers]
 
@@ -190,21 +191,21 @@ class LanguageModel:
     ) -> list[Answer]:
         """Return the LM's answer to each prompt, up to its first stop string, and why it ended.
 
-        A JSON value that an answer begins with is kept whole, and so is what stands in a code
-        fence, which is removed (`lm.answers`). The first answers that had something removed, or can
-        hardly be right, are logged.
+        A JSON value with which an answer begins is kept whole, and so is code in a fence; the fence
+        is removed (`lm.answers`). A note on removed parts and on answers that are hardly right is
+        logged the first time.
 
         Args:
             prompts: N prompts.
-            max_new_tokens: the most tokens to write for each.
+            max_new_tokens: the most tokens to generate for each.
             stop: strings that end a text.
             temperature: 0 is greedy decoding; above 0, tokens are sampled.
-            seed: makes sampling reproducible. One for all prompts, or one for each: a prompt that
-                is given several times, with as many seeds, is sampled several times and read once.
+            seed: makes sampling reproducible: one for all prompts, or one for each. A prompt that
+                is repeated with different seeds is sampled several times but read once.
 
         Raises:
-            UserError: the temperature is negative; `stop` is a bare string, which would be taken
-                for its letters, or holds an empty one, which would stop at once.
+            UserError: the temperature is negative; `stop` is a string and not a list of strings, or
+                contains an empty string.
         """
         if temperature < 0:
             raise UserError(f"temperature is {temperature}; it must be 0 (greedy) or more")
@@ -235,10 +236,10 @@ class LanguageModel:
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Return what `write` does, checked, as answers.
+        """Return the checked results of `write` as answers.
 
         Raises:
-            UserError: it gives another number of texts than there are prompts, or no texts.
+            UserError: `write` returned a wrong number of texts, or values that are not texts.
         """
         texts = list(self.write(prompts, limit, stop, temperature, seeds))
         if len(texts) != len(prompts) or not all(isinstance(text, str | Answer) for text in texts):
@@ -247,7 +248,8 @@ class LanguageModel:
                 f"{self.name} wrote {len(texts)} answers ({kinds}) to {len(prompts)} prompts"
             )
         answers = [Answer(text) if isinstance(text, str) else text for text in texts]
-        # a token limit may cut a character of two halves, which no file can hold
+        # a token limit may cut a character in half, and half a character cannot be written to a
+        # file
         return [
             answer._replace(
                 text=answer.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -257,7 +259,7 @@ class LanguageModel:
 
 
 def check_choices(choices: Sequence[Sequence[str]]) -> None:
-    """Raise a UserError if a prompt has no choices, or one string in place of a list of them."""
+    """Raise a UserError if a prompt has no choices, or a string in place of a list."""
     for row, options in enumerate(choices):
         if isinstance(options, str) or not options:
             raise UserError(
@@ -266,8 +268,8 @@ def check_choices(choices: Sequence[Sequence[str]]) -> None:
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:
-    """Raise a UserError if a text is longer than an LM's context; `prompts` are the numbers that it
-    names them by."""
+    """Raise a UserError if a text is longer than an LM's context. `prompts` are the numbers of the
+    prompts in the message."""
     for row, length in zip(prompts, lengths, strict=True):
         if length > lm.context_length:
             raise UserError(

@@ -1,4 +1,4 @@
-"""A language model that only counts the tokens that a run would read and write, for dry runs."""
+"""A language model that only counts the tokens that a run would read and generate, for dry runs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from ceil_jax.lm.tiny import TinyLM
 
 @dataclass(eq=False)
 class CountingLM(LanguageModel):
-    """An LM with a real tokenizer and no weights: it counts tokens, and neither scores nor writes.
-
-    Results of the real LM are found under the same name.
+    """An LM with a real tokenizer and no weights, which counts tokens and neither scores nor
+    generates. It has the real LM's name, so cached results of that LM are found.
     """
 
     name: str
     context_length: int
     parameters: int
-    """1 if unknown."""
+    """The number of parameters; 1 if unknown."""
     counter: Callable[[Sequence[str]], np.ndarray]
     exact: bool = True
-    """Whether `counter` counts the real LM's tokens."""
+    """Whether `counter` is the real LM's tokenizer, and not an estimate."""
     reads_rows: bool = False
-    """Whether the real LM reads a prompt again for each choice of several tokens, as on a GPU, and
-    not once for all of them (`lm.torch.padded`)."""
+    """Whether the real LM reads a prompt again for each choice of several tokens, as on a GPU
+    (`lm.torch.padded`), and not once for all choices."""
     reads_trees: bool = False
-    """Whether the real LM reads once what prompts that it is given together have in common at their
-    beginning, as on a CPU (`lm.torch.scoring`)."""
+    """Whether the real LM reads the common beginning of prompts in a group once, as on a CPU
+    (`lm.torch.scoring`)."""
     tokens_read = 0
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -42,12 +41,12 @@ class CountingLM(LanguageModel):
     def count(
         self, requests: Iterable[LMRequest], answers: Sequence[str], *, together: bool = False
     ) -> tuple[float, float]:
-        """Return the tokens that answering some requests reads and writes.
+        """Return the number of tokens that answering some requests reads, and that it generates.
 
         Args:
-            requests: what the LM is asked.
-            answers: texts of the usual length of an answer.
-            together: whether requests whose prompts begin alike stand one after another.
+            requests: the requests to the LM.
+            answers: texts of the same length as typical answers.
+            together: whether requests whose prompts have the same beginning follow one another.
         """
         distinct = list(dict.fromkeys(requests))
         read = self._read_in_rows(distinct) if self.reads_rows else self._read_once(distinct)
@@ -57,16 +56,16 @@ class CountingLM(LanguageModel):
         return float(read), float(sum(min(length, request.limit) for request in distinct))
 
     def _read_once(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens read where a prompt is read once, and behind it all but the last token of each
-        choice."""
+        """The tokens that are read if a prompt is read once for all of its choices. The last token
+        of a choice is not read."""
         choices = self.count_tokens([text for request in requests for text in request.choices])
         prompts = self.count_tokens(list({request.prompt: 0 for request in requests}))
         return int(prompts.sum() + (choices - 1).clip(0).sum())
 
     def _shared(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens that prompts have in common with the one before them, among those that are
-        scored together; prompts that are continued are read each by itself."""
-        prompts = [one.prompt for one in requests if one.choices]
+        """The tokens that prompts share with the beginning of the one before, within a group that
+        is scored together. Prompts for generation are read separately."""
+        prompts = [request.prompt for request in requests if request.choices]
         beginnings = [
             common_beginning(before, prompt)
             for number, (before, prompt) in enumerate(pairwise(prompts), 1)
@@ -75,8 +74,8 @@ class CountingLM(LanguageModel):
         return int(self.count_tokens(beginnings).sum()) if beginnings else 0
 
     def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens read where each choice of several tokens has a row of its own, and those of
-        one token share that of the prompt."""
+        """The tokens that are read if each choice of several tokens has its own row, and choices of
+        one token share the prompt's row."""
         prompts = self.count_tokens([request.prompt for request in requests])
         read = 0
         for request, length in zip(requests, prompts, strict=True):
@@ -90,7 +89,7 @@ class CountingLM(LanguageModel):
 
 
 def common_beginning(first: str, second: str) -> str:
-    """Return what two texts have in common at their beginning.
+    """Return the common prefix of two texts.
 
     >>> common_beginning("a fine film", "a fine play")
     'a fine '
@@ -100,12 +99,14 @@ def common_beginning(first: str, second: str) -> str:
 
 
 def by_characters(texts: Sequence[str]) -> np.ndarray:
-    """Return about how many tokens each text has, int [N]: one for four characters."""
+    """Return an estimate of the number of tokens of each text, int [N]: one for every four
+    characters."""
     return np.array([-(-len(text) // 4) for text in texts], np.int64)
 
 
 def counting_lm(spec: str, dtype: str) -> CountingLM:
-    """Return an LM that only counts tokens, in place of a local one that `load_lm` would load."""
+    """Return an LM that only counts tokens, in place of the local LM that `load_lm` would
+    return."""
     if spec == "tiny":
         lm = TinyLM()
         return CountingLM(lm.name, lm.context_length, 1, lm.count_tokens)

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class Lazy(Sequence[T]):
-    """A sequence of `length` items, of which `make(i)` makes number i each time that it is asked
-    for; none is kept.
+    """A sequence of `length` items; `make(i)` is called for item i each time it is read, and no
+    item is kept.
 
     >>> squares = Lazy(10, lambda number: number**2)
     >>> squares[3], squares[-1], squares[2:4], len(squares)

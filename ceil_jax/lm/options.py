@@ -1,4 +1,4 @@
-"""Reading an answer in words as one of some options: an LM that cannot score writes its label."""
+"""Finding the option that a generated answer means, for LMs that cannot score options."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ceil_jax.tasks.identity import question_key
 
 _BEFORE = "\"'`´‘’“”„«»*_#>~.,:;([{|= \t\r\n"
 _BEHIND = "\"'`´‘’“”«»*_~.,:;!?…)]}|\\ \t\r\n"
-"""Punctuation, quotes, brackets, blanks and marks of Markdown that may stand around a label. Not
-+, -, # and < where they may be part of it (C++, -1, C#, <5)."""
+"""Characters that may stand before and behind a label: punctuation, quotes, brackets, white space
+and Markdown. Not +, -, # and < where they may be part of a label (C++, -1, C#, <5)."""
 _NOT = re.compile(
     r"(?:\b(?:not|isn't|never|no|neither|nor|without|than|instead of|non)|n't|n’t)"
     r"(?:\s+(?:a|an|the|about|of|in|for|really|to|be|it))*[-\s]*[\"'`*(]*\Z",
     re.IGNORECASE,
 )
-"""The end of a text behind which a label is denied."""
+"""The end of a text after which a label is negated."""
 _IS_NOT = re.compile(
     r"[\"'`*)]*\s+(?:is|are|was|does|do|can|would)(?:n't|n’t|\s+not\b|not\b)", re.IGNORECASE
 )
-"""The beginning of a text before which a label is denied."""
+"""The beginning of a text before which a label is negated."""
 _ANSWER = re.compile(
     r"\b(?:answer|label|category|class|classification|prediction|output|result|choice|verdict"
     r"|sentiment|conclusion|decision|option|tag|topic|intent)s?\b[^\n]{0,40}?"
     r"(?:\b(?:is|are|be)\b|[:=]|->|=>|→)\s*(?P<rest>[^\n]+)",
     re.IGNORECASE,
 )
-"""The text behind "the answer is", "Label:" and the like."""
+"""The text after "the answer is", "Label:" and the like."""
 _HEAD = re.compile(r"(?P<head>[^\n]{1,200}?)(?:\s[-–—]\s|\s*(?:\.(?!\d)|[:(–—])|\Z)")
 _LABEL_FIELD = re.compile(
     r"(?:final_?)?(?:answer|label|category|class|classification|prediction|output|result|choice)",
@@ -41,16 +41,16 @@ _TAG = re.compile(r"<([A-Za-z][\w-]*)>(?P<inner>.*?)</\1>", re.DOTALL)
 
 
 def option_in(text: str, options: Sequence[str]) -> str | None:
-    """Return the one option that a written answer means; None where it means none, or several.
+    """Return the option that a generated answer means; None if it means none, or several.
 
-    Tried in this order, and each but for case, blanks, punctuation, quotes and marks around it:
+    These are tried in order, ignoring case and surrounding white space, punctuation, quotes and
+    marks:
 
-    1. The whole answer is an option, or a JSON value that holds one.
-    2. Its first line, its last line, or what stands before the first punctuation mark is one.
-    3. Exactly one option stands behind "the answer is", "Label:" or the like.
-    4. Exactly one option stands in it at all. A longer option ("not spam") hides a shorter one
-       within it ("spam"), and one that is denied ("not billing", "rather than billing") does not
-       count.
+    1. The whole answer is an option, or a JSON value that contains one.
+    2. Its first line, its last line, or the text before the first punctuation mark is an option.
+    3. Exactly one option stands after "the answer is", "Label:" or the like.
+    4. Exactly one option occurs in the answer. A longer option ("not spam") hides a shorter one
+       inside it ("spam"), and a negated one ("not billing", "rather than billing") does not count.
 
     >>> teams = ["billing", "mobile app", "hr"]
     >>> option_in("**Billing.**", teams), option_in('{"label": "Mobile_App"}', teams)
@@ -78,7 +78,7 @@ def option_in(text: str, options: Sequence[str]) -> str | None:
 
 
 def _bare(text: str) -> str:
-    """A text without what may stand around a label; the sign of a number stays."""
+    """A text without the characters that may surround a label; the sign of a number is kept."""
     plain = unicodedata.normalize("NFKC", question_key(text))
     plain = re.sub(r"\A<([^<>]+)>\Z", r"\1", plain)
     plain = re.sub(r"\A[-–•]\s+", "", plain)
@@ -86,13 +86,13 @@ def _bare(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """`_bare` in one case, with one blank for runs of blanks, hyphens between words and
-    underscores."""
+    """`_bare` with case folded, and with one space for each run of spaces, underscores and hyphens
+    between words."""
     return re.sub(r"(?<=\w)[-_\s]+(?=\w)", " ", _bare(text)).casefold()
 
 
 def _names(options: Sequence[str]) -> Mapping[str, str]:
-    """Each option by how it may be written; what two options would share is no name of either."""
+    """The ways to write each option → the option. A way that two options share is left out."""
     names: dict[str, str | None] = {}
     for option in options:
         for name in {_bare(option), _folded(option)}:
@@ -102,7 +102,7 @@ def _names(options: Sequence[str]) -> Mapping[str, str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The parts of an answer that may be a label as a whole, the surest first."""
+    """The parts of an answer that may be a whole label, most reliable first."""
     yield text
     yield from _in_json(text)
     yield from (match["inner"] for match in _TAG.finditer(text))
@@ -117,7 +117,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _in_json(text: str) -> Iterator[str]:
-    """The texts that a JSON value in an answer holds as its label."""
+    """The texts in a JSON value of an answer that may be its label."""
     begin = re.search(r"[\[{]", text)
     try:
         value, _ = json.JSONDecoder().raw_decode(text[begin.start() :] if begin else text)
@@ -140,8 +140,8 @@ def _values(value: Any) -> Iterator[str]:
 
 
 def _only_number(text: str, options: Sequence[str]) -> str | None:
-    """The option that is the one number of an answer, where all options are numbers: 4.0 is 4, and
-    4/5 is 4."""
+    """The option that equals the only number in an answer, if all options are numbers: 4.0 is 4,
+    and 4/5 is 4."""
     values = {_number(option): option for option in options}
     if None in values or len(values) < len(options):
         return None
@@ -151,7 +151,7 @@ def _only_number(text: str, options: Sequence[str]) -> str | None:
 
 
 def _begins_with_one(text: str, options: Sequence[str]) -> bool:
-    """Whether a text goes on with an option, as a list of them does."""
+    """Whether a text begins with an option, as the rest of a list of options does."""
     start = re.sub(r"\A(?:and|or)\b\s*", "", _folded(text))
     return any(
         start.startswith(name) and not start[len(name) :][:1].isalnum()
@@ -164,12 +164,12 @@ def _number(text: str) -> float | None:
 
 
 def _mentioned(text: str, options: Sequence[str]) -> set[str]:
-    """The options that stand in a text as words of their own and are not denied."""
+    """The options that occur in a text as separate words and are not negated."""
     plain = unicodedata.normalize("NFKC", text)
     mentioned: set[str] = set()
     for option in sorted(options, key=len, reverse=True):
         words = [re.escape(word) for word in re.split(r"[-_\s]+", _bare(option)) if word]
-        # a letter is a label only as it is written, and not where it is the first word of a sentence
+        # a single letter must match in case, and must not be the first word of a sentence
         alone = len(words) == 1 and len(_bare(option)) == 1 and option.isalpha()
         after = r"(?=[\s\"'`*.,;:)\]]*\Z|[\"'`*.,;:)\]])" if alone else r"(?![\w]|[.,]\d)"
         pattern = re.compile(
@@ -179,6 +179,6 @@ def _mentioned(text: str, options: Sequence[str]) -> set[str]:
             denied = _NOT.search(plain[: mention.start()]) or _IS_NOT.match(plain[mention.end() :])
             if not denied:
                 mentioned.add(option)
-        # what is within a longer option is no mention of a shorter one
+        # a part of a longer option does not count as a shorter one
         plain = pattern.sub(lambda mention: "\0" * len(mention[0]), plain)
     return mentioned

@@ -1,4 +1,4 @@
-"""Prices of tokens: what a prompt costs an application, and what preparing it costs."""
+"""Prices of tokens: the cost of an application's prompts, and of preparing a method."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from ceil_jax.lm.counting import common_beginning
 _MILLION = 1_000_000
 
 _PART = re.compile(r"(?P<name>[$€£¥₹₩]|[^\W\d_]{2,})?(?P<number>\d+(\.\d+)?|\.\d+)?")
-"""A number, the name or sign of a currency, or both."""
+"""A number, the name or symbol of a currency, or both."""
 
 
 class Usage(NamedTuple):
-    """Mean tokens of a query, as an application asks it."""
+    """The mean numbers of tokens of a query in an application."""
 
     prompt: float = 0.0
     beginning: float = 0.0
-    """Those of the prompt that begin every prompt alike: a provider may keep them in its cache."""
+    """The tokens of the beginning that all prompts share; a provider can cache them."""
     answer: float = 0.0
 
 
 def usage_of(
     prompts: Sequence[str], answers: Sequence[str], count_tokens: Callable[[Sequence[str]], Any]
 ) -> Usage:
-    """Return the tokens of some prompts and their answers, in the mean.
+    """Return the mean numbers of tokens of some prompts and their answers.
 
     Args:
-        prompts: N prompts; what begins all of them alike counts as their beginning, where they
-            differ.
+        prompts: N prompts. Their common prefix is their beginning, if they differ.
         answers: N answers.
         count_tokens: texts → the tokens of each.
 
@@ -50,8 +49,8 @@ def usage_of(
 
 
 def beginning_of(prompts: Sequence[str]) -> str:
-    """Return what begins all prompts alike; "" where they do not differ."""
-    # what the first and the last in their order have in common, all have
+    """Return the common prefix of all prompts; "" if they are all equal."""
+    # in sorted order, the common prefix of the first and the last is common to all
     first = min(prompts, default="")
     last = max(prompts, default="")
     return common_beginning(first, last) if first != last else ""
@@ -59,19 +58,19 @@ def beginning_of(prompts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Price:
-    """Money for a million tokens."""
+    """The price of a million tokens."""
 
     read: float
-    """For tokens of prompts."""
+    """The price of prompt tokens."""
     written: float
-    """For tokens of answers."""
+    """The price of answer tokens."""
     cached: float | None = None
-    """For tokens of prompts that a provider's cache holds; None: it holds none."""
+    """The price of prompt tokens in a provider's cache; None if it has no cache."""
     currency: str = "$"
 
     def of_queries(self, usage: Usage, count: int = 1000) -> float:
-        """Return the money that so many queries cost, by default a thousand; a beginning that all
-        prompts share comes from the cache.
+        """Return the cost of `count` queries, by default a thousand. The beginning that all prompts
+        share is taken to be cached.
 
         >>> Price(2.0, 8.0, cached=0.2).of_queries(Usage(prompt=500, beginning=400, answer=10))
         0.36
@@ -82,12 +81,12 @@ class Price:
         return round(count * each / _MILLION, 12)
 
     def of_tokens(self, read: float, written: float = 0.0) -> float:
-        """Return the money for tokens that are read, none from a cache, and tokens that are
-        written."""
+        """Return the cost of tokens that are read, without a cache, and of tokens that are
+        generated."""
         return (read * self.read + written * self.written) / _MILLION
 
     def shown(self, money: float) -> str:
-        """Return an amount as text, with two digits that say something.
+        """Return an amount of money as text, with two significant decimals.
 
         >>> Price(1, 1).shown(12.3456), Price(1, 1, currency="EUR").shown(0.00123)
         ('$12.35', '0.0012 EUR')
@@ -98,19 +97,19 @@ class Price:
 
 
 def digits(money: float) -> int:
-    """Return the digits after the point with which an amount of money is shown: two, and more where
-    these would be zeros."""
+    """Return the number of decimals to show of an amount of money: two, or more if these would be
+    zeros."""
     if money <= 0 or money >= 0.1:
         return 2
     return min(8, 1 - math.floor(math.log10(money)))
 
 
 def parse_price(text: str) -> Price:
-    """Return the price that `--price IN,OUT[,CACHED]` names, with the name of a currency before or
-    behind the numbers, or none for dollars.
+    """Return the price for `--price IN,OUT[,CACHED]`. The name of a currency may stand before or
+    after the numbers; the default is dollars.
 
     Raises:
-        UserError: other than two or three numbers of at least 0, or two names.
+        UserError: there are not two or three numbers of at least 0, or there are two currencies.
 
     >>> parse_price("0.15,0.6,0.075").cached, parse_price("0.15, 0.6 EUR").currency
     (0.075, 'EUR')

@@ -1,4 +1,4 @@
-"""Prompts: in-context examples and a query as one text, in an order, under a token budget."""
+"""Prompts: in-context examples and a query as one text, ordered and cut to a token budget."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ Fit = Literal["greedy", "similarity"]
 
 
 def examples_text(template: Template, examples: Sequence[Example]) -> str:
-    """Return the examples with their answers, in this order, each followed by the separator."""
+    """Return examples with their answers as text, in the given order, each followed by the
+    separator."""
     return "".join(template.example(example) + template.separator for example in examples)
 
 
 def prompt_text(
     template: Template, examples: Sequence[Example], query: Example, opening: str = ""
 ) -> str:
-    """Return a whole prompt, up to where the answer begins: `opening`, the examples in prompt
-    order, the query."""
+    """Return a prompt up to where the answer begins: `opening`, the examples in prompt order, then
+    the query."""
     return opening + examples_text(template, examples) + template.query(query)
 
 
 def most_relevant_first(relevance: Sequence[float]) -> list[int]:
-    """Return the positions by descending relevance; equal ones keep their order."""
+    """Return positions by descending relevance; equal ones keep their order."""
     return sorted(range(len(relevance)), key=lambda i: (-relevance[i], i))
 
 
 def prompt_order(relevance: Sequence[float]) -> list[int]:
     """Return the positions of chosen examples by ascending relevance, so that the most relevant one
-    stands last, next to the query (CEIL, section 4.3; Skill-KNN, section 3); of equally relevant
-    ones, the first chosen is nearer.
+    stands last, next to the query (CEIL, section 4.3; Skill-KNN, section 3). Of equally relevant
+    ones, the one that was chosen first stands later.
     """
     return most_relevant_first(relevance)[::-1]
 
 
 Order = Callable[[Sequence[float], Sequence[float]], Sequence[int]]
-"""(relevance float [k], gains float [k]) of a prompt's examples, in the order in which they were
-chosen → a permutation of 0 … k − 1, their positions in prompt order, the one next to the query
-last."""
+"""A function (relevance, gains) → positions, for the k examples of a prompt in order of choice.
+Both arguments are float [k]; the result is a permutation of 0 … k − 1 in prompt order, with the
+example next to the query last."""
 
 ORDERS: Registry[Order] = Registry("order of examples", "register_order adds one.")
 
 
 def register_order(name: str, order: Order, *, replace: bool = False) -> None:
-    """Add an order of examples, which `--order NAME` then uses; see `Order`.
+    """Add an order of examples, for `--order NAME`; see `Order`.
 
-    It gets the examples that fit. Gains are those of the choice, such as DPP-MAP's; candidate sets
-    of training have no gains, and get the relevance again.
+    It is called with the examples that fit into the prompt. Gains are those of the retriever, such
+    as DPP-MAP's; for candidate sets in training, which have no gains, they are the relevance.
 
     Raises:
-        UserError: the name is taken, and the order is not to `replace` the one that has it.
+        UserError: the name is taken, and `replace` is not set.
 
     >>> register_order("most_relevant_first", lambda relevance, gains: prompt_order(relevance)[::-1])
     """
@@ -70,25 +71,23 @@ register_order("relevance", lambda relevance, gains: prompt_order(relevance))
 
 
 def context_budget(lm: LanguageModel, reserve: int) -> int:
-    """Return how many tokens a prompt may have when `reserve` tokens are kept free for the
-    answer."""
+    """Return the most tokens of a prompt if `reserve` tokens are kept free for the answer."""
     # one token for the start-of-text that some tokenizers add
     return lm.context_length - reserve - 1
 
 
 class Prompt(NamedTuple):
-    """A prompt and the chosen examples that stand in it, in prompt order (indices into the
-    choice)."""
+    """A prompt, and the positions in the choice of the examples in it, in prompt order."""
 
     text: str
     order: tuple[int, ...]
 
 
 class PromptBuilder:
-    """Puts prompts together for one LM and one template; each example's tokens are counted once.
+    """Builds prompts for one LM and one template. The tokens of each example are counted once.
 
-    A prompt has at most `token_budget` tokens and leaves `reserve` of the LM's context for the
-    answer. The examples `few_shot` open every prompt. `order` is a name in ORDERS.
+    A prompt has at most `token_budget` tokens, and leaves `reserve` tokens of the LM's context for
+    the answer. Every prompt begins with the examples `few_shot`. `order` is a name in ORDERS.
 
     >>> from ceil_jax.lm.tiny import TinyLM
     >>> builder = PromptBuilder(TinyLM(), Template("{input} It is {output}"), reserve=4)
@@ -97,8 +96,8 @@ class PromptBuilder:
     (0, 1)
 
     Raises:
-        UserError: the order is unknown; the answer's reserve or `few_shot` alone takes more tokens
-            than there are.
+        UserError: the order is unknown; or the reserve for the answer, or `few_shot`, exceeds the
+            budget.
     """
 
     def __init__(
@@ -110,7 +109,8 @@ class PromptBuilder:
         token_budget: int | None = None,
         order: str = "relevance",
     ) -> None:
-        self._order_name, self._order = order, ORDERS[order]
+        self._order_name = order
+        self._order = ORDERS[order]
         self.lm = lm
         self.template = template
         self._opening = examples_text(template, few_shot)
@@ -121,10 +121,12 @@ class PromptBuilder:
                 f"{lm.name} takes {lm.context_length} tokens, and an answer alone may have "
                 f"{reserve}; choose another LM, or a smaller --max-new-tokens"
             )
-        self._source, self._remedy = f"{lm.name} takes", "choose another LM"
+        self._source = f"{lm.name} takes"
+        self._remedy = "choose another LM"
         if token_budget is not None and token_budget < budget:
             budget = token_budget
-            self._source, self._remedy = "--token-budget leaves", "raise it"
+            self._source = "--token-budget leaves"
+            self._remedy = "raise it"
         opening = self._length(self._opening)
         if opening > budget:
             raise UserError(
@@ -132,11 +134,11 @@ class PromptBuilder:
                 f"{self._source} {budget} beside the answer; {self._remedy}"
             )
         self.budget = budget - opening
-        """Tokens for the retrieved examples and the query."""
+        """The tokens for the retrieved examples and the query."""
 
     def remaining(self, query: Example) -> int:
-        """Return the tokens left for examples once the query, which must fit by itself, is in the
-        prompt."""
+        """Return the tokens left for examples when the query is in the prompt. A UserError if the
+        query alone does not fit."""
         length = self._length(self.template.query(query))
         if length > self.budget:
             raise UserError(
@@ -147,7 +149,7 @@ class PromptBuilder:
         return self.budget - length
 
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
-        """Return the tokens of the examples at these positions (int, of any shape), separator
+        """Return the tokens of the examples at some positions (int, of any shape), separators
         included."""
         different, number = np.unique(positions, return_inverse=True)
         pieces = [self._piece(bank[i]) for i in different]
@@ -173,20 +175,19 @@ class PromptBuilder:
         fit: Fit = "greedy",
         gains: Sequence[float] | None = None,
     ) -> Prompt:
-        """Return the prompt with those of the chosen examples that fit; the query's output is not
-        shown.
+        """Return the prompt with as many of the chosen examples as fit, without the query's output.
 
         Args:
-            query: the example that is to be answered.
+            query: the query to be answered.
             chosen: k examples, in greedy order.
             relevance: float [k], the relevance of each to the query.
-            fit: "greedy" takes the longest prefix of the greedy order, which is the greedy MAP set
-                of that size; "similarity" the most similar ones up to the first that does not fit,
-                as the released CEIL code does.
-            gains: float [k], the gain of each in the choice; by default its relevance.
+            fit: "greedy" keeps the longest prefix of the greedy order, which is the greedy MAP set
+                of that size; "similarity" keeps the most similar examples up to the first that does
+                not fit, as in CEIL's released code.
+            gains: float [k], the gain of each example when it was chosen; by default its relevance.
 
         Raises:
-            UserError: as `remaining`; or the order gives no permutation.
+            UserError: the query alone does not fit, or the order does not return a permutation.
         """
         gains = relevance if gains is None else gains
         taken = list(range(len(chosen)))
@@ -203,7 +204,7 @@ class PromptBuilder:
             return Prompt(prompt_text(self.template, examples, query, self._opening), order)
 
         def fits(count: int) -> bool:
-            # only a whole that nearly fills the budget is counted; it is too long to be kept
+            # the whole text is only counted if it nearly fills the budget; its count is not kept
             if remaining - costs[:count].sum() >= count:
                 return True
             return int(self.lm.count_tokens([prompt(count).text])[0]) <= budget
@@ -226,8 +227,8 @@ class PromptBuilder:
 def answer_reserve(
     lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int
 ) -> int:
-    """Return the tokens to keep free for answers: of the longest choice where the LM scores
-    choices; where it writes, at least `longest`."""
+    """Return the tokens to keep free for answers: those of the longest choice if the LM scores
+    choices; at least `longest` if it generates."""
     texts = {template.continuation(query, text) for query in queries for text in query.choices}
     texts |= {template.continuation(query, query.output) for query in queries}
     known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0

@@ -1,5 +1,5 @@
-"""Reading prompts on a Ray cluster: each actor of a pool has an LM of its own and takes the next
-chunk when it is free."""
+"""Reading prompts on a Ray cluster: each actor of a pool has its own copy of the LM and takes the
+next chunk when it is free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ceil_jax.lm.readings import LMRequest, ReadChunks, Reader, Reading, read_ch
 
 
 class Actor:
-    """One LM of the pool; it lives as long as the pool does."""
+    """An actor with its own copy of the LM, which lives as long as the pool."""
 
     def __init__(self, load: Callable[[], LanguageModel], name: str) -> None:
         self.lm = load()
@@ -30,12 +30,12 @@ class Actor:
 
 
 def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Reader:
-    """Return a reader for `CachedLM` that reads `actors` chunks at a time with Ray.
+    """Return a reader for `CachedLM` that reads chunks with `actors` Ray actors at the same time.
 
-    Only this process keeps readings. An actor or a machine that dies is replaced and its chunk is
-    read again. The cluster is the one that `RAY_ADDRESS` names, or one that is started on this
-    machine. Each actor takes a GPU, or a CPU core where there is none, and calls `load`, which has
-    to give the LM of that name.
+    Only this process stores readings. If an actor or a machine dies, it is replaced and its chunk
+    is read again. The cluster is the one at `RAY_ADDRESS`, or one that is started on this machine.
+    Each actor uses a GPU, or a CPU core if there are none, and calls `load`, which must return the
+    LM with that name.
 
     Raises:
         UserError: ray is not installed; fewer than one actor, or more than the cluster has devices.

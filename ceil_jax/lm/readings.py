@@ -1,10 +1,10 @@
-"""Readings of language models, by content: each prompt is read once, whoever asks.
+"""A cache of the readings of language models, by content, so that each prompt is read once.
 
-One SQLite file lies below all stages of a folder of runs. A reading is the answer to one request:
-(LM, prompt, choices) → log-probabilities, or (LM, prompt, how to generate) → text, with the tokens
-and seconds that it took. Each chunk of prompts is one transaction, so that a kill loses at most the
-chunks that are being read: one of a local LM, one request each of a server's. Shards fill files of
-their own beside it (`readings-3-of-16.sqlite`), which are copied into it when it is next opened.
+One SQLite file serves all stages of a folder of runs. A reading is the answer to a request: (LM,
+prompt, choices) → log-probabilities, or (LM, prompt, settings of generation) → text, with the
+tokens and seconds that it took. Each chunk of prompts is one transaction, so that a kill loses at
+most the chunks that are being read. Shards write files of their own beside it
+(`readings-3-of-16.sqlite`), which are copied into it when it is next opened.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ log = logging.getLogger(__name__)
 FILE = "readings.sqlite"
 
 BLOCK = 2**16
-"""Requests that are made, looked up and read before the next are made: some hundred megabytes of
-prompts. A multiple of what any LM reads at a time."""
+"""Number of requests that are made, looked up and read at a time: some hundred megabytes of
+prompts. It is a multiple of the group size of every LM."""
 
 _SHARDS = "readings-*.sqlite"
-"""The files of shards, as a pattern."""
+"""The pattern of the names of shards' files."""
 
 
 class LMRequest(NamedTuple):
-    """One prompt, and what an LM is asked about it."""
+    """A request to an LM: a prompt, with choices to score or settings of generation."""
 
     prompt: str
     choices: tuple[str, ...] = ()
-    """Continuations to score; none to generate."""
+    """The continuations to score; empty to generate."""
     per_token: bool = False
     limit: int = 0
-    """Tokens to generate at most."""
+    """The most tokens to generate."""
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     seed: int = 0
 
     def key(self, lm: str) -> bytes:
-        """Return 16 bytes that stand for the request and the LM it is made of."""
+        """Return 16 bytes that identify the request to an LM."""
         return hashlib.sha256(json.dumps([lm, *self]).encode()).digest()[:16]
 
 
 class Reading(NamedTuple):
-    """The answer to a request: a log-probability for each choice, in nats, or what was written
+    """The answer to a request: a log-probability for each choice, in nats, or a generated text
     (`Answer.stored`)."""
 
     value: Any
@@ -69,14 +69,16 @@ class Reading(NamedTuple):
 
 
 def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 1) -> list[Reading]:
-    """Return the readings of some requests, with their cost shared out by their lengths in
+    """Return the readings of some requests. The cost is divided among them by their lengths in
     characters.
 
-    All of them score, or all of them generate with the same settings but for the seed. So many
-    chunks are read at a time, `sharing` the seconds.
+    All of them score, or all generate with the same settings except the seed. `sharing` is the
+    number of chunks that are read at the same time, which share the seconds.
     """
-    prompts, first_request = [request.prompt for request in requests], requests[0]
-    began, before = time.perf_counter(), lm.tokens_read
+    prompts = [request.prompt for request in requests]
+    first_request = requests[0]
+    began = time.perf_counter()
+    before = lm.tokens_read
     values: Sequence[Any]
     if first_request.choices:
         choices = [request.choices for request in requests]
@@ -99,21 +101,21 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
 
 
 ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
-"""Reads chunks of requests: yields each chunk's number and its readings, in any order."""
+"""A function that reads chunks of requests and yields each chunk's number and readings, in any
+order."""
 
 Reader = Callable[[int], AbstractContextManager[ReadChunks]]
-"""Prepares to read at most so many requests, in one block of chunks after another."""
+"""A context manager, made from the most requests that will be read, that gives a `ReadChunks`."""
 
 
 class Readings:
-    """Readings in a folder of runs, by the key of their request; new ones are kept in the file of
-    the shard, if any.
+    """The stored readings of a folder of runs, by the key of their request. New ones are written
+    into the shard's file, if there is a shard.
 
-    A damaged file is set aside with a warning, and what can be read of it is kept
-    (`readings_file`).
+    A damaged file is moved away with a warning, and its readable rows are kept (`readings_file`).
 
     Raises:
-        UserError: by every method, if the disk is full, or a file cannot be read or written.
+        UserError: from every method, if the disk is full, or a file cannot be read or written.
     """
 
     def __init__(self, folder: Path, shard: Shard | None = None) -> None:
@@ -129,7 +131,7 @@ class Readings:
         return any(self._folder.glob(_SHARDS))
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
-        """Return the readings that are there, by their keys."""
+        """Return the stored readings among some keys, by key."""
         readings: dict[bytes, Reading] = {}
         if not (self.shards or self._shared.path.exists()):
             return readings
@@ -147,7 +149,7 @@ class Readings:
         return readings
 
     def keep(self, readings: Mapping[bytes, Reading]) -> None:
-        """Keep readings by their keys; they are on the disk when this returns."""
+        """Store readings by key. They are on the disk when this returns."""
         rows = []
         for key, (value, cost) in readings.items():
             content = key, json.dumps(value), cost.tokens, float(cost.seconds)
@@ -157,8 +159,8 @@ class Readings:
 
     @property
     def _database(self) -> ReadingsFile:
-        """The file that new readings go into, with those of shards copied in where it is the one of
-        all."""
+        """The file for new readings. If it is the shared one, the readings of shards are first
+        copied into it."""
         if not self._is_ready:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._own.prepare()
@@ -172,21 +174,21 @@ class Readings:
         return self._own
 
     def close(self) -> None:
-        """Close the files; they are opened again when they are next asked."""
+        """Close the files. They are opened again on next use."""
         self._own.close()
         self._shared.close()
         self._is_ready = False
 
 
 class ReadingMeter:
-    """The readings that were asked for while it ran, each once, whether they were read now or
-    before."""
+    """Counts the readings that are requested while it runs, each once, whether they are read now or
+    were before."""
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
         self.cost = Cost()
         self.now = Cost()
-        """The part that was read now."""
+        """The part of `cost` that was read now."""
         self.requests = 0
 
     def enter(self, key: bytes, cost: Cost, now: bool) -> None:
@@ -198,11 +200,11 @@ class ReadingMeter:
 
 
 class CachedLM(LanguageModel):
-    """A language model that reads each prompt once: an LM over its readings.
+    """A language model behind a cache of readings, so that it reads each prompt once.
 
-    A prompt that has no reading yet is read by `lm`, or elsewhere by `reader`. A process with a
-    shard reads only its own chunks of prompts; for the others it returns 0 or "" where no reading
-    is kept. Prompts may be `Lazy`: those of one block are in memory at a time.
+    A prompt without a stored reading is read by `lm`, or elsewhere by `reader`. A process with a
+    shard reads only its own chunks of prompts; for other prompts without a reading it returns 0 or
+    "". Prompts may be `Lazy`: only those of one block are in memory.
     """
 
     def __init__(
@@ -212,8 +214,11 @@ class CachedLM(LanguageModel):
         reader: Reader | None = None,
         shard: Shard | None = None,
     ) -> None:
-        self.lm, self.readings = lm, readings
-        self.name, self.context_length, self.can_score = lm.name, lm.context_length, lm.can_score
+        self.lm = lm
+        self.readings = readings
+        self.name = lm.name
+        self.context_length = lm.context_length
+        self.can_score = lm.can_score
         self.ends_itself = lm.ends_itself
         self._reader = reader
         self._shard = shard
@@ -229,10 +234,12 @@ class CachedLM(LanguageModel):
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:
-        """Yield a meter of the readings that are asked for inside the block; progress shows `what`
-        they are for."""
-        self._meters.append(meter := ReadingMeter())
-        before, self._what = self._what, what or self._what
+        """Yield a meter of the readings that are requested inside the block. `what` describes them
+        in progress bars."""
+        meter = ReadingMeter()
+        self._meters.append(meter)
+        before = self._what
+        self._what = what or before
         try:
             yield meter
         finally:
@@ -277,9 +284,9 @@ class CachedLM(LanguageModel):
         return len(keys) - len(self.readings.find(list(keys)))
 
     def _read(self, requests: Sequence[LMRequest], kind: str) -> list[Any]:
-        """Return the value of each request; all of them "score", or all of them "write".
+        """Return the value of each request. `kind` is "score" or "write", for all of them.
 
-        Requests are made a block at a time, so that the prompts of one block alone are in memory.
+        Requests are made one block at a time, so that only the prompts of one block are in memory.
         """
         values: list[Any] = []
         groups = 0
@@ -326,10 +333,10 @@ class CachedLM(LanguageModel):
         groups: int,
         kind: str,
     ) -> list[list[bytes]]:
-        """Return the keys of a block's requests that this process has to read, in chunks of what is
-        read at a time. `before` holds the readings that are kept already, and `groups` is the
-        number of groups in the blocks before this one."""
-        # groups of one size whatever the LM, so that shards agree on them and actors have even
+        """Return the keys of a block's requests that this process has to read, in chunks that are
+        read together. `before` holds the stored readings, and `groups` is the number of groups in
+        the blocks before this one."""
+        # groups have the same size for every LM, so that shards agree on them and actors have equal
         # shares
         size = LanguageModel.at_once[kind]
         missing = [
@@ -343,7 +350,7 @@ class CachedLM(LanguageModel):
 
     @contextmanager
     def _here(self, requests: int) -> Iterator[ReadChunks]:
-        """A reader that asks the LM of this process."""
+        """A reader that uses the LM of this process."""
 
         def read(chunks: Sequence[Sequence[LMRequest]]) -> Iterator[tuple[int, list[Reading]]]:
             sharing = min(self.lm.in_flight, max(1, len(chunks)))
@@ -353,7 +360,8 @@ class CachedLM(LanguageModel):
 
 
 def _value(reading: Reading | None, request: LMRequest) -> Any:
-    """Return the value of a reading; zeros or an empty text for one that another shard reads."""
+    """Return the value of a reading; zeros or an empty text if it is missing because another shard
+    reads it."""
     if reading is not None:
         return reading.value
     return [0.0] * len(request.choices) or ""

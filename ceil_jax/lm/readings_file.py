@@ -1,11 +1,10 @@
-"""One SQLite file of readings, in which damage is met without losing what is whole.
+"""An SQLite file of readings that survives damage without losing undamaged rows.
 
-SQLite reports much damage when it reads a page, but not all: where keys are out of order, rows that
-are there are not found, and rows that are added are lost. So a file is checked as a whole when it
-is opened. The process that meets damage moves the file it has open, with its logs, to a new name
-(`readings.damaged-1`), and copies every row that can still be read and has the right checksum into
-a new file in its place. Processes do this one at a time; one that finds another file under the name
-than the one it has open opens that one instead.
+SQLite notices most damage when it reads a page, but not all: if keys are out of order, existing
+rows are not found, and added rows are lost. So the whole file is checked when it is opened. A
+process that finds damage moves the file, with its logs, to a new name (`readings.damaged-1`), and
+copies every readable row with a correct checksum into a new file. Processes do this one at a time.
+A process that finds a different file under the name than the one it has open opens the new one.
 """
 
 from __future__ import annotations
@@ -39,21 +38,22 @@ _KEYS_A_QUERY = 500
 _ROWS_AT_ONCE = 5000
 
 _ATTEMPTS = 4
-"""Times that an access is tried: damage may be met in a file and in what other processes put in its
-place."""
+"""How often an access is tried: there may be damage in a file, and again in one that another
+process put in its place."""
 
 _DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What damage raises; SQLite's messages may quote a damaged schema, which Python cannot decode."""
+"""Errors that damage causes; SQLite's messages may quote a damaged schema, which Python cannot
+decode."""
 
 _PAGES = slice(28, 32)
-"""The position of the number of pages in a database's first page."""
+"""The bytes of a database's first page that hold the number of pages."""
 
 _LOGS = ("-wal", "-shm", "-journal")
-"""Endings of the files that SQLite keeps beside a database."""
+"""The endings of files that SQLite keeps beside a database."""
 
 
 class Row(NamedTuple):
-    """A reading as it is stored."""
+    """A row of the file: a reading."""
 
     key: bytes
     value: str
@@ -65,21 +65,20 @@ class Row(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the row is as it was written."""
+        """Whether the row is undamaged."""
         return checksum(*self[:4]) == self.checksum
 
 
 def checksum(key: Any, value: Any, tokens: Any, seconds: Any) -> int:
-    """Return the checksum of a row's other fields."""
+    """Return the checksum of the other fields of a row."""
     return zlib.crc32(repr((key, value, tokens, seconds)).encode())
 
 
 class ReadingsFile:
-    """A file of readings by key; it is made when it is first used, and may be used by several
-    processes.
+    """A file of readings by key. It is created on first use, and may be used by several processes.
 
     Raises:
-        UserError: by every method, if the disk is full, or the file cannot be read or written.
+        UserError: from every method, if the disk is full, or the file cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +88,7 @@ class ReadingsFile:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection to the file that has the path now."""
+        """The connection to the file that is currently at the path."""
         if self._connection is not None and self._identity != _identity(self.path):
             self.close()  # another process has set the file aside
         while self._connection is None:
@@ -98,17 +97,17 @@ class ReadingsFile:
             self._connection = connection
             self._identity = _identity(self.path)
             if before not in (None, self._identity):
-                self.close()  # which of the two was opened is not known
+                self.close()  # it is unknown which of the two was opened
             else:
                 _prepare(connection)
         return self._connection
 
     def prepare(self) -> None:
-        """Open the file, or make it."""
+        """Open the file, or create it."""
         self._attempt(lambda connection: None)
 
     def find(self, keys: Sequence[bytes]) -> list[Row]:
-        """Return the rows of those keys that are there, damaged ones included."""
+        """Return the rows that have one of the keys, damaged ones included."""
         rows: list[Row] = []
         for start in range(0, len(keys), _KEYS_A_QUERY):
             some = keys[start : start + _KEYS_A_QUERY]
@@ -117,15 +116,15 @@ class ReadingsFile:
         return rows
 
     def whole_rows(self) -> Iterator[list[Row]]:
-        """Yield all rows that are whole, some thousands at a time."""
+        """Yield all undamaged rows, some thousands at a time."""
         last = b""
         while rows := self._rows(f"WHERE key > ? ORDER BY key LIMIT {_ROWS_AT_ONCE}", [last]):
             last = rows[-1].key
             yield [row for row in rows if row.is_whole]
 
     def add(self, rows: Sequence[Row], *, replace: bool) -> None:
-        """Add rows; they are on the disk when this returns. A row whose key is there replaces that
-        one, or is left out."""
+        """Add rows. They are on the disk when this returns. If a key exists, its row is replaced,
+        or kept if `replace` is False."""
         insert = f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO readings VALUES (?,?,?,?,?)"
 
         def write(connection: sqlite3.Connection) -> None:
@@ -135,7 +134,7 @@ class ReadingsFile:
         self._attempt(write)
 
     def close(self) -> None:
-        """Close the file; it is opened again when it is next used."""
+        """Close the file. It is opened again on next use."""
         connection = self._connection
         self._connection = None
         if connection is not None:
@@ -148,8 +147,8 @@ class ReadingsFile:
         )
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `work` does with the connection; damage that it meets is set aside, and it is
-        done again."""
+        """Return the result of `work` with the connection. If it finds damage, the file is replaced
+        and `work` is repeated."""
         for _ in range(_ATTEMPTS):
             try:
                 return work(self.connection)
@@ -172,16 +171,15 @@ class ReadingsFile:
 
     def _is_damage(self, error: sqlite3.OperationalError) -> bool:
         """Return whether an error comes from damage to the file's content, and not from the disk or
-        missing rights. SQLite reports a damaged header or schema as another format, as a missing
-        table, or as a file that may not be written."""
+        missing permissions. SQLite reports a damaged header or schema as another format, as a
+        missing table, or as a read-only file."""
         code = error.sqlite_errorcode & 0xFF
         if code == sqlite3.SQLITE_READONLY:
             return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
         return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA)
 
     def _set_aside(self, error: Exception) -> None:
-        """Move the file that is open out of the way, unless another process did, and save its
-        rows."""
+        """Move the open file away, unless another process has, and save its rows."""
         with held(self.path.parent, f".{self.path.stem}.lock"):
             if self._identity != _identity(self.path):
                 self.close()
@@ -194,7 +192,7 @@ class ReadingsFile:
                 beside = Path(f"{self.path}{ending}")
                 if beside.exists():
                     beside.rename(f"{aside}{ending}")
-            # closed only now: SQLite leaves the logs of a file alone that was moved
+            # closed only now, because SQLite then leaves the logs of the moved file alone
             self.close()
             rows = _readable_rows(aside)
             log.warning(
@@ -215,10 +213,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the table of a new file; check an old one.
+    """Create the table in a new file, or check an existing file.
 
     Raises:
-        sqlite3.DatabaseError: if it is damaged: a page, the order of its keys, or its table.
+        sqlite3.DatabaseError: a page, the order of the keys, or the table is damaged.
     """
     _accept_any_text(connection)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -236,13 +234,14 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _accept_any_text(connection: sqlite3.Connection) -> None:
-    """Let damaged texts be read, which are found by their checksums."""
+    """Make SQLite return damaged texts, which are recognised by their checksums, instead of
+    raising."""
     connection.text_factory = lambda text: text.decode(errors="replace")
 
 
 def _readable_rows(path: Path) -> list[Row]:
-    """The whole rows of a damaged file: as it is, and unless all of it can be read, with the first
-    page of a new one too."""
+    """The undamaged rows of a damaged file. Unless all of it can be read, it is read again with the
+    first page of a new file."""
     rows: dict[bytes, Row] = {}
     with closing(sqlite3.connect(path)) as damaged:
         complete = _collect(damaged, rows)
@@ -254,8 +253,8 @@ def _readable_rows(path: Path) -> list[Row]:
 
 
 def _with_new_first_page(content: bytes) -> bytes:
-    """A damaged file's content with the first page, which has the header and the schema, of an
-    empty file of readings, and with the number of pages that are there."""
+    """The content of a damaged file with its first page, which holds header and schema, replaced by
+    that of an empty file of readings, and with the actual number of pages."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.execute(_TABLE.format(condition=""))
         [[size]] = empty.execute("PRAGMA page_size")
@@ -266,10 +265,11 @@ def _with_new_first_page(content: bytes) -> bytes:
 
 
 def _collect(damaged: sqlite3.Connection, rows: dict[bytes, Row]) -> bool:
-    """Add the whole rows that a connection finds, by key; return whether no page was damaged.
+    """Collect the undamaged rows that a connection finds, by key. Return whether no page was
+    damaged.
 
-    It reads page after page, and after a damaged page by ranges of keys, so that the page hides
-    only the rows of the ranges that it is part of.
+    Pages are read in order; if one is damaged, rows are read by ranges of keys, so that only rows
+    in the ranges of a damaged page are lost.
     """
     _accept_any_text(damaged)
 
@@ -290,7 +290,7 @@ def _collect(damaged: sqlite3.Connection, rows: dict[bytes, Row]) -> bool:
     if read(""):
         return True
     if not read("WHERE FALSE"):
-        return False  # no database with such a table
+        return False  # not a database with such a table
     for first_byte in range(256):
         # keys have 16 bytes, so that 17 bytes of 0xff lie above all of them
         after = bytes([first_byte + 1]) if first_byte < 255 else b"\xff" * 17

@@ -1,4 +1,4 @@
-"""Names of language models: packaged weights, functions of the user's own, folders, hub ids and
+"""Loading language models by name: packaged weights, the user's own functions, folders, hub ids and
 servers."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ceil_jax.store.sidecars import is_sidecar
 from ceil_jax.store.weights import check_weights
 
 LMS: Registry[Callable[[], LanguageModel]] = Registry("language model")
-"""The language models of `register_lm` by name."""
+"""The language models that `register_lm` has added, by name."""
 
 
 def register_lm(name: str, factory: Callable[[], LanguageModel], *, replace: bool = False) -> None:
-    """Make `load_lm(name)`, and `--lm name`, return `factory()`.
+    """Register a language model, so that `load_lm(name)` and `--lm name` use `factory()`.
 
     Raises:
-        UserError: the name is taken, and the LM is not to `replace` the one that has it.
+        UserError: the name is taken, and `replace` is not set.
     """
     LMS.register(name, factory, replace=replace)
 
@@ -42,7 +42,7 @@ def load_lm(
     device_map: str | None = None,
     endpoint: EndpointConfig | None = None,
 ) -> LanguageModel:
-    """Return the language model called `spec`.
+    """Return a language model by its name.
 
     >>> lm = load_lm("tiny")
     >>> lm.choose(["good film. bad film. good"], [[" film", " day"]]).tolist()
@@ -54,12 +54,11 @@ def load_lm(
             safetensors and a tokenizer; a hub id `owner/name`; a server and its model,
             `http://host:8000/v1#model-name` (without a name: the only one it serves); or
             `module:function`, a function without arguments that returns a `LanguageModel`.
-        dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 where the device
-            computes in it. The dtype is part of the LM's name, because results are cached under
-            that.
+        dtype: "auto", "float32", "bfloat16" or "float16"; auto is bfloat16 if the device supports
+            it. The dtype is part of the LM's name, because results are cached under that.
         device_map: transformers' device_map: a device such as "cpu", or "auto", which spreads a
             large model over several; by default CUDA if there is one.
-        endpoint: how a server is asked: the key's variable, retries, the budget; by default
+        endpoint: settings for a server: the variable with the key, retries, the budget; by default
             `EndpointConfig()`.
 
     Raises:
@@ -83,8 +82,8 @@ def load_lm(
 
 
 def key_without_weights(spec: str, dtype: str = "auto") -> str | None:
-    """Return the key of the LM that `load_lm` returns, if it has weights of this machine: it is
-    known without loading them. None for another LM, which has to say its key itself.
+    """Return the key of a local LM without loading its weights; None for any other LM, which must
+    be loaded to know its key.
 
     Args:
         spec: as in `load_lm`.
@@ -107,8 +106,8 @@ def _torch_loading() -> ModuleType:
 
 
 def source_of(spec: str) -> tuple[str, str]:
-    """Return the folder or hub id of a transformers LM, and its name without the dtype; else a
-    UserError."""
+    """Return the folder or hub id of a transformers LM, and its name without the dtype. A UserError
+    if there is no such LM."""
     if spec in PACKAGED:
         tell_of_folder("language model", spec)
         return str(converted(spec)), spec
@@ -127,8 +126,8 @@ def source_of(spec: str) -> tuple[str, str]:
 
 
 def check_adapter(folder: Path) -> None:
-    """Raise a UserError for the folder of an adapter, such as LoRA's, which holds no model of its
-    own."""
+    """Raise a UserError for the folder of an adapter, such as LoRA's, which does not contain a
+    whole model."""
     file = folder / "adapter_config.json"
     if not file.is_file() or (folder / "config.json").is_file():
         return
@@ -147,8 +146,7 @@ def check_adapter(folder: Path) -> None:
 
 
 def _fingerprint(folder: Path) -> str:
-    # every file is read whole: two checkpoints of one run may differ in the bytes of their weights
-    # only
+    # whole files are hashed, because two checkpoints of one run may differ only in their weights
     files = (
         file
         for kind in ("json", "txt", "model", "safetensors")

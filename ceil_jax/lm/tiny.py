@@ -1,4 +1,4 @@
-"""The tiny test LM: its probabilities are counts of the prompt's own words, so they can be worked
+"""The tiny test LM: its probabilities come from counts of the prompt's words, so they can be worked
 out by hand."""
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class TinyLM(LanguageModel):
         U(t) = Σ wᵢ [hᵢ = t] / Σ wᵢ                           unigrams: what has been read at all
         base(t) = (1 + u(t)) / 1500, u(t) = crc32(t) / 2³²    about 1/1000 each; breaks ties
 
-    so an answer that appears in the examples becomes more likely, and more so behind the same word.
-    Where nothing has followed hₙ yet, or nothing has been read, that part's share goes to the base.
+    so an answer that appears in the examples becomes more likely, and more so after the same word.
+    If nothing has followed hₙ yet, or nothing has been read, that part's weight goes to the base.
 
-    Generation chooses among the tokens read so far: the most likely one (the first read, of
-    equals), or one sampled from P^(1/temperature). An empty prompt is continued by nothing. A text
-    ends at its limit, at the context length or at a stop string, never by itself. Each prompt has
-    its own random generator, seeded by `seed` and its text.
+    Generation chooses among the tokens read so far: the most likely one (in a tie, the first read),
+    or one sampled from P^(1/temperature). An empty prompt gives an empty text. A text ends at its
+    limit, at the context length or at a stop string, never by itself. Each prompt has its own
+    random generator, seeded by `seed` and its text.
     """
 
     name, tokens_read = "tiny", 0
@@ -108,7 +108,7 @@ class TinyLM(LanguageModel):
 
 
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
-    """Return log P of each token when `read` has been read, float64 [len(tokens)], in nats."""
+    """Return log P of each of some tokens after `read`, float64 [len(tokens)], in nats."""
     number = {token: position for position, token in enumerate(dict.fromkeys([*tokens, *read]))}
     base = np.array(
         [(1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY) for token in tokens]

@@ -1,4 +1,4 @@
-"""Cutting examples to a token budget: how many of those that were chosen stand in a prompt."""
+"""Cutting examples to a token budget: how many of the chosen ones stay in a prompt."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from jaxtyping import Bool, Int
 def fitting_prefix(
     costs: Int[np.ndarray, "*b k"], budget: Int[np.ndarray, "*b"] | int
 ) -> Bool[np.ndarray, "*b k"]:
-    """Return which examples stay: the longest prefix whose tokens are within the budget.
+    """Return which examples stay: the longest prefix that is within the budget.
 
-    What comes after the first example that does not fit is dropped too, even where it is shorter,
-    so that the examples that stay are always the first ones of their order.
+    Everything after the first example that does not fit is dropped, even if it is shorter, so that
+    the examples that stay are always the first ones.
 
     Args:
-        costs: tokens of each example, at least 0, in the order in which examples are taken.
-        budget: tokens that there are for examples.
+        costs: the tokens of each example, at least 0, in order.
+        budget: the tokens that are available for examples.
 
     >>> fitting_prefix(np.array([30, 50, 40, 5]), 100).tolist()
     [True, True, False, False]
@@ -27,14 +27,14 @@ def fitting_prefix(
 
 
 def most_that_fit(count: int, fits: Callable[[int], bool]) -> int:
-    """Return how many of `count` examples stay when the last is dropped until the rest fits.
+    """Return how many of `count` examples stay if the last one is dropped until the rest fits.
 
-    The tokens of a text can be more than those of its parts, because a tokenizer may cut
-    differently where two parts meet. So the whole text is counted once the parts fit.
+    A text may have more tokens than its parts, because a tokenizer may split differently where
+    parts meet. So the whole text is counted after the parts have been found to fit.
 
     Args:
-        count: examples whose own tokens are within the budget.
-        fits: number of examples → whether the text of the first so many is within the budget.
+        count: number of examples whose separate tokens are within the budget.
+        fits: a function that tells whether the text of the first n examples is within the budget.
 
     >>> most_that_fit(5, lambda count: 30 * count + 2 <= 100)
     3

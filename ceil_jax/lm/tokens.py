@@ -19,7 +19,7 @@ class PairTokens:
 
     ids: list[int]
     start: int
-    """The place of the continuation's first token; at least 1, so that every scored token has a
+    """The position of the continuation's first token; at least 1, so that every scored token has a
     prefix."""
 
     @property
@@ -29,18 +29,18 @@ class PairTokens:
 
 
 class PairTokenizer:
-    """A fast Hugging Face tokenizer that tells a continuation's tokens from its prompt's.
+    """A fast Hugging Face tokenizer that separates a continuation's tokens from its prompt's.
 
-    Special tokens that it puts before a text are kept; those after a text are dropped, because the
-    text goes on.
+    Special tokens before a text are kept; those after a text are dropped, because the text
+    continues.
 
     The boundary is found by character offsets: a token belongs to the continuation if it ends after
-    the prompt's last character, so a token that covers both sides of the boundary is the
-    continuation's. The released CEIL code tokenizes the answer alone and masks as many tokens from
-    the right, which is off by one for templates that end in a space.
+    the prompt's last character, even if it begins before. The released CEIL code tokenizes the
+    answer alone and masks as many tokens from the right, which is off by one for templates that end
+    in a space.
 
     Raises:
-        UserError: the tokenizer, one of transformers, is not a fast one.
+        UserError: the tokenizer, of transformers, is not a fast one.
     """
 
     def __init__(self, tokenizer: Any):
@@ -64,14 +64,14 @@ class PairTokenizer:
         )
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
-        """Return int [N], the number of tokens of each text, special tokens not counted."""
+        """Return the number of tokens of each text, int [N], without special tokens."""
         encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return np.array([len(encoding) for encoding in encodings], dtype=np.int64)
 
     def pairs(self, prompts: Sequence[str], continuations: Sequence[str]) -> list[PairTokens]:
         """Return the ids of each prompt + continuation, tokenized as one text.
 
-        Before a continuation without a prefix stands BOS, or else EOS, as in EleutherAI's
+        A continuation without a prefix gets BOS, or else EOS, before it, as in EleutherAI's
         evaluation harness.
         """
         texts = [
@@ -110,8 +110,7 @@ def pair_tokenizer(source: str) -> PairTokenizer:
 
 @contextmanager
 def loading_errors(what: str) -> Iterator[None]:
-    """Turn the error by which transformers says that a folder or hub id holds no such thing into a
-    UserError."""
+    """Turn the errors of transformers for a missing or unreadable model into a UserError."""
     try:
         yield
     except (OSError, ValueError) as error:

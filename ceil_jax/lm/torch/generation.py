@@ -1,4 +1,4 @@
-"""Generation: the next token of each text, greedy or sampled, until every text has ended."""
+"""Generation: the next token of each text, greedily or by sampling, until every text has ended."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ceil_jax.lm.torch.padded import padded_ids
 
 
 class Session:
-    """Prompts that a model has read together, padded on the left, and continues, one token a row at
-    a time.
+    """Prompts that a model reads together, padded on the left, and continues by one token per row
+    at a time.
 
-    Each has at least one token. A prompt that is there several times is read once.
+    Each prompt has at least one token. A repeated prompt is read once.
     """
 
     @torch.inference_mode()
@@ -28,21 +28,21 @@ class Session:
         self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, "left")
         self.read = sum(map(len, distinct))  # tokens so far
         self.predicted = torch.empty(0)
-        """[rows, vocabulary]: unnormalised log-probabilities of each row's next token."""
+        """Logits of each row's next token, [rows, vocabulary]."""
         ids = padded_ids(list(distinct), model.device, "left")
         self._forward(ids, (self._mask.cumsum(1) - 1).clamp(min=0))
         self.keep([distinct[tuple(prompt)] for prompt in prompts])
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> None:
-        """Append one token to each row and predict the next one."""
+        """Append a token to each row and predict the next one."""
         inputs = torch.tensor(tokens, device=self._mask.device)[:, None]
         self._mask = torch.cat([self._mask, torch.ones_like(inputs)], dim=1)
         self._forward(inputs, self._mask.sum(1, keepdim=True) - 1)
         self.read += len(tokens)
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Continue with these rows only, in this order."""
+        """Continue only with some rows, in the given order."""
         kept = torch.tensor(rows, device=self._mask.device)
         self._cache.batch_select_indices(kept)
         self._mask = self._mask[kept]
@@ -60,13 +60,13 @@ class Session:
 
 
 class Writer:
-    """One prompt's continuation, which takes tokens until its limit, the model's end of text or a
-    stop string.
+    """The generated text of one prompt, which takes tokens up to its limit, the model's end of text
+    or a stop string.
 
     Args:
-        tokenizer: of transformers; turns token ids into text.
+        tokenizer: a tokenizer of transformers, to turn token ids into text.
         prompt: the prompt's token ids.
-        limit: the largest number of tokens to write.
+        limit: the most tokens to generate.
         draw: the random numbers of sampling.
         stop: strings that end the text.
     """
@@ -81,18 +81,18 @@ class Writer:
     ):
         self.draw = draw
         self.ended: Ended | None = None
-        """Why the text has ended; None while it goes on."""
+        """Why the text has ended; None while it continues."""
         self._tokenizer = tokenizer
         self._limit = limit
         self._stop = stop
         self._written: list[int] = []
-        # decoded behind a few tokens of the prompt, because some tokenizers drop a text's first
+        # decoded after a few tokens of the prompt, because some tokenizers drop a text's first
         # space
         self._before = prompt[-4:]
         self._skip = len(self._decode(self._before))
 
     def write(self, token: int, *, end: bool) -> None:
-        """Take the next token; `end` says that it ends the text."""
+        """Add the next token. `end`: whether it is a token that ends the text."""
         if not end:
             self._written.append(token)
         if end or first_stop(self.text(), self._stop) is not None:
@@ -101,11 +101,11 @@ class Writer:
             self.ended = "length"
 
     def text(self) -> str:
-        """Return what has been written."""
+        """Return the text so far."""
         return self._decode(self._before + self._written)[self._skip :]
 
     def answer(self) -> Answer:
-        """Return what has been written, and why it ended."""
+        """Return the text, and why it ended."""
         return Answer(self.text(), self.ended or "length")
 
     def _decode(self, ids: list[int]) -> str:
@@ -117,13 +117,14 @@ class Writer:
 def write_all(
     session: Session, writers: Sequence[Writer], ends: Collection[int], temperature: float
 ) -> None:
-    """Continue a session until each text is done and has left the session.
+    """Continue a session until every text has ended; finished texts leave the session.
 
     Args:
-        session: has a row for each writer, read up to the end of its prompt.
-        writers: take the tokens.
+        session: has a row for each writer, with its prompt read.
+        writers: receive the tokens.
         ends: token ids that end a text.
-        temperature: divides the logits before a token is drawn; 0 takes the most probable one.
+        temperature: divides the logits before a token is sampled; with 0, the most probable token
+            is taken.
     """
     alive = list(writers)
     while True:
@@ -145,8 +146,8 @@ def write_all(
 
 
 def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:
-    """int [rows]: the token at which each row's cumulative probability passes its uniform
-    number."""
+    """A sampled token for each row, int [rows]: the one at which its cumulative probability passes
+    its uniform number."""
     cumulative = logits.double().softmax(-1).cumsum(-1)
     level = (
         torch.tensor(uniform, device=logits.device, dtype=torch.float64)[:, None]

@@ -1,4 +1,4 @@
-"""Packaged GGUF weights, converted once to a safetensors folder that loads in a second."""
+"""Converting packaged GGUF weights, once, into a safetensors folder that loads in a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ceil_jax.tasks import assets
 log = logging.getLogger(__name__)
 
 PACKAGED = ("SmolLM2-135M-Instruct", "gemma-3-270m")
-"""The language models that need no hub: names in `tasks.assets` whose packages hold one GGUF
+"""The language models that need no hub: names in `tasks.assets` whose packages contain a GGUF
 file."""
 
 
@@ -24,11 +24,11 @@ def converted(name: str) -> Path:
 def _convert(name: str, source: Path, folder: Path) -> None:
     """Write the folder. The quantised weights are expanded to float32, exactly.
 
-    transformers reads GGUF slowly and then refuses to save the model, so its weights move into a
-    fresh one.
+    transformers reads GGUF slowly and then refuses to save the model, so its weights are copied
+    into a fresh one.
     """
     try:
-        import accelerate  # noqa: F401  (transformers needs both, and says so less plainly)
+        import accelerate  # noqa: F401  (transformers needs both, and its own message is less clear)
         import gguf  # noqa: F401
     except ImportError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm]'") from None

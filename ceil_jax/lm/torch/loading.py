@@ -1,5 +1,5 @@
-"""Folders and hub ids to language models: dtype, device, weights and tokenizer, and how fast they
-are read with."""
+"""Loading language models from folders and hub ids (dtype, device, weights, tokenizer), and this
+machine's reading speed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from ceil_jax.lm.tokens import loading_errors, pair_tokenizer
 from ceil_jax.lm.torch.model import TorchLM, context_length, reads_trees
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
-"""The share of the product's speed that reading reaches: on a CPU measured with SmolLM2-135M, on a
-GPU a guess."""
+"""The speed of reading as a share of that of a matrix product: measured with SmolLM2-135M on a CPU,
+a guess on a GPU."""
 
 
 def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:
-    """Return the LM of a folder or hub id. Weights are safetensors, and no code of the repository is
-    run.
+    """Return the LM from a folder or hub id. Weights must be safetensors, and no code of the
+    repository is run.
 
     Args:
         source: a folder or a hub id.
-        name: what messages and keys call the LM; the dtype is added to it.
-        dtype: "auto" (bfloat16 where the machine computes in it), "bfloat16", "float16" or
-            "float32".
+        name: the LM's name in messages and keys, to which the dtype is added.
+        dtype: "auto" (bfloat16 if the machine supports it), "bfloat16", "float16" or "float32".
         device_map: transformers' device_map; None for one device, a GPU if there is one.
 
     Raises:
@@ -55,13 +54,14 @@ class Outline(NamedTuple):
     context_length: int
     parameters: int
     count_tokens: Callable[[Sequence[str]], np.ndarray]
-    """Texts → the tokens of each, int [N]."""
+    """A function from texts to the number of tokens of each, int [N]."""
     reads_rows: bool
-    """Whether it reads padded rows here, and not prefix trees (`model.reads_trees`)."""
+    """Whether it would read padded rows on this machine, and not prefix trees
+    (`model.reads_trees`)."""
 
 
 def outline(source: str, name: str, dtype: str) -> Outline:
-    """Return what is known of an LM without loading its weights."""
+    """Return the facts about an LM, without loading its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     tokenizer = pair_tokenizer(source)
@@ -79,7 +79,7 @@ def outline(source: str, name: str, dtype: str) -> Outline:
 
 
 def name_with_dtype(name: str, dtype: str) -> str:
-    """Return the name of an LM with the dtype that its weights have here.
+    """Return the name of an LM with the dtype of its weights on this machine.
 
     Args:
         name: the LM's name without it.
@@ -96,8 +96,8 @@ def _device() -> torch.device:
 
 
 def _precision(dtype: str) -> torch.dtype:
-    """The dtype of that name; "auto" is bfloat16 where the processor computes in it (2-3 × faster),
-    else float32."""
+    """The dtype with a name; "auto" is bfloat16 if the processor supports it (2-3 × faster), else
+    float32."""
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype == "auto":
         return torch.bfloat16 if _device().type == "cuda" or _cpu_has_bfloat16() else torch.float32
@@ -108,13 +108,13 @@ def _precision(dtype: str) -> torch.dtype:
 
 def _cpu_has_bfloat16() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
-    known = cpuinfo.read_text() if cpuinfo.exists() else ""  # Linux alone has it
+    known = cpuinfo.read_text() if cpuinfo.exists() else ""  # only on Linux
     return re.search(r"^flags.*\b(avx512_bf16|amx_bf16)\b", known, re.MULTILINE) is not None
 
 
 def reading_speed() -> float:
-    """Return parameters × tokens a second that an LM would read here, by one product. Takes a
-    second or two."""
+    """Return the estimated speed of an LM on this machine, in parameters × tokens per second, from
+    a matrix product. Takes a second or two."""
     device = _device()
     precision = _precision("auto")
     # 1,024 tokens through a layer of SmolLM2-135M
@@ -125,5 +125,5 @@ def reading_speed() -> float:
     right = torch.ones(inner, columns, dtype=precision, device=device)
     # reading one value waits for a GPU
     fastest = min(timeit.repeat(lambda: (left @ right)[0, 0].item(), number=1, repeat=50))
-    # two operations a parameter and token
+    # two operations for each parameter and token
     return SHARE[device.type] * rows * inner * columns / fastest

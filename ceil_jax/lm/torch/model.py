@@ -24,34 +24,33 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CACHED = {"cpu": 16, "cuda": 2}
-"""The most tokens of texts that are continued together, those to come included, by device and in
+"""The most tokens, future ones included, of texts that are generated together, by device and in
 units of the token budget. Their prompts are read at once, and their keys and values are kept in
 memory."""
 
 _LEAST = 512
-"""A budget of fewer tokens is not halved again where a GPU has no room."""
+"""A budget below this many tokens is not halved again if a GPU runs out of memory."""
 
 
 class TorchLM(LanguageModel):
     """A causal model and a fast tokenizer of transformers.
 
-    In float32, a result does not depend on what it is read with beyond rounding (1e-4 a
-    continuation); in bfloat16, another pass rounds elsewhere, which moves a log-probability by a
-    few hundredths. `tokens_read` counts tokens that go into the model; a continuation's last token
-    is scored but not read. On a CPU, where tokens are what reading costs, a prefix that scored rows
-    share is read once (`scoring.TreeReader`); a GPU is fastest with one large product, and reads
-    padded rows (`padded.PaddedReader`): a prompt shares one row with all its choices of a single
-    token.
+    In float32, a result does not depend on the other texts of a pass, except for rounding (1e-4 for
+    a continuation). In bfloat16, different passes round differently, which changes a
+    log-probability by a few hundredths. `tokens_read` counts tokens that go into the model; a
+    continuation's last token is scored but not read. On a CPU, where the cost is in the number of
+    tokens, a shared prefix is read once (`scoring.TreeReader`). A GPU is fastest with one large
+    product, so it reads padded rows (`padded.PaddedReader`), where a prompt shares a row with all
+    its choices of a single token.
 
     Args:
         model: a causal model of transformers.
         tokenizer: its fast tokenizer.
-        name: what messages and keys call the LM.
-        token_budget: the largest number of tokens in a pass; by default 32,768 on a GPU and 1,024
-            on a CPU.
+        name: the LM's name in messages and keys.
+        token_budget: the most tokens in a pass; by default 32,768 on a GPU and 1,024 on a CPU.
 
     Raises:
-        UserError: the tokenizer is not a fast one; the configuration names no context length.
+        UserError: the tokenizer is not a fast one; or the configuration has no context length.
     """
 
     tokens_read = 0
@@ -91,15 +90,16 @@ class TorchLM(LanguageModel):
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Generate; a text also ends at the model's end-of-text token, or with the context.
+        """Generate texts. A text also ends at the model's end-of-text token, and when the context
+        is full.
 
         Args:
             prompts: N prompts.
-            limit: the largest number of tokens of a text.
-            stop: strings that end a text, which may go on behind the first of them.
-            temperature: 0 takes the most probable token; above 0, tokens are drawn.
+            limit: the most tokens of a text.
+            stop: strings that end a text; it may continue after the first of them.
+            temperature: with 0, the most probable token is taken; above 0, tokens are sampled.
             seeds: N seeds. Each prompt has its own random generator, seeded by its seed and its
-                text: equal prompts with equal seeds give equal samples.
+                text, so that equal prompts with equal seeds give equal samples.
         """
         ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
@@ -124,7 +124,8 @@ class TorchLM(LanguageModel):
         return self._within_memory(written)
 
     def _within_memory(self, read: Callable[[], T]) -> T:
-        """Read with half the budget from now on, as often as a GPU has no room."""
+        """Return `read()`; each time a GPU runs out of memory, halve the token budget for good and
+        try again."""
         while True:
             try:
                 return read()
@@ -150,8 +151,8 @@ def reads_trees(model: Any, device: torch.device) -> bool:
 
 
 def context_length(config: Any) -> int:
-    """Return the context length that a configuration of transformers names, in tokens; none is a
-    UserError."""
+    """Return the context length in a configuration of transformers, in tokens. A UserError if it
+    has none."""
     text = config.get_text_config()
     for field in ("max_position_embeddings", "n_positions", "seq_length"):
         if isinstance(length := getattr(text, field, None), int):

@@ -1,8 +1,8 @@
-"""Batches of padded rows, and scoring in them, on a GPU and for a causal LM whose attention cannot
-be set (GPT-Neo).
+"""Scoring in batches of padded rows, on a GPU and for causal LMs whose attention cannot be set
+(GPT-Neo).
 
-Texts that are equal but for their last token are read once, such as a prompt with options of one
-token each.
+Texts that differ only in their last token, such as a prompt with options of one token each, are
+read once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch.nn.utils.rnn import pad_sequence
 from ceil_jax.lm.tokens import PairTokens
 
 _LOGITS = 2**14
-"""The most logits of a pass for each token of its budget: with that of a GPU, 1 GiB in bfloat16."""
+"""The most logits of a pass for each token of its budget: 1 GiB in bfloat16 with a GPU's budget."""
 
 
 class PaddedReader:
-    """Reads texts in batches of at most `budget` tokens, padding included, as `scoring.TreeReader`
-    does in passes."""
+    """Scores rows of tokens in padded batches of at most `budget` tokens, padding included; see
+    `scoring.TreeReader` for the alternative."""
 
     def __init__(self, model: Any, budget: int):
         self.model = model
@@ -62,14 +62,14 @@ class PaddedReader:
 
     @torch.inference_mode()
     def _read(self, texts: Sequence[Sequence[PairTokens]]) -> list[np.ndarray]:
-        """The log-probabilities of each row's scored tokens, of the rows of each text in turn."""
-        # padding stands after a row's own tokens, where a causal LM cannot see it
+        """The log-probabilities of each row's scored tokens, text by text."""
+        # padding stands after a row's tokens, where a causal LM does not see it
         inputs = padded_ids([of_text[0].ids[:-1] for of_text in texts], self.model.device)
         rows = [(number, row) for number, of_text in enumerate(texts) for row in of_text]
         begin = min(row.start for _, row in rows) - 1
         wanted = inputs.shape[1] - begin
         logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
-        # of each scored token: its text, the place before it, the token
+        # for each scored token: its text, the position before it, the token
         at = [
             (number, i - 1 - begin, row.ids[i])
             for number, row in rows
@@ -84,10 +84,10 @@ class PaddedReader:
 
 
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Return batches of rows of near equal lengths, by the rows' numbers.
+    """Return batches of rows of similar lengths, as numbers of rows.
 
-    The longest rows come first, so that a batch that does not fit in memory fails at once and not
-    after an hour. A batch has at most `budget` tokens (rows × longest row), or is one row.
+    The longest rows come first, so that running out of memory shows at once and not after an hour.
+    A batch has at most `budget` tokens (rows × longest row), or is a single row.
     """
     batches: list[list[int]] = []
     longest = 0

@@ -1,4 +1,4 @@
-"""A prefix tree (trie) of token rows: what rows have in common at their beginning is read once."""
+"""A prefix tree (trie) of token rows, so that shared prefixes are read once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 class Trie:
-    """The distinct prefixes of some rows. Each prefix is one token of the trie, numbered depth
-    first.
+    """The distinct prefixes of some rows. Each prefix corresponds to one token of the trie, its
+    last; tokens are numbered depth first.
 
-    A token's ancestors, which it may attend to, come before it; its descendants follow directly
-    behind it.
+    A token's ancestors, to which it may attend, come before it; its descendants follow directly
+    after it.
     """
 
     def __init__(self, rows: Sequence[list[int]]):
@@ -43,7 +43,7 @@ class Trie:
         return len(self.ids)
 
     def path(self, token: int) -> np.ndarray:
-        """Return the numbers of a token's ancestors, without the token itself; none for
+        """Return the numbers of a token's ancestors, without the token itself; empty for
         `len(self)`, the end."""
         if token == len(self):
             return np.zeros(0, np.int64)
@@ -52,19 +52,19 @@ class Trie:
     def keys(
         self, first: int, end: int, window: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens that at least one of the tokens first … end − 1 sees, and which sees
-        which.
+        """Return the tokens that at least one of the tokens first … end − 1 attends to, and a mask
+        of which attends to which.
 
-        The tokens, int [n], ascending, are on the path of `first` or lie between it and `end`: any
-        other that is seen lies before `first`, so it is an ancestor of `first` too. Which sees
-        which is bool [end − first, n]. With a window, a token sees that many of the last tokens of
-        its row, itself included.
+        The tokens, int [n], ascending, are the ancestors of `first` and the tokens from it to
+        `end`. (An ancestor before `first` of any of these is also an ancestor of `first`.) The mask
+        is bool [end − first, n]. With a window, a token attends only to that many of the last
+        tokens of its row, itself included.
         """
         path = self.path(first)
         owners = self._owners[first:end]
         tokens = np.concatenate([path, np.arange(first, end)])
         visible = np.zeros((end - first, len(tokens)), bool)
-        # tokens of one owner go down its path
+        # consecutive tokens of one owner lie on its path
         for start, stop in pairwise([0, *np.flatnonzero(np.diff(owners)) + 1, end - first]):
             whole = self.paths[owners[start]]
             before, beyond = np.searchsorted(whole, [first, end])
@@ -83,8 +83,8 @@ class Trie:
 
 
 def common_prefix(first: list[int], second: list[int]) -> int:
-    """Return how many tokens two rows share at their beginning."""
+    """Return the length of the common prefix of two rows."""
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit
-    return next(place for place in range(limit) if first[place] != second[place])
+    return next(position for position in range(limit) if first[position] != second[position])

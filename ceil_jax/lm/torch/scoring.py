@@ -1,7 +1,7 @@
-"""Log-probabilities of tokens, by passes of a causal LM over a prefix tree on a CPU.
+"""Log-probabilities of tokens, from passes of a causal LM over a prefix tree on a CPU.
 
-Each token of the tree is read once, nothing is padded, and logits are computed only where a token
-is scored.
+Each token of the tree is read once, there is no padding, and logits are computed only where they
+are needed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LOGITS_AT_ONCE = 2**25
 """The most logits kept at one time: 128 MiB in float32."""
 
 _READ_TWICE = 32
-"""Tokens that two cores may both read because their rows begin alike."""
+"""The longest common prefix of neighbouring rows that two cores may both read."""
 
 
 class TreeReader:
-    """Reads rows of tokens as one prefix tree, in passes of at most `budget` tokens, by a model
-    that was given to `tree_attention.use`. The keys and values of one pass and of the path before
+    """Scores rows of tokens as a prefix tree, in passes of at most `budget` tokens, with a model
+    that `tree_attention.use` has prepared. The keys and values of one pass and of the path before
     it are in memory."""
 
     def __init__(self, model: Any, budget: int):
@@ -37,8 +37,8 @@ class TreeReader:
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
 
-        Each core reads a share of the rows: cores that share a pass wait for one another at every
-        product.
+        Each core reads its own share of the rows, because cores that share a pass wait for one
+        another at every product.
         """
         cores = torch.get_num_threads()
         parts = _shares(rows, 1 if _one_at_a_time(self.model) else cores, max(1, self.budget // 2))
@@ -64,7 +64,7 @@ class TreeReader:
         if not scored_rows:
             return [np.zeros(0)] * len(rows), 0
         trie = Trie([row.ids[:-1] for row in scored_rows])
-        # the token of the trie behind which each scored token of each row stands
+        # for each scored token of each row, the token of the trie before it
         after = np.concatenate(
             [path[row.start - 1 :] for path, row in zip(trie.paths, scored_rows, strict=True)]
         )
@@ -78,10 +78,11 @@ class TreeReader:
 
     @torch.inference_mode()
     def _passes(self, trie: Trie, nodes: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Read a trie, pass by pass, and predict what stands after each of some places, ascending.
+        """Read a trie pass by pass, and predict the next token after each of some tokens, `nodes`,
+        ascending.
 
-        A pass yields the range of the `places` that lie in it, as first and last + 1, and the
-        log-probabilities after each of them, float32 [places, vocabulary].
+        Each pass yields the range of `nodes` in it, as first and last + 1, and the
+        log-probabilities after each of them, float32 [nodes, vocabulary].
         """
         carried: Layers = {}
         start = 0
@@ -108,10 +109,9 @@ class TreeReader:
 
 
 def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
-    """The places of the rows in a part of about as many tokens for each core, of at least so many.
-
-    In sorted order they are cut behind the even place, at the first at which neighbours begin
-    differently.
+    """The numbers of the rows for each core: parts with about as many tokens, at least `least`. The
+    sorted rows are cut at the first position after an even share where neighbours have no long
+    common prefix.
     """
     order = sorted(range(len(rows)), key=lambda number: rows[number].ids)
     ends = np.cumsum([len(rows[number].ids) for number in order])
@@ -129,8 +129,8 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
 
 
 def _one_at_a_time(model: Any) -> bool:
-    """Return whether a model reads for one thread alone, because it sets its rotary frequencies by
-    length."""
+    """Return whether a model must be used from one thread only, because it changes its rotary
+    frequencies with the length."""
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
     kinds = [rope, *(value for value in rope.values() if isinstance(value, dict))]
     return any(value.get("rope_type") in ("dynamic", "longrope") for value in kinds)

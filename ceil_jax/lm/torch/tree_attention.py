@@ -1,11 +1,11 @@
-"""Attention over a pass of a prefix tree on a CPU, in any model of transformers whose attention can
-be set.
+"""Attention over a pass of a prefix tree on a CPU, for any model of transformers whose attention
+can be set.
 
-The tokens of a pass stand in one row, without padding, and each sees only its ancestors, in the
-pass and before it. A block of queries is multiplied only with keys that one of them sees, and the
-query heads that share a key head are stacked, so that the products are larger: for bfloat16 on a
-CPU, this is about three times as fast as torch's fused attention. Scores are rounded to the model's
-dtype before the softmax, as in the `eager` attention of transformers.
+The tokens of a pass form one row without padding, and each attends only to its ancestors, in the
+pass and before it. A block of queries is multiplied only with keys that at least one of them
+attends to, and query heads that share a key head are stacked into larger products. For bfloat16 on
+a CPU, this is about three times as fast as torch's fused attention. Scores are rounded to the
+model's dtype before the softmax, as in the `eager` attention of transformers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ceil_jax.lm.torch.prefix_tree import Trie
 
 NAME = "ceil_jax_tree"
 QUERIES = 64
-"""Queries of a block. More queries compute more scores that are masked; fewer make smaller
-products."""
+"""Number of queries in a block. With more queries, more scores are computed that are masked; with
+fewer, products are smaller."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
 """Layer → its keys and its values, each [key heads, tokens, width]."""
@@ -37,8 +37,8 @@ class PassAttention:
 
     Args:
         trie: the tokens of all texts.
-        start: position in the trie of the pass's first token.
-        stop: position after that of its last token.
+        start: the position of the pass's first token in the trie.
+        stop: the position after its last token.
         carried: the keys and values of the first token's ancestors, in order of depth, by layer.
     """
 
@@ -52,8 +52,8 @@ class PassAttention:
         self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def carry(self) -> Layers:
-        """Return the keys and values that the next pass needs: one path, so never more tokens than
-        one row."""
+        """Return the keys and values that the next pass needs: those of one path, so never more
+        tokens than one row."""
         kept = self._columns(self._trie.path(self._stop))
         return {
             layer: (_taken(keys, kept).clone(), _taken(values, kept).clone())
@@ -71,9 +71,9 @@ class PassAttention:
     ) -> torch.Tensor:
         """Return softmax(q kᵀ) v of the pass in one layer, [tokens, heads, width].
 
-        The query, [heads, tokens, width], is scaled already; key and value are [key heads, tokens,
-        width]. With a sliding window, a token sees that many tokens; with a softcap c, scores s
-        become c · tanh(s / c).
+        The query, [heads, tokens, width], is already scaled; key and value are [key heads, tokens,
+        width]. With a sliding window, a token attends to that many tokens; with a softcap c, scores
+        s become c · tanh(s / c).
         """
         before = self._carried.get(layer)
         if before is not None:
@@ -113,8 +113,8 @@ class PassAttention:
         return self._blocks[window]
 
     def _columns(self, tokens: np.ndarray) -> KeyIndex:
-        """The places of tokens among the keys: first the carried ancestors by depth, then the
-        pass's own."""
+        """The positions of tokens among the keys: first the carried ancestors by depth, then the
+        tokens of the pass."""
         depths = self._trie.depths
         start = self._start
         columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)
@@ -129,7 +129,7 @@ def _taken(layer: torch.Tensor, columns: KeyIndex) -> torch.Tensor:
 
 @contextmanager
 def attending(attention: PassAttention) -> Iterator[None]:
-    """Make models that were given to `use` attend this way within the block."""
+    """Make models that `use` has prepared attend this way inside the block."""
     before = _active.set(attention)
     try:
         yield
@@ -138,8 +138,8 @@ def attending(attention: PassAttention) -> Iterator[None]:
 
 
 def use(model: Any) -> bool:
-    """Let a model attend as `attending` says, and outside of it through torch's `sdpa` as before;
-    return whether it can, as models do that attend through `sdpa` in layers of full or sliding
+    """Prepare a model for `attending`; outside of that it uses torch's `sdpa` as before. Return
+    whether this is possible: the model must use `sdpa`, with layers of full or sliding
     attention."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -180,7 +180,7 @@ def _attention(
 
 
 def _mask(*arguments: Any, **settings: Any) -> Any:
-    """No mask while an attention is active, which knows what is seen; else the mask of sdpa."""
+    """No mask while a `PassAttention` is active, because it has its own; else the mask of sdpa."""
     from transformers.masking_utils import sdpa_mask
 
     return sdpa_mask(*arguments, **settings) if _active.get() is None else None
