@@ -24,12 +24,12 @@ class Checkpoint:
 
     network: TransformerConfig
     config: Mapping[str, Any]
-    """The content of config.json."""
+    """The contents of config.json."""
     pooler: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    """BERT's pooler. No vector depends on it; it is written back because transformers' models have
-    it."""
+    """BERT's pooler. No vector depends on it, but transformers' models have it, so it is written
+    back."""
     prompts: Prompts = field(default_factory=Prompts)
-    """The texts that its folder puts before queries, documents and other texts."""
+    """The texts that are put before queries, documents and other texts."""
 
     def write(
         self,
@@ -38,13 +38,13 @@ class Checkpoint:
         max_length: int,
         folder: Path,
     ) -> None:
-        """Write an encoder into a folder, in the layout that every sentence-transformers reads.
+        """Write an encoder into a folder, in the layout of sentence-transformers.
 
         Args:
-            params: its parameters by dotted path.
-            tokenizer: its tokenizer, of a Hugging Face folder.
-            max_length: the tokens to which it cuts a text.
-            folder: the folder, which exists.
+            params: the encoder's parameters by dotted path.
+            tokenizer: the encoder's tokenizer, from a Hugging Face folder.
+            max_length: the number of tokens to which texts are cut.
+            folder: an existing folder.
         """
         network = self.network
         assert isinstance(tokenizer, PretrainedTokenizer)

@@ -43,7 +43,7 @@ Params = Mapping[str, jax.Array | np.ndarray]
 """Arrays in float32 by dotted path, such as `layers.0.attention.query.kernel`."""
 
 FACTORY_FILE = "ceil_jax.json"
-"""The file of a saved encoder that names its factory, where the network is of no Hugging Face
+"""The file of a saved encoder that names its factory, for networks that are not of a Hugging Face
 family."""
 
 HF_FILES = (
@@ -58,7 +58,7 @@ class Encoder:
     """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` returns
     another one.
 
-    On a GPU or TPU, `jax_default_matmul_precision` decides how exact its matrix products are.
+    On a GPU or TPU, `jax_default_matmul_precision` sets the precision of its matrix products.
 
     Args:
         module: a Flax module called as `module(ids, mask, *, key=None)`, int32 [B, T] twice, that
@@ -66,11 +66,11 @@ class Encoder:
             state is constant. Its leaves may be shapes only (`nnx.eval_shape`) until `with_params`
             gives them values.
         tokenizer: turns texts into lists of token ids.
-        max_length: longer texts are cut to so many tokens, special tokens included.
+        max_length: longer texts are cut to this many tokens, special tokens included.
         name: the name shown in reports; by default the class of the module.
-        factory: the registered name or `module:function` that makes such an encoder; without it
-            `save_pretrained` refuses a network that is not of a Hugging Face family.
-        checkpoint: the other contents of the Hugging Face folder that it was read from.
+        factory: the registered name or `module:function` that makes such an encoder. Without it,
+            `save_pretrained` refuses networks that are not of a Hugging Face family.
+        checkpoint: the other contents of the Hugging Face folder from which it was read.
 
     >>> from ceil_jax.encoders.registry import load_encoder
     >>> encoder = load_encoder("tiny")
@@ -101,8 +101,7 @@ class Encoder:
         leaves = dict(nnx.to_flat_state(state))
         self._paths = {".".join(map(str, path)): path for path in leaves}
         self.params: Params = {name: leaves[path].get_value() for name, path in self._paths.items()}
-        # a function apart from self: copies share what is compiled, and it keeps no parameters
-        # alive
+        # not a method, so that copies share the compiled function and it keeps no parameters alive
         self.apply = _apply(self._graphdef, self._constants, self._paths)
         self._jitted = jax.jit(self.apply)
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
@@ -112,22 +111,22 @@ class Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
 
         Raises:
-            UserError: names or shapes differ from those of `self.params`; both sides are named.
+            UserError: names or shapes differ from those of `self.params`; the message names both
+                sides.
         """
         check_same_shapes(self.params, params, f"parameters for {self.name}")
         return self._changed(params=params)
 
     def renamed(self, name: str, factory: str | None = None) -> Encoder:
-        """Return this encoder under another name; `factory` replaces the name of the function that
-        makes it."""
+        """Return this encoder with another name and, if given, another factory."""
         return self._changed(name=name, factory=factory or self.factory)
 
     @cached_property
     def sides(self) -> EncoderPair:
-        """The encoder of queries and that of a bank's examples: two with the weights of this one
-        where its folder names prompts for them (`side_prompts`), else this one twice.
+        """The encoders of queries and of bank examples. If the folder names prompts for them
+        (`side_prompts`), they are two encoders with these weights; otherwise this encoder twice.
 
-        `encode` of this encoder itself uses the folder's default prompt, if it has one.
+        The method `encode` of this encoder uses the folder's default prompt, if it has one.
         """
         prompts = self.checkpoint and self.checkpoint.prompts
         if not prompts or prompts.query == prompts.bank == prompts.default:
@@ -155,11 +154,11 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of a sha256 over the weights, network and tokenizer, under which vectors
-        are cached.
+        """16 hex digits of a sha256 over the weights, the network and the tokenizer. Vectors are
+        cached under it.
 
-        For a network of the user's own it covers the program and other state too: after an edit of
-        `__call__`, the vectors of the old program are not found.
+        For a network of the user's own it also covers the program and other state, so that vectors
+        are computed again after an edit of `__call__`.
         """
         network = (self.checkpoint and self.checkpoint.network) or self.factory or self.name
         digest = hashlib.sha256(
@@ -173,7 +172,7 @@ class Encoder:
             return digest.hexdigest()[:16]
         _add_arrays(digest, self._constants)
         program = jax.make_jaxpr(self.apply)(self.params, self._probe)
-        # the text names functions by their address in memory
+        # the text contains addresses of functions in memory
         text = re.sub(r"0x[0-9a-f]+", "", str(program))
         digest = hashlib.sha256(f"{digest.hexdigest()[:16]} {text}".encode())
         _add_arrays(digest, program.consts)
@@ -203,13 +202,12 @@ class Encoder:
             )
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each of N texts, float32 [N, D], in the order given; with a bar
-        where it takes long.
+        """Return the vectors of N texts, float32 [N, D], in order. A progress bar is shown if it
+        takes long.
 
-        Texts are sorted by length and padded to one of a few shapes. A text's vector does not
-        depend on the other texts, up to float error. Batches are split evenly over the devices of
-        this process; each has `batch_size` texts a device, or fewer where texts are longer than 128
-        tokens.
+        Texts are sorted by length and padded to one of a few shapes. Up to rounding, a text's
+        vector does not depend on the other texts. Batches are split evenly over the devices of this
+        process, with `batch_size` texts per device, or fewer if texts are longer than 128 tokens.
 
         Raises:
             UserError: `texts` is not a list of strings, or a vector is not finite.
@@ -235,7 +233,7 @@ class Encoder:
                 rows = filled_up(rows, mesh)
                 tokens = pad([ids[i] for i in chosen], length, self.tokenizer.pad_id, rows)
                 result = self._jitted(self._on_devices, jax.device_put(tokens, split(mesh)))
-                # the previous batch is read only now, so that the device works while this thread
+                # the previous batch is only read now, so that the device works while this thread
                 # pads the next
                 if running:
                     receive(*running)
@@ -246,8 +244,8 @@ class Encoder:
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the encoder so that `load_encoder(folder)` brings it back, in place of one that is
-        there.
+        """Write the encoder so that `load_encoder(folder)` loads it. An encoder in the folder is
+        replaced.
 
         A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers
         folder, which transformers and sentence-transformers read. Any other network is written as
@@ -255,7 +253,7 @@ class Encoder:
 
         Raises:
             UserError: the disk is full, the folder cannot be written, or the encoder has no
-                factory's name.
+                factory.
         """
         if self.checkpoint is None and self.factory is None:
             raise UserError(
@@ -280,12 +278,12 @@ def check_same_shapes(expected: Mapping[str, Any], arrays: Mapping[str, Any], wh
 
     Args:
         expected: the arrays of the network, by name.
-        arrays: those that were read.
-        where: begins the message, such as the file that was read.
+        arrays: the arrays that were read.
+        where: the beginning of the message, such as the file that was read.
 
     Raises:
-        UserError: they differ. Both sides are named: up to three names that are missing, that are
-            not expected, and whose shapes differ.
+        UserError: they differ. The message lists up to three names of each kind: missing,
+            unexpected, and of another shape.
     """
     missing = [name for name in expected if name not in arrays]
     unexpected = [name for name in arrays if name not in expected]
@@ -307,7 +305,7 @@ def require_network(encoder: TextEncoder) -> Encoder:
     """Return the encoder, as one that can be trained and saved.
 
     Raises:
-        UserError: it has no network here: it is behind an endpoint, or gives vectors only.
+        UserError: it has no network here, because it is behind an endpoint or only returns vectors.
     """
     if not isinstance(encoder, Encoder):
         raise UserError(

@@ -19,8 +19,8 @@ from ceil_jax.store.hashing import text_digest
 
 
 class EndpointEncoder:
-    """A `TextEncoder` whose vectors come from a server, with the errors of `Client`. Without a
-    network, it cannot be trained or saved."""
+    """A `TextEncoder` whose vectors come from a server. It has no network here, so it cannot be
+    trained or saved."""
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         address = parse_address(spec)
@@ -29,21 +29,21 @@ class EndpointEncoder:
         listed = self._client.listed(address.model)
         self._model = listed.model
         self.name = listed.name()
-        # the name holds what the server says of the model
+        # the name contains the server's description of the model
         self.fingerprint = text_digest(f"endpoint {self.name}".encode())
 
     @cached_property
     def dim(self) -> int:
-        """The length D of a vector; the first use asks the server."""
+        """The length D of a vector. The first access asks the server."""
         return self._embedded(["dimension"]).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], with a progress bar whenever there are
-        several requests.
+        """Return the vector of each text, float32 [N, D], with a progress bar if there are several
+        requests.
 
         Raises:
-            UserError: see `Client`; `texts` is no list of strings; an answer has another number of
-                vectors than texts, vectors of several lengths, or numbers that are not finite.
+            UserError: see `Client`; or `texts` is not a list of strings; or an answer has a wrong
+                number of vectors, vectors of different lengths, or numbers that are not finite.
         """
         check_texts(texts)
         size = self._batch
@@ -55,8 +55,8 @@ class EndpointEncoder:
         return np.concatenate(vectors) if vectors else np.zeros((0, self.dim), np.float32)
 
     def _in_parts(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of some texts, in requests of half as many where the server refuses so many
-        at a time; later requests have no more than it took."""
+        """The vectors of some texts. If the server refuses so many at a time, they are sent in
+        halves, and later requests are as small."""
         if len(texts) > self._batch:
             return self._halves(texts)
         try:

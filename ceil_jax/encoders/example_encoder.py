@@ -1,6 +1,6 @@
-"""An encoder of examples: the protocol with two sides that retrieval, training and selectors use.
+"""The protocol of an encoder of examples, with a side for queries and one for the bank.
 
-Whatever has `encode(texts)` is wrapped once, where it is loaded: `example_encoder` does it.
+`example_encoder` wraps any encoder with `encode(texts)`, once, where it is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ExampleEncoder(Protocol):
 
 
 def example_encoder(encoder: Any) -> ExampleEncoder:
-    """Return an encoder with two sides: the encoder itself, or the two sides of one that has
+    """Return an encoder with two sides: the encoder itself if it has them, else a wrapper of its
     `encode(texts)`.
 
     >>> import numpy as np

@@ -1,4 +1,4 @@
-"""JSON and safetensors files of a model's folder, checked when read."""
+"""Reading and checking the JSON and safetensors files of a model's folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ceil_jax.store.weights import check_weights
 
 
 def read_config(file: Path, missing: Any = None) -> Any:
-    """Return the JSON object of a file, or `missing` where there is no such file; it also says the
-    expected type."""
+    """Return the JSON value in a file, or `missing` if there is no such file. The value must have
+    the type of `missing`, or be an object if that is None."""
     if not file.is_file():
         if missing is not None:
             return missing
@@ -32,7 +32,7 @@ def read_config(file: Path, missing: Any = None) -> Any:
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of all `model*.safetensors` files of a folder, by name. Pickles are never
+    """Return the arrays in all `model*.safetensors` files of a folder, by name. Pickles are never
     opened."""
     from safetensors.numpy import load_file
 
@@ -46,7 +46,7 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
             tensors |= load_file(file)
         except (
             Exception
-        ) as error:  # SafetensorError is one itself, and quantised types raise others
+        ) as error:  # SafetensorError is a direct subclass, and quantised types raise others
             raise UserError(
                 f"{file} cannot be read ({error}); fetch the checkpoint again, one that is not "
                 "quantised"

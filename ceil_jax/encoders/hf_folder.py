@@ -1,7 +1,6 @@
-"""Hugging Face and sentence-transformers folders: the parts of an encoder, read from one and
-written to one.
+"""Reading an encoder from a Hugging Face or sentence-transformers folder.
 
-Weights are safetensors only; no code that comes with a checkpoint is run.
+Weights must be safetensors, and no code that comes with a checkpoint is run.
 """
 
 from __future__ import annotations
@@ -31,15 +30,14 @@ _POOLINGS: dict[str, Pooling] = {
 
 
 def read_folder(folder: Path, name: str) -> Encoder:
-    """Read the encoder of that name from a Hugging Face or sentence-transformers folder.
+    """Read an encoder from a Hugging Face or sentence-transformers folder, and give it a name.
 
-    Pooling and normalisation are those of `modules.json`. A plain Hugging Face folder has none and
-    gets mean pooling without normalisation, which is what sentence-transformers does with it.
+    Pooling and normalisation are those of `modules.json`. A plain Hugging Face folder does not have
+    this file; it gets mean pooling without normalisation, as in sentence-transformers.
 
     Raises:
-        UserError: a file is missing, damaged or not understood; the network, pooling or a module is
-            of a kind that is not built here; the weights do not fit the configuration (both sides
-            are named).
+        UserError: a file is missing, damaged or not understood; the network, the pooling or a
+            module is of an unsupported kind; the weights do not fit the configuration.
     """
     try:
         return _read(folder, name)
@@ -70,7 +68,7 @@ def _read(folder: Path, name: str) -> Encoder:
     sentence_file = folder / "config_sentence_transformers.json"
     prompts = read_prompts(read_config(sentence_file, missing={}), sentence_file)
     tokenizer = _tokenizer(inner, network.vocab_size)
-    # RoBERTa's and MPNet's first token has the position behind that of padding
+    # the first token of RoBERTa and MPNet has the position after that of padding
     first_position = 0 if network.family == "bert" else network.pad_id + 1
     limits = (
         sentence.get("max_seq_length"),
@@ -103,8 +101,8 @@ def _read(folder: Path, name: str) -> Encoder:
 
 
 def _modules(folder: Path) -> dict[str, str]:
-    """Class name -> path of each entry of modules.json, whatever version wrote it; empty if there
-    is no such file."""
+    """Class name → path for each entry of modules.json, of any version; empty if there is no such
+    file."""
     file = folder / "modules.json"
     paths: dict[str, str] = {}
     for entry in read_config(file, missing=[]):
@@ -141,12 +139,12 @@ def _pooling(file: Path) -> Pooling:
 
 
 def _tokenizer(folder: Path, vocab_size: int) -> Any:
-    # transformers would say that torch, which encoders do not need, is missing
+    # otherwise transformers warns that torch is missing, which encoders do not need
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import AutoTokenizer
 
     files = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
-    # without one of these, transformers would make up an empty vocabulary
+    # without one of these, transformers would use an empty vocabulary
     if not any((folder / file).is_file() for file in files):
         raise UserError(f"{folder} holds no tokenizer; expected one of {', '.join(files)}")
     try:

@@ -1,4 +1,4 @@
-"""The names that Hugging Face gives to the settings and parameters of our networks."""
+"""Hugging Face's names for the settings and parameters of our networks."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ FAMILIES: dict[str, Family] = {
     "camembert": "roberta",
     "mpnet": "mpnet",
 }
-"""`model_type` of a config.json -> the network."""
+"""`model_type` in config.json → the family of the network."""
 
 UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
-"""Tensors of a checkpoint that no vector depends on: the pretraining heads, and BERT's pooler,
+"""Tensors of a checkpoint that do not affect vectors: the pretraining heads, and BERT's pooler,
 which neither mean nor cls pooling uses."""
 
 
 def network_config(
     config: Mapping[str, Any], file: Path | str, pooling: Pooling, normalize: bool
 ) -> TransformerConfig:
-    """Translate the content of a config.json into our configuration.
+    """Translate the contents of a config.json into our configuration.
 
     Args:
-        config: the content of config.json.
-        file: where it stands, for messages.
-        pooling: how a text's vector comes from those of its tokens, which config.json does not say.
-        normalize: whether vectors are divided by their length, which it does not say either.
+        config: the contents of config.json.
+        file: the file, for messages.
+        pooling: how the vectors of tokens are pooled, which config.json does not say.
+        normalize: whether vectors are scaled to unit length, which it does not say either.
 
     Raises:
-        UserError: a field is missing, or the network is of a kind that is not built here.
+        UserError: a field is missing, or the network is of an unsupported kind.
     """
 
     def number(field: str, default: float | None = None) -> Any:
@@ -83,7 +83,7 @@ def network_config(
 
 
 def hugging_face_name(name: str, family: Family) -> str:
-    """Translate a parameter's name: `layers.0.up.kernel` is
+    """Translate our name of a parameter into Hugging Face's: `layers.0.up.kernel` is
     `encoder.layer.0.intermediate.dense.weight`."""
     stem, _, leaf = name.rpartition(".")
     leaf = "bias" if leaf == "bias" else "weight"
@@ -119,14 +119,14 @@ _MPNET_LAYER = _LAYER | {
 
 
 def turned(name: str, tensor: np.ndarray) -> np.ndarray:
-    """Transpose a linear layer's weight, which torch keeps as [out, in] and Flax as [in, out];
-    `name` is ours."""
+    """Transpose the weight of a linear layer, which torch stores as [out, in] and Flax as [in,
+    out]; return other tensors unchanged. `name` is our name."""
     return tensor.T if name.endswith(".kernel") else tensor
 
 
 def base_name(name: str) -> str:
-    """Drop the prefix that models with a head have, and give LayerNorm's parameters their current
-    names."""
+    """Remove the prefix of models with a head, and use the current names of LayerNorm's
+    parameters."""
     name = re.sub(r"^(bert|roberta|mpnet)\.", "", name)
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
         "LayerNorm.beta", "LayerNorm.bias"

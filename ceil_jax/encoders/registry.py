@@ -1,4 +1,4 @@
-"""Encoders by name: registered names, folders, functions of the user's own, the hub, and
+"""Loading encoders by name: registered names, folders, the user's own functions, the hub, and
 servers."""
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from ceil_jax.store.weights import check_weights
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
-"""The file of a saved head (`training.free.encoder`), with the encoder that it stands on beside
-it."""
+"""The file of a saved head (`training.free.encoder`), beside the encoder below it."""
 
 
 def load_encoder(
@@ -45,18 +44,18 @@ def load_encoder(
             the hub's cache made; the id of a Hugging Face hub repository; the address of a server's
             model, `http://host:8000/v1#model-name`, which gives a `TextEncoder` that cannot be
             trained.
-        endpoint: how a server is asked; by default `EndpointConfig()`.
+        endpoint: settings for a server; by default `EndpointConfig()`.
 
     Raises:
-        UserError: the name is none of these, the folder cannot be read, or its weights are of
-            another architecture; or its network is made by a function that was neither registered
-            nor loaded by name in this process: no folder imports anything.
+        UserError: the name is none of these; the folder cannot be read, or its weights are of
+            another architecture; or its network is made by a function that has not been registered
+            or loaded by name in this process, because folders never import code.
     """
     name = os.fspath(name_or_path)
     if is_address(name):
         from ceil_jax.encoders.endpoint import EndpointEncoder
 
-        # typed as the common case; `require_network` refuses it where a network is needed
+        # typed as the common case; `require_network` refuses it if a network is needed
         return cast(Encoder, EndpointEncoder(name, endpoint or EndpointConfig()))
     folder = user_path(name)
     is_folder = isinstance(name_or_path, os.PathLike) and folder.is_dir()
@@ -81,17 +80,17 @@ def load_encoder(
 
 
 def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool = False) -> None:
-    """Make `load_encoder(name)` return `factory()`, an `Encoder`.
+    """Register an encoder, so that `load_encoder(name)` returns `factory()`.
 
     Raises:
-        UserError: the name is taken, and the encoder is not to `replace` the one that has it.
+        UserError: the name is taken, and `replace` is not set.
     """
     ENCODERS.register(name, factory, replace=replace)
 
 
 def _from_folder(folder: Path, name: str) -> Encoder:
     if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
-        # archives are often unpacked into a folder of their own
+        # archives are often unpacked into an inner folder
         inner = [
             file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))
         ]
@@ -138,7 +137,7 @@ def _packaged(name: str) -> Encoder:
 
 
 def _tiny() -> Encoder:
-    """The deterministic test encoder: a seeded BERT of two layers whose tokenizer hashes words."""
+    """The deterministic test encoder: a seeded two-layer BERT whose tokenizer hashes words."""
     config = TransformerConfig(
         family="bert", vocab_size=4096, width=32, layers=2, heads=2, hidden=64, positions=128
     )
@@ -150,7 +149,8 @@ def _tiny() -> Encoder:
 
 
 _named: set[str] = set()
-"""Names that were loaded in this process, `module:function` too: folders may name them."""
+"""Names that have been loaded in this process, including `module:function`; saved folders may refer
+to them."""
 
 ENCODERS: Registry[Callable[[], Encoder]] = Registry("encoder")
 ENCODERS.register("tiny", _tiny)

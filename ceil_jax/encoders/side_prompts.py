@@ -1,14 +1,14 @@
-"""The prompts of an encoder's folder: texts put before every query, and before every document.
+"""The prompts of an encoder's folder: texts that are put before every query and every document.
 
-Many embedding models are trained with them (E5: `query: ` and `passage: `; Qwen3-Embedding: an
-instruction before queries alone; EmbeddingGemma: `task: search result | query: `). The folder names
-them in `config_sentence_transformers.json`:
+Many embedding models are trained with such prompts (E5: `query: ` and `passage: `; Qwen3-Embedding:
+an instruction before queries only; EmbeddingGemma: `task: search result | query: `). They are in
+`config_sentence_transformers.json`:
 
 ```json
 {"prompts": {"query": "query: ", "document": "passage: "}, "default_prompt_name": null}
 ```
 
-Names are looked up as sentence-transformers' `encode_query` and `encode_document` do.
+Names are looked up as in sentence-transformers' `encode_query` and `encode_document`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from ceil_jax.errors import UserError
 
 QUERY_NAMES = ("query",)
 BANK_NAMES = ("document", "passage", "corpus")
-"""Names of the prompt of a side; the first that a folder has is taken, else its default prompt."""
+"""Names of the prompt of a side; the first one that a folder has is used, else its default
+prompt."""
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """The prompts of an encoder, by name, as its folder has them."""
+    """The prompts of an encoder, by name."""
 
     by_name: Mapping[str, str] = field(default_factory=dict)
     default_name: str | None = None
 
     @property
     def default(self) -> str:
-        """The prompt of a text that is neither query nor document; "" without one."""
+        """The prompt of texts that are neither queries nor documents; "" if there is none."""
         return self.by_name.get(self.default_name or "", "")
 
     @property
@@ -62,10 +63,10 @@ def single_prompt(prompt: str) -> Prompts:
 
 
 def read_prompts(config: Mapping[str, Any], file: Path) -> Prompts:
-    """Return the prompts that the content of a `config_sentence_transformers.json` names.
+    """Return the prompts in the contents of a `config_sentence_transformers.json`.
 
     Raises:
-        UserError: a prompt is no text, or the default prompt is none of them.
+        UserError: a prompt is not a text, or the default prompt does not exist.
     """
     by_name = config.get("prompts") or {}
     default_name = config.get("default_prompt_name")

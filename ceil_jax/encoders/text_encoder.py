@@ -1,4 +1,4 @@
-"""The protocol that retrieval needs of an encoder, and the check of the vectors it returns."""
+"""The protocol of encoders for retrieval, and checks of texts and vectors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class TextEncoder(Protocol):
         """The length D of a vector."""
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], in the order given."""
+        """Return the vector of each text, float32 [N, D], in order."""
 
 
 class EncoderPair(NamedTuple):
-    """The encoder of queries and the encoder of a bank's examples, both of which read inputs."""
+    """An encoder of queries and an encoder of bank examples, both of which read inputs."""
 
     query: TextEncoder
     bank: TextEncoder
@@ -45,14 +45,14 @@ class EncoderPair(NamedTuple):
 
 
 def sides(encoder: Any) -> EncoderPair:
-    """Return the two sides of an encoder: its own `sides`, such as a folder with prompts for
-    queries and documents has, else the encoder twice."""
+    """Return the two sides of an encoder: its `sides`, as an encoder with prompts for queries and
+    documents has them, else the encoder twice."""
     pair = getattr(encoder, "sides", None)
     return pair if isinstance(pair, EncoderPair) else EncoderPair(encoder, encoder)
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Raise a UserError unless `texts` is a list of strings; it names the entry that is none."""
+    """Raise a UserError, which names the wrong entry, unless `texts` is a list of strings."""
     if isinstance(texts, str):
         raise UserError(f"texts is one string, {texts[:40]!r}; expected a list of strings")
     for i, text in enumerate(texts):
@@ -61,8 +61,8 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: str) -> None:
-    """Raise a UserError unless every vector is finite: one NaN empties a similarity, a kernel and a
-    whole prompt."""
+    """Raise a UserError unless every vector is finite: a single NaN spoils a similarity, a kernel
+    and a whole prompt."""
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         position = int(np.argmin(finite))

@@ -1,4 +1,4 @@
-"""Tokenizers: they turn texts into padded arrays of token ids, of few different lengths."""
+"""Tokenizers: texts to padded arrays of token ids, with few distinct lengths."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import jax
 
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Tokens that a batch is padded to: every new shape costs a compilation, and every padding token is
-wasted."""
+"""Lengths to which batches are padded: every new shape costs a compilation, and every padding token
+costs time."""
 
 TRAINING_LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 256, 512)
 """Lengths of training batches: finer below 96, because padding is expensive there, and coarser
@@ -39,7 +39,7 @@ class Tokenizer(Protocol):
 
     @property
     def pad_id(self) -> int:
-        """The id that fills a text up to the batch's length."""
+        """The id of padding tokens."""
 
     @property
     def fingerprint(self) -> str:
@@ -80,8 +80,7 @@ class HashingTokenizer:
 
 
 class PretrainedTokenizer:
-    """A Hugging Face tokenizer, with the prefix and the lower-casing that the checkpoint asks
-    for."""
+    """A Hugging Face tokenizer, with the prefix and the lower-casing of the checkpoint."""
 
     def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
         self.tokenizer = tokenizer
@@ -92,7 +91,7 @@ class PretrainedTokenizer:
     @property
     def fingerprint(self) -> str:
         content = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        # these two hold the options of the last call
+        # these two contain the options of the last call
         del content["truncation"], content["padding"]
         described = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
         return hashlib.sha256(described.encode()).hexdigest()
@@ -115,7 +114,8 @@ class PretrainedTokenizer:
 
 
 def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:
-    """Return the length in `lengths` that `longest` tokens are padded to, at most `max_length`."""
+    """Return the length to which `longest` tokens are padded: the next one in `lengths`, at most
+    `max_length`."""
     position = bisect.bisect_left(lengths, longest)
     return min(lengths[position], max_length) if position < len(lengths) else max_length
 
@@ -125,10 +125,10 @@ def batches(
 ) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
     """Group texts of similar length, in tokens, into batches of a few shapes.
 
-    The longest come first, so that the remaining time of a progress bar is too high rather than too
-    low. No text is padded to more than about twice its length. A batch has `batch_size` rows
-    (beyond 128 tokens, fewer in proportion) or, where fewer texts are left, a power of four. Yields
-    the positions of the texts of a batch, and its shape (rows, length).
+    The longest come first, so that a progress bar overestimates rather than underestimates the
+    remaining time. No text is padded to more than about twice its length. A batch has `batch_size`
+    rows, in proportion fewer beyond 128 tokens, or a power of four if fewer texts are left. Yields
+    the positions of the texts of each batch, and its shape (rows, length).
     """
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):
@@ -149,7 +149,7 @@ def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None
         ids: the token ids of each text, at most `length` of them.
         length: tokens of a row.
         pad_id: fills up the rows.
-        rows: rows of the arrays, by default one for each text; further ones are all padding.
+        rows: number of rows, by default one for each text; further rows are all padding.
 
     >>> pad([[5, 6], [7]], length=3, pad_id=0).ids.tolist()
     [[5, 6, 0], [7, 0, 0]]

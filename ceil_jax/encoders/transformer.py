@@ -1,8 +1,9 @@
-"""The BERT, RoBERTa and MPNet networks: from token ids to one vector for each text.
+"""The BERT, RoBERTa and MPNet networks, from token ids to a vector for each text.
 
 The three share one architecture: learned positions, post-norm layers and a pooled last layer.
-RoBERTa and MPNet count positions from `pad_id + 1` over the tokens that are not padding. MPNet has
-no token types, and adds a bias by relative position, shared by all layers, to the attention scores.
+RoBERTa and MPNet number the tokens that are not padding from position `pad_id + 1` on. MPNet has no
+token types, and adds to the attention scores a bias that depends on the relative position and is
+shared by all layers.
 
 Shapes: b texts, t tokens, d the width, h attention heads.
 """
@@ -47,7 +48,7 @@ class TransformerConfig:
     hidden: int
     """The width inside the feed-forward layers."""
     positions: int
-    """Rows of the position table."""
+    """Number of rows of the position table."""
     token_types: int = 2
     pad_id: int = 0
     activation: str = "gelu"
@@ -79,7 +80,7 @@ class Attention(nnx.Module):
     ) -> Float[Array, "b t d"]:
         projections = self.query, self.key, self.value
         q, k, v = (project(x).reshape(*x.shape[:2], self.heads, -1) for project in projections)
-        # scores and softmax are computed in float32, whatever the dtype
+        # scores and softmax are computed in float32 for every dtype
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
         weights = jax.nn.softmax(scores / math.sqrt(q.shape[-1]) + bias, axis=-1).astype(x.dtype)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", dropout(weights, self.dropout, key), v)
@@ -125,8 +126,8 @@ class InputEmbeddings(nnx.Module):
         if self.config.family == "bert":
             positions = jnp.arange(ids.shape[1])[None]
         else:
-            # positions count the ids, not the mask, because the released checkpoints were trained
-            # that way: a <pad> written out in a text takes the padding position too
+            # positions depend on the ids and not on the mask, because the released checkpoints were
+            # trained that way: a literal <pad> in a text also gets the padding position
             real = (ids != self.config.pad_id).astype(jnp.int32)
             positions = jnp.cumsum(real, axis=1) * real + self.config.pad_id
         x = self.word(ids) + self.position(positions)
@@ -136,8 +137,8 @@ class InputEmbeddings(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """The whole network: `(ids, mask)`, int32 [B, T] twice, to pooled vectors [B, D], of unit
-    length if the configuration says so."""
+    """The whole network, from `(ids, mask)`, both int32 [B, T], to pooled vectors [B, D], which
+    have unit length if the configuration says so."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
@@ -149,8 +150,8 @@ class Transformer(nnx.Module):
         self.layers = nnx.List([Layer(config, rngs) for _ in range(config.layers)])
 
     def bias(self, mask: Ids) -> Float[Array, "#b #h #t t"]:
-        """The term added to the attention scores: the least float32 on padding, and MPNet's
-        relative positions."""
+        """The term that is added to the attention scores: the lowest float32 for padding, and
+        MPNet's bias for relative positions."""
         bias = jnp.where(mask[:, None, None, :] > 0, 0.0, jnp.finfo(jnp.float32).min)
         if self.config.family == "mpnet":
             buckets = relative_buckets(mask.shape[1], self.config.relative_buckets)
@@ -176,13 +177,13 @@ class Transformer(nnx.Module):
 
 
 def mean_pool(x: Float[Array, "b t d"], mask: Ids) -> Float[Array, "b d"]:
-    """Return the mean of each text's token vectors; zero where a row is all padding."""
+    """Return the mean of each text's token vectors; zeros for a row that is all padding."""
     weights = mask.astype(x.dtype)[:, :, None]
     return (x * weights).sum(1) / jnp.maximum(weights.sum(1), 1e-9)
 
 
 def unit(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
-    """Return x / ‖x‖ for each row; a row of zeros gives zeros and a zero gradient."""
+    """Return x / ‖x‖ for each row; for a row of zeros, zeros with a zero gradient."""
     return x * jax.lax.rsqrt(jnp.maximum((x * x).sum(-1, keepdims=True), 1e-24))
 
 
@@ -200,9 +201,9 @@ def relative_buckets(length: int, buckets: int) -> Int[np.ndarray, "t t"]:
     """Return MPNet's bucket of each pair (query position, key position), after T5 (Raffel et al.
     2020, §2.1).
 
-    Half of the buckets, of which there are at least 4, are for keys after the query. Half of each
-    half hold one distance each; the others grow logarithmically up to 128 tokens, beyond which all
-    share the last bucket.
+    Half of the buckets, of which there are at least 4, are for keys after the query. In each half,
+    the first half of the buckets hold one distance each; the others grow logarithmically up to 128
+    tokens, beyond which all share the last bucket.
     """
     offset = np.arange(length)[None, :] - np.arange(length)[:, None]
     half = buckets // 2

@@ -1,5 +1,5 @@
-"""Addresses of served models: `http://host:8000/v1#model-name`, and what people paste in their
-place."""
+"""Addresses of served models: `http://host:8000/v1#model-name`, and other forms that people
+paste."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d+([/?#].*)?")
 _LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])([/?#].*)?")
 _DOTTED = re.compile(r"[\w-]+(\.[\w-]+)*\.[A-Za-z]{2,}/((v\d|api\b|openai\b).*|[^#]*#.+)")
-"""A host's name with a path of such interfaces, or with a model behind it."""
+"""A host name with a typical path of such an interface, or with a model after it."""
 _PASTED = re.compile(
     r"/(chat/completions|completions|embeddings|models|responses|tokenize)/?$", re.IGNORECASE
 )
-"""The ends of addresses that pages of providers show for single requests."""
+"""The ends of addresses that providers' pages show for single requests."""
 _OLLAMA = re.compile(r"/api(/(chat|generate|tags|embed|embeddings))?/?$")
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)")
 _QUERY = "api-version"
-"""The one field of a query that is no key."""
+"""The only allowed field of a query; others may be keys."""
 
 
 class Address(NamedTuple):
     """A server with an OpenAI-compatible interface, and a model of it."""
 
     base: str
-    """The address before `/completions` and `/models`, without a slash at its end."""
+    """The part of the address before `/completions` and `/models`, without a trailing slash."""
     model: str | None
-    """None for the only model that is served."""
+    """The name of the model; None for the only model of the server."""
     api_version: str | None = None
-    """The value of `?api-version=`, which Azure's addresses of deployments have; None elsewhere."""
+    """The value of `?api-version=` in Azure's addresses of deployments; None elsewhere."""
 
 
 def is_address(spec: str) -> bool:
-    """Return whether the name of a model is an address; without a scheme too, as in
+    """Return whether the name of a model is an address, possibly without a scheme, as in
     `localhost:8000`.
 
     >>> [is_address(spec) for spec in ("http://host", "localhost:8000/v1#m", "owner/name", "my_lm:load")]
@@ -50,15 +50,16 @@ def is_address(spec: str) -> bool:
 def parse_address(spec: str) -> Address:
     """Return the server and the model of `http://host:port/v1#model`.
 
-    - Without a scheme, a host with a port and this machine are asked by http, others by https.
-    - /v1 is added where there is no path.
-    - A pasted end, such as /chat/completions, is left out; Ollama's own /api becomes /v1.
-    - `?api-version=…` is kept apart, and the model of an Azure deployment's address is its name.
+    - Without a scheme, http is used for a host with a port and for this machine, else https.
+    - /v1 is added if there is no path.
+    - An end such as /chat/completions is removed; Ollama's /api becomes /v1.
+    - `?api-version=…` is returned separately; the model in an Azure deployment's address is the
+      deployment's name.
 
     Raises:
-        UserError: the address has no host, or a port that is no port; it holds a password or a
-            query, where people put keys. An address is shown and stored and a key must not be, so
-            the message repeats neither.
+        UserError: the address has no host or an invalid port; or it contains a password or a query,
+            where people put keys. Addresses are shown and stored, and keys must not be; so the
+            message repeats neither.
     """
     parts = _split(spec)
     fields = parse_qsl(parts.query, keep_blank_values=True)

@@ -1,8 +1,8 @@
 """The log-probabilities in a server's answer, and which of its tokens belong to a continuation.
 
-Servers give tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's count
-the characters of a start-of-text token that is not in the text. So the tokens are aligned with the
-text here.
+Servers return tokens as strings. Their offsets cannot be used: SGLang's are all −1, and vLLM's
+count the characters of a start-of-text token that is not in the text. So this module aligns the
+tokens with the text.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
-"""The spellings that servers give to a token of some bytes of a character; "" where a later token
-has the whole character."""
+"""How servers write a token that is only a part of a character; "" if a later token has the whole
+character."""
 
 
 class ScoredText(NamedTuple):
@@ -24,13 +24,13 @@ class ScoredText(NamedTuple):
 
     tokens: list[str]
     log_probs: list[float]
-    """The log-probability of each token given its prefix, in nats; 0 for a first one that the
+    """The log-probability of each token given its prefix, in nats; 0 for the first one if the
     server gives none."""
     start: int
-    """The place of the continuation's first token."""
+    """The position of the continuation's first token."""
     alternatives: Mapping[str, float] = {}
-    """The log-probabilities of other single tokens in the continuation's place, by their texts;
-    empty where they cannot be told: spaces are lost, or a token covers both sides of the
+    """The log-probabilities of other single tokens in place of the continuation, by text; empty if
+    they cannot be determined, because spaces are lost or a token covers both sides of the
     boundary."""
 
     @property
@@ -39,12 +39,11 @@ class ScoredText(NamedTuple):
 
 
 def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
-    """Return the scores in a choice of /completions, for which a text was sent with `echo` and
+    """Return the scores from a choice of /completions, for a text that was sent with `echo` and
     `logprobs`.
 
     Raises:
-        ValueError: the tokens do not spell the text, or one that must have a log-probability has
-            none.
+        ValueError: the tokens do not spell the text, or a log-probability is missing.
     """
     logprobs, text = choice.get("logprobs") or {}, prompt + continuation
     tokens, log_probs = logprobs.get("tokens") or [], logprobs.get("token_logprobs") or []
@@ -52,7 +51,7 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
         raise ValueError("no log-probabilities of the text's own tokens")
     if len(tokens) != len(log_probs):
         raise ValueError(f"{len(tokens)} tokens with {len(log_probs)} log-probabilities")
-    # a server may write a token although it was asked for none
+    # a server may generate a token although none was requested
     if choice.get("text") not in (text, "", None) and len(tokens) > 1:
         tokens = tokens[:-1]
     positions = continuation_tokens(tokens, text, len(prompt))
@@ -65,7 +64,7 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
                 "a text's first token has none; give every prompt at least one character"
             )
         first_log_prob = [0.0]
-    # rounding may lift one a little above 0
+    # rounding may make one slightly larger than 0
     if odd := [log_prob for log_prob in first_log_prob + rest if not -math.inf < log_prob <= 1e-3]:
         raise ValueError(f"{odd[0]} is no log-probability")
     tokens = tokens[: positions.stop]
@@ -78,7 +77,7 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
 def _alternatives(
     top: Any, tokens: list[str], start: int, prompt: str, continuation: str
 ) -> dict[str, float]:
-    """The log-probabilities of tokens that may stand in the place of a continuation's first one."""
+    """The log-probabilities of other tokens in place of the continuation's first one."""
     exact = "".join(tokens[:start]).endswith(prompt) and "".join(tokens[start:]) == continuation
     if not exact or not prompt or not isinstance(top, list) or start >= len(top):
         return {}
@@ -93,15 +92,14 @@ def _alternatives(
 
 
 def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
-    """Return the places of the tokens that end after character `start` of the text.
+    """Return the positions of the tokens that end after character `start` of the text.
 
     Special tokens before the text (start-of-text) end at 0, and tokens that were generated after it
-    are left out. A token may lack the space before it, as with some tokenizers. Where several
-    tokens share a character, each of them ends with it, as in the offsets of Hugging Face's
-    tokenizers.
+    are left out. A token may lack the space before it, as with some tokenizers. If several tokens
+    share a character, each of them ends with it, as in the offsets of Hugging Face's tokenizers.
 
     Raises:
-        ValueError: the tokens spell something else; `start` lies among characters whose tokens
+        ValueError: the tokens spell another text; or `start` is inside characters whose tokens
             cannot be told apart.
     """
     ends: list[int] = []
@@ -110,7 +108,7 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
         rest = tokens[len(ends) :]
         nameless = list(takewhile(_NAMELESS.search, rest))
         named = list(takewhile(lambda token: not _NAMELESS.search(token), rest[len(nameless) :]))
-        # nameless tokens end at the first position at which those behind them match the text
+        # nameless tokens end at the first position at which the tokens after them match the text
         for end in range(position + any(nameless), min(position + len(nameless), len(text)) + 1):
             named_ends = _ends(named, text, end)
             if named_ends is not None and (named or end == len(text)):
@@ -124,8 +122,8 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
             continue
         if position < start < end:
             raise ValueError(f"the tokens of {text[position:end]!r} have no names of their own")
-        # a character that a later token names as a whole ends after this place; none stands before
-        # a text
+        # a character that a later token has as a whole ends after this position; before the text
+        # there is none
         ends += [end + (end == position > 0)] * len(nameless) + named_ends
         position = ends[-1]
     if position < len(text):
@@ -135,8 +133,8 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
-    """The ends of tokens that begin at a position, each perhaps behind a space, up to the text's
-    end; None if they do not fit."""
+    """The ends of tokens from a position on, each possibly after a space, up to the end of the
+    text; None if they do not match it."""
     ends: list[int] = []
     for token in named:
         if position == len(text):

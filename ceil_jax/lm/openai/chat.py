@@ -1,5 +1,5 @@
-"""The answer in what a server sends: from a text, a tool call or a list of parts; without
-reasoning, special tokens, code fences and role prefixes; and why it ended."""
+"""Extracting the answer from what a server sends: from a text, a tool call or a list of parts,
+without reasoning, special tokens, code fences and role prefixes; and why it ended."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _REASONED = re.compile(
     rf"\A(?:.*{_OPEN}.*{_CLOSE}|.*(?:(?<=\n){_CLOSE}|{_CLOSE}(?=\s*\n|\S|\Z))|\s*{_OPEN}.*)",
     re.DOTALL | re.IGNORECASE,
 )
-"""Everything up to the last end of a block of reasoning, whose beginning may stand in the prompt,
-but not up to one amid a sentence; or a block that the token limit has cut."""
+"""Everything up to the last end of a block of reasoning, whose beginning may be in the prompt,
+unless it is in the middle of a sentence; or a block that the token limit has cut off."""
 _SPECIAL = (
     r"(?:<[|｜][\w "
     r"▁]+[|｜]>(?:assistant\b)?|</?s>|<(?:start|end)_of_turn>(?:model\b)?|<pad>|<eos>|\[/?INST\])"
@@ -41,15 +41,15 @@ _BOX = re.compile(
     r".*(\\boxed\{)(?:\\(?:text|mathrm)\{)?(?P<text>(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}",
     re.DOTALL,
 )
-"""The last box."""
+"""The last `\\boxed{…}` of a text."""
 _NAMES = (
     r"(?:(?:the |my )?(?:final )?(?:answer|output|response)(?: is)?|assistant|model|bot|(?-i:AI|A))"
 )
 _HEADING = re.compile(rf"\s*#+ *\**{_NAMES}[:*]*[ \t]*\n\s*", re.IGNORECASE)
 _REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message that hold reasoning."""
+"""Fields of a message that contain reasoning."""
 _TEXTS = ("text", "output_text", None)
-"""The types of the parts of a content that hold the answer."""
+"""The types of the parts of a content that are the answer."""
 
 
 _ENDED: dict[str, Ended] = {
@@ -65,18 +65,19 @@ _ENDED: dict[str, Ended] = {
     "blocklist": "refused",
     "prohibited_content": "refused",
 }
-"""Reasons that servers give for an end, in lower case; all others mean that the text was whole."""
+"""Reasons for an end that servers give, in lower case; all others mean that the text is
+complete."""
 
 
 def chat_answer(choices: Any, prompt: str) -> Answer:
-    """Return the answer in the first of the choices of /chat/completions; "" where there is none.
+    """Return the answer in the first choice of /chat/completions; "" if there is none.
 
-    Marks that the prompt holds itself, such as code fences around the answers of the examples,
-    belong to the answer and stay. Where the content is empty and a tool is called, the call is the
-    answer, written as the prompt's examples are.
+    Marks that the prompt itself contains, such as code fences around the examples' answers, are
+    kept. If the content is empty and a tool is called, the call is the answer, written in the form
+    of the prompt's examples.
 
     Raises:
-        FailedAnswer: the choice holds an error in place of an answer.
+        FailedAnswer: the choice is an error in place of an answer.
 
     >>> chat_answer([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     Answer(text='good', ended='stop', removed=('reasoning', 'wrapper'))
@@ -96,7 +97,7 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     apart += [part for part in parts if part.get("type") not in (*_TEXTS, "refusal")]
     text = _REASONED.sub("", whole)
     if text != whole:
-        text = text.lstrip(" \t")  # behind its end, not a line's indentation
+        text = text.lstrip(" \t")  # a space after the block, not a line's indentation
     inner, fenced = _unwrapped(text, prompt)
     removed: dict[Removed, bool] = {
         "reasoning": text != whole or any(apart),
@@ -104,14 +105,14 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
         "wrapper": not fenced and inner.strip() != text.strip(),
     }
     if not removed["wrapper"] and not fenced:
-        # indentation stays, and one blank is a tokenizer's
+        # indentation is kept; a single space comes from a tokenizer
         inner = re.sub(r"\A (?! )", "", trimmed(text.strip("\ufeff")))
     return Answer(inner, ended, tuple(name for name, there in removed.items() if there))
 
 
 def completed_answer(choice: Any, *_: str) -> Answer:
-    """Return the answer in a choice of /completions, which may begin with reasoning as well; errors
-    as in `chat_answer`."""
+    """Return the answer in a choice of /completions, which may also begin with reasoning. Raises
+    what `chat_answer` does."""
     ended = _ended(choice)
     whole = choice.get("text") or ""
     text = _REASONED.sub("", whole)
@@ -119,7 +120,7 @@ def completed_answer(choice: Any, *_: str) -> Answer:
 
 
 def _ended(choice: Any) -> Ended:
-    """Why a choice ended; a FailedAnswer if it is an error."""
+    """Why a choice ended. Raises a FailedAnswer if it is an error."""
     reason = choice.get("finish_reason") or choice.get("stop_reason") or ""
     error = choice.get("error")
     if error or reason == "error":
@@ -134,7 +135,7 @@ class _Call(NamedTuple):
 
 
 def _calls(message: Any) -> list[_Call]:
-    """The tool calls of a message, the old form and custom tools included."""
+    """The tool calls of a message, including the old form and custom tools."""
     entries = [entry for entry in message.get("tool_calls") or [] if isinstance(entry, dict)]
     functions = [entry.get("function") or entry.get("custom") for entry in entries]
     calls = []
@@ -148,8 +149,8 @@ def _calls(message: Any) -> list[_Call]:
 
 
 def _written(calls: list[_Call], prompt: str) -> str:
-    """Calls as text: with the tool's name where the prompt's examples have such names, else their
-    arguments alone."""
+    """Calls as text: with the tool's name if the prompt's examples have such names, else only their
+    arguments."""
     named = re.search(r"""["'](name|function|tool)["']\s*:""", prompt)
     texts = []
     for call in calls:
@@ -169,8 +170,8 @@ def _written(calls: list[_Call], prompt: str) -> str:
 
 
 def _unwrapped(text: str, prompt: str) -> tuple[str, bool]:
-    """The answer without the marks around it that the prompt does not hold; and whether it stood in
-    a code fence, whose lines are kept as they are."""
+    """The answer without surrounding marks that the prompt does not contain, and whether it was in
+    a code fence. Lines in a fence are unchanged."""
     fenced = False
     while True:
         inner, code = _once_unwrapped(text, prompt)
@@ -190,7 +191,8 @@ def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
     for pattern in (_TAG, _BOX):
         if (match := pattern.search(text)) and match[1] not in prompt:
             text = match["text"]
-    text, before = text.strip(), prompt.rstrip()
+    text = text.strip()
+    before = prompt.rstrip()
     cue = before.rpartition("\n")[2]
     if cue.endswith((":", ">", "=")) and (
         again := re.match(_prefix(re.escape(cue[:-1]), cue[-1]), text)
@@ -211,5 +213,5 @@ def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
 
 
 def _prefix(name: str, end: str) -> str:
-    """The pattern of a name before an answer, which may be set in bold with its end or without."""
+    """A pattern for a name before an answer, which may be in bold with or without its end."""
     return rf"[\s#>-]*(\*\*|__|)({name})(?:\1{end}|{end}\1)\s*"

@@ -1,4 +1,4 @@
-"""Requests of JSON to one server, many at a time, within a budget; each answer by a deadline."""
+"""JSON requests to one server: many at a time, within a budget, each with a deadline."""
 
 from __future__ import annotations
 
@@ -34,32 +34,31 @@ _OTHERWISE = {
     "stream": "",
     "encoding_format": "",
 }
-"""Fields that some servers refuse, and the field to send in place of each; "" for none."""
+"""Fields that some servers refuse → the field to send instead; "" for none."""
 BREACH = "; the server does not keep to the interface"
-"""The end of a message about an answer that something is missing from."""
+"""The end of messages about incomplete answers."""
 CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
-"""Words of servers about a model that could not end within the limit of tokens."""
+"""What servers say if a model did not end within the token limit."""
 BYTES_A_TOKEN = 4
-"""About how many bytes of UTF-8 a token has, where nothing says more."""
+"""The estimated number of UTF-8 bytes of a token."""
 _KEYS = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY", "LITELLM_API_KEY")
-"""Environment variables in which keys often lie; a message names them, and they are never read."""
+"""Environment variables that often hold keys; a message names them, but they are never read."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
 class Client:
-    """Asks the server of an address. Any thread may use it.
+    """Sends requests to the server of an address. Any thread may use it.
 
-    The openai package repeats what fails in passing: 408, 409, 429 and 5xx, time-outs, lost
-    connections and answers that are not whole JSON. It waits as long as the server's Retry-After
-    says, and gives up where that is more than two minutes. Everything else fails at once: other
-    statuses of 4xx, redirects, HTML, a spent quota, and a server that cannot be reached the first
-    time.
+    The openai package retries temporary failures: 408, 409, 429 and 5xx, time-outs, lost
+    connections and incomplete JSON. It waits as long as the server's Retry-After says, and gives up
+    if that is more than two minutes. Everything else fails at once: other 4xx statuses, redirects,
+    HTML, a spent quota, and a server that cannot be reached the first time.
 
     Raises:
-        UserError: by every method, with the server's own message, from which the key is removed;
-            here, for a key that is not set, or a proxy of the environment that cannot be used.
+        UserError: from every method, with the server's message without the key; here, if the key is
+            not set, or a proxy of the environment cannot be used.
     """
 
     def __init__(self, address: Address, config: EndpointConfig) -> None:
@@ -69,7 +68,7 @@ class Client:
         self._key = read_key(config.api_key_env)
         self._http = Http(self.base, self.budget, config, self._key)
         self._spelt: dict[str, str] = {}
-        """The fields that the server has refused, with what is sent in place of each."""
+        """Fields that the server has refused → what is sent instead."""
         self._worker = threading.local()
         self._estimates = False
         version = address.api_version
@@ -84,14 +83,12 @@ class Client:
         )
 
     def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
-        """Return what `read` takes from the JSON that answers a POST, and count the tokens that it
-        states.
+        """Send a POST request, count the tokens of its answer, and return `read(answer)`.
 
-        Where the server refuses a field of `_OTHERWISE`, this and every later request is sent
-        without it. `read` may raise what Python raises where something is missing or odd; that is a
-        refusal of the answer.
+        If the server refuses a field of `_OTHERWISE`, this and every later request is sent without
+        it. If `read` fails because something is missing or has a wrong type, a `Refused` is raised.
         """
-        # some gateways stream unless they are told
+        # some gateways stream unless told otherwise
         told = {**body, "stream": False} if path.endswith("/completions") else body
         sent = {self._spelt.get(name, name): value for name, value in told.items()}
         sent.pop("", None)
@@ -101,7 +98,7 @@ class Client:
             name = next(
                 (n for n in _OTHERWISE if n in sent and re.search(rf"\b{n}\b", str(refusal))), None
             )
-            # it may be the number that is refused, where the field has no other name
+            # the number may be refused, if the field has no other name
             new_name = path.startswith("/chat") or "max_completion_tokens" in str(refusal)
             unlimited = name == "max_tokens" and not new_name
             if refusal.status not in (400, 422) or name is None or unlimited:
@@ -142,10 +139,10 @@ class Client:
             raise Refused(f"{self.base}{path}: {reason}{BREACH}") from None
 
     def listed(self, model: str | None) -> Listed:
-        """Return the model of that name, or without one the only model of the server.
+        """Return the server's model of a name, or its only model if `model` is None.
 
-        A server without a list of models, or with an odd one, is asked for the model that is named.
-        One that has its list at its root, as Infinity has, is asked there for everything.
+        If a server has no list of models, or an unusual one, the name is used unchecked. If it has
+        the list at its root, as Infinity does, all requests are sent there.
         """
         try:
             return self._listed(model)
@@ -171,18 +168,20 @@ class Client:
 
     @property
     def tokens_read(self) -> int:
-        """The tokens that the server has stated; within `each`, to the current worker alone."""
+        """The number of tokens that the server has reported; inside `each`, only for the current
+        worker."""
         return self.budget.tokens_of_thread if self._works else self.budget.tokens
 
     @property
     def _works(self) -> bool:
-        """Whether the current thread is a worker of `each`."""
+        """Whether the current thread is a worker thread of `each`."""
         return getattr(self._worker, "works", False)
 
     def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
-        """Return `work` of each item, in order, as many at a time as the configuration allows.
+        """Return the result of `work` for each item, in order, with as many at a time as the
+        configuration allows.
 
-        At the first failure, nothing more is begun. `what` is the progress bar's name.
+        After the first failure, nothing more is started. `what` is the name in the progress bar.
         """
         if len(items) < 2 or self._works:
             return [work(item) for item in items]
@@ -195,10 +194,10 @@ class Client:
         return [done[number] for number in range(len(items))]
 
     def each(self, work: Callable[[In], Out], items: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and `work` of each item as they end, as many at a time as the
-        configuration allows.
+        """Yield the number and the result of `work` for each item as they finish, with as many at a
+        time as the configuration allows.
 
-        At the first failure nothing more is begun; what is under way is awaited and yielded before
+        After the first failure nothing more is started; running work is awaited and yielded before
         the failure is raised.
         """
 
@@ -223,7 +222,7 @@ class Client:
                         for waiting in numbers:
                             waiting.cancel()
             finally:
-                # an interrupt ends the loop too
+                # also after an interrupt
                 self._http.stopped.set()
                 pool.shutdown(cancel_futures=True)
                 self._http.stopped.clear()
@@ -231,7 +230,7 @@ class Client:
             raise failure
 
     def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The JSON that the server answers to a POST of the body, or to a GET."""
+        """The server's JSON answer to a POST of the body, or to a GET without one."""
         url = self.base + path if path in _UNDER_BASE else self.base.removesuffix("/v1") + path
         ask = self._openai.get if body is None else partial(self._openai.post, body=body)
         try:
@@ -262,7 +261,7 @@ class Client:
         raise UserError(f"{url}: {failure}. {_GIVEN_UP}")
 
     def _about_key(self, status: int) -> str:
-        """The advice behind the message of a server that wants a key."""
+        """Advice to add to the message of a server that wants a key."""
         if status not in (401, 403):
             return ""
         if self._key is not None:
@@ -273,22 +272,22 @@ class Client:
 
     def _clean(self, message: Any) -> str:
         text = one_line(message, _WHOLE)
-        # the key goes first: half a key could not be found
+        # the key is removed before the text is cut, because half a key would not be found
         return one_line(text.replace(self._key, HIDDEN) if self._key else text)
 
 
 _GIVEN_UP = "Given up; finished work is kept: run the same command again once the server answers"
 _WHOLE = 100_000
-"""A limit of characters for a message of which a part is shown."""
+"""The most characters of a message that are searched, before it is cut for display."""
 _TEXTS = ("prompt", "content", "input", "text", "reasoning_content")
-"""The fields of requests and answers whose texts a model reads and writes."""
+"""The fields of requests and answers whose texts count as tokens."""
 _UNDER_BASE = ("/models", "/completions", "/chat/completions", "/embeddings")
-"""The paths of the interface; others, such as /tokenize, lie beside its /v1."""
+"""The paths below the base address; others, such as /tokenize, are beside /v1."""
 
 
 def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Return the `count` entries of an answer in the order of their indices; a ValueError if these
-    do not fit."""
+    """Return the `count` entries of an answer in the order of their indices. A ValueError if these
+    do not match."""
     by_index = {entry.get("index", number): entry for number, entry in enumerate(entries)}
     if len(entries) != count or set(by_index) != set(range(count)):
         raise ValueError(
@@ -298,7 +297,8 @@ def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, An
 
 
 def stated_tokens(answer: Any) -> int:
-    """Return the tokens that an answer's usage states, read and written; 0 where it states none."""
+    """Return the number of tokens, read and generated, in the usage of an answer; 0 if it has
+    none."""
     usage = answer.get("usage") or {}
     total, read, written = (
         whole_number(usage.get(f"{kind}_tokens") or 0, "usage of")
@@ -308,7 +308,7 @@ def stated_tokens(answer: Any) -> int:
 
 
 def estimated_tokens(value: Any, name: str = "") -> int:
-    """Return about how many tokens the texts in a request or an answer have.
+    """Return an estimate of the tokens of the texts in a request or an answer.
 
     >>> estimated_tokens({"model": "a-long-name", "prompt": ["seven b", "seven b"]})
     4
@@ -323,7 +323,7 @@ def estimated_tokens(value: Any, name: str = "") -> int:
 
 
 def _said(error: Any) -> Any:
-    """The message of an error, before the code and the field that it names."""
+    """The message of an error, followed by its code and the field that it names."""
     if not isinstance(error, dict):
         return error
     message = one_line(error.get("message") or error.get("detail") or "", _WHOLE)

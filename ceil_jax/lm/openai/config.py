@@ -11,35 +11,34 @@ from ceil_jax.errors import Range, UserError, check_ranges
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """Settings for servers with an OpenAI-compatible interface, where `lm` or `encoder` is an
+    """Settings for servers with an OpenAI-compatible interface, if `lm` or `encoder` is an
     address."""
 
     api_key_env: str | None = None
-    """The environment variable that holds the key; it is read from nowhere else and written
+    """The environment variable with the key. The key is read from nowhere else, and written
     nowhere."""
     concurrency: Annotated[int, Range(1)] = 8
-    """Requests under way at a time."""
+    """Number of simultaneous requests."""
     batch: Annotated[int, Range(1)] = 8
-    """Prompts a request, where the server takes several; texts to embed are sent eight times as
-    many at a time."""
+    """Prompts in a request, if the server takes several. Requests for embeddings have eight times
+    as many texts."""
     timeout: Annotated[float, Range(above=0)] = 120.0
-    """Seconds until a request must be answered in full."""
+    """Seconds within which the whole answer to a request must arrive."""
     attempts: Annotated[int, Range(1)] = 6
-    """Attempts at a request that fails in passing: 408, 409, 429, 5xx, time-outs, lost connections,
-    torn answers."""
+    """Attempts at a request with a temporary failure: 408, 409, 429, 5xx, time-outs, lost
+    connections, incomplete answers."""
     max_requests: Annotated[int | None, Range(1)] = None
-    """Stop before a server of this run is asked more often, retries counted."""
+    """The most requests to a server in this run, retries included."""
     max_tokens: Annotated[int | None, Range(1)] = None
-    """Stop once a server of this run has read and written so many tokens."""
+    """Stop once a server has read and generated this many tokens in this run."""
     chat: bool = False
-    """Ask /chat/completions also where the server has /completions; by default chat is asked where
+    """Use /chat/completions even if the server has /completions; by default it is used only if
     there is nothing else."""
     tokenizer: str | None = None
-    """A folder or hub id with the model's tokenizer; without it tokens are counted by the server's
-    /tokenize, or estimated from the usage that it states."""
+    """A folder or hub id with the model's tokenizer. By default tokens are counted by the server's
+    /tokenize, or estimated from the usage that it reports."""
     context_length: Annotated[int | None, Range(1)] = None
-    """Tokens that the model reads; by default what the server says, or 4,096 where it says
-    nothing."""
+    """The context length in tokens; by default what the server says, or 4,096."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "endpoint.")

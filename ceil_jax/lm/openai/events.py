@@ -1,5 +1,4 @@
-"""Answers that come as a stream of events although none was asked for: put together into the
-answer that was."""
+"""Putting together an answer that arrives as a stream of events although none was requested."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ import re
 from typing import Any
 
 _EVENT = re.compile(r"\s*(:[^\n]*\n\s*)*(data|event|id|retry):")
-"""The beginning of a stream of events; lines of a colon are comments, which keep a connection
-open."""
+"""The beginning of a stream of events. Lines that begin with a colon are comments, which keep a
+connection open."""
 _DATA = re.compile(r"^data:(.*)$", re.MULTILINE)
 _EMPTY = ("", "[DONE]")
 _IN_PIECES = (
@@ -21,7 +20,7 @@ _IN_PIECES = (
     "refusal",
     "arguments",
 )
-"""The fields that come in pieces; others, such as a role, come whole."""
+"""The fields that arrive in pieces; others, such as a role, arrive whole."""
 
 
 def is_stream(text: str) -> bool:
@@ -30,14 +29,15 @@ def is_stream(text: str) -> bool:
 
 
 def whole_answer(text: str) -> dict[str, Any]:
-    r"""Return the answer whose pieces the events of a stream hold.
+    r"""Return the answer from its pieces in the events of a stream.
 
     >>> piece = '{"choices": [{"index": 0, "delta": {"content": "%s"}}]}'
     >>> whole_answer(f"data: {piece % 'go'}\n\ndata: {piece % 'od'}\n\ndata: [DONE]\n\n")
     {'choices': [{'index': 0, 'message': {'content': 'good'}}]}
 
     Raises:
-        ValueError: an event is no whole JSON or no part of an answer, or there is none.
+        ValueError: an event is not complete JSON or not a part of an answer, or there are no
+            events.
     """
     events = [json.loads(data) for data in _DATA.findall(text) if data.strip() not in _EMPTY]
     answer: dict[str, Any] = {}
@@ -58,8 +58,8 @@ def whole_answer(text: str) -> dict[str, Any]:
 
 
 def _join(whole: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Add a piece of an answer to those before it: texts are put behind one another, and entries of
-    lists are found by their index."""
+    """Add a piece of an answer to those before it: texts are appended, and entries of lists are
+    matched by their index."""
     for name, value in piece.items():
         before = whole.get(name)
         if value is None:

@@ -1,5 +1,5 @@
-"""One attempt at a request: the deadline of the whole answer, the proxy, the key, and the JSON of
-an answer without the key."""
+"""One attempt at a request: a deadline for the whole answer, the proxy, the key, and the answer's
+JSON without the key."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
 PAID = ("/completions", "/embeddings")
-"""The ends of paths behind which a model works; other requests are not counted."""
+"""The ends of paths that use a model; other requests are not counted."""
 CONNECT_SECONDS = 10.0
 """Seconds that a server may take to accept a connection."""
 LONGEST = 2**29
-"""The most bytes of an answer, unpacked."""
+"""The most bytes of an unpacked answer."""
 HIDDEN = "***"
-"""The text that takes the key's place in a server's answer."""
+"""The text that replaces the key in a server's answer."""
 _SENT = {
     "host",
     "accept",
@@ -41,19 +41,19 @@ _SENT = {
     "content-length",
     "user-agent",
 }
-"""The headers that are sent, with the key's. The openai package adds others, some from environment
-variables that are meant for another server."""
+"""The headers that are sent, besides those with the key. The openai package adds others, some from
+environment variables that are meant for another server."""
 _NO_KEY = re.compile(r"api[ _-]?key|authenticat|unauthori[sz]ed", re.IGNORECASE)
 _NO_MONEY = re.compile(r"insufficient_quota|exceeded your current quota|credit balance")
 
 
 class FailedAnswer(ValueError):
-    """An error that a server gives in place of an answer, within a success."""
+    """An error in place of an answer, in a response with a status of success."""
 
 
 class Refused(UserError):
-    """A refusal of the server with its HTTP status, or (status 200) an answer that is not of the
-    interface."""
+    """A refusal by the server with its HTTP status; or, with status 200, an answer that does not
+    follow the interface."""
 
     def __init__(self, message: str, status: int = 200) -> None:
         super().__init__(message)
@@ -61,9 +61,9 @@ class Refused(UserError):
 
 
 class RequestBudget:
-    """Running totals of requests and tokens, with optional limits. Any thread may use it.
+    """Counts requests and tokens, with optional limits. Any thread may use it.
 
-    Requests that are under way when the tokens run out are still answered, so the total may pass
+    Requests that are running when the tokens run out are still answered, so the total may exceed
     the limit.
     """
 
@@ -76,8 +76,7 @@ class RequestBudget:
         self._thread = threading.local()
 
     def ask(self) -> None:
-        """Count one request that is about to be sent, or raise `UserError` because the budget is
-        spent."""
+        """Count a request before it is sent. A `UserError` if the budget is spent."""
         with self._lock:
             for name, most in self._limits.items():
                 if most is not None and getattr(self, name) >= most:
@@ -106,10 +105,10 @@ class RequestBudget:
 
 
 class Http(httpx2.Client):
-    """The HTTP client of an `openai.OpenAI`, which calls `send` for each attempt and repeats those
-    that fail.
+    """The HTTP client of an `openai.OpenAI`, which calls `send` for each attempt and retries
+    failures.
 
-    An error of httpx2 is followed by another attempt; a `UserError` is not.
+    After an error of httpx2 there is another attempt; after a `UserError` there is none.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class Http(httpx2.Client):
             ) from None
         connect = min(CONNECT_SECONDS, config.timeout)
         timeout = httpx2.Timeout(config.timeout, connect=connect)
-        # `proxy_of` has looked at the environment
+        # `proxy_of` has read the environment
         super().__init__(timeout=timeout, transport=transport, trust_env=False)
         self.stopped = threading.Event()
         self._transport_deadline = transport.deadline
@@ -139,8 +138,8 @@ class Http(httpx2.Client):
         self._connected = False
 
     def send(self, request: httpx2.Request, **settings: Any) -> httpx2.Response:
-        """Return the whole response to a request, and the JSON of a success as an extension of
-        it."""
+        """Return the complete response to a request; for a success, its JSON is the extension
+        "json"."""
         if self.stopped.is_set():
             raise UserError(f"{request.url}: not asked, because another request has failed")
         request.headers = httpx2.Headers(
@@ -175,15 +174,15 @@ class Http(httpx2.Client):
         if whole.is_success:
             whole.extensions["json"] = answer
         elif status == 501 or (status == 429 and _NO_MONEY.search(whole.text)):
-            # no later attempt would be answered either
+            # later attempts would fail too
             whole.headers["x-should-retry"] = "false"
         elif status >= 500 and self._key is None and _NO_KEY.search(whole.text):
-            # LiteLLM answers 500 where another server says 401
+            # LiteLLM answers 500 where other servers answer 401
             whole.status_code = 401
         return whole
 
     def _answer(self, request: httpx2.Request, response: httpx2.Response, content: bytes) -> Any:
-        """The JSON of an answer, without the key, which a server may repeat."""
+        """The JSON of an answer. If the server repeats the key, it is replaced."""
         text = content.decode(errors="replace")
         try:
             answer = whole_answer(text) if is_stream(text) else json.loads(text)
@@ -210,8 +209,8 @@ class Http(httpx2.Client):
 
 
 def proxy_of(base: str) -> str | None:
-    """Return the proxy that the environment names for a server; None for one that is reached
-    without, as this machine is whatever NO_PROXY says."""
+    """Return the environment's proxy for a server; None if it is reached without one. This machine
+    is always reached without one."""
     parts = urlsplit(base)
     host = parts.hostname or ""
     if _is_loopback(host) or proxy_bypass(parts.netloc):
@@ -222,7 +221,7 @@ def proxy_of(base: str) -> str | None:
         return None
     if "://" not in proxy:
         return f"http://{proxy}"
-    # as desktops write it
+    # as desktop settings write it
     return re.sub(r"^socks://", "socks5://", proxy)
 
 
@@ -237,7 +236,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def without(value: Any, secret: str) -> Any:
-    """Return a value of JSON with `***` wherever its texts hold a secret.
+    """Return a JSON value with a secret in its texts replaced by `***`.
 
     >>> without({"id": "my-key", "data": ["a my-key"]}, "my-key")
     {'id': '***', 'data': ['a ***']}
@@ -252,7 +251,7 @@ def without(value: Any, secret: str) -> Any:
 
 
 def _body(response: httpx2.Response) -> bytes:
-    """The body of a response, unpacked; a UserError where it is longer than any answer is."""
+    """The unpacked body of a response. A UserError if it is longer than `LONGEST`."""
     pieces = []
     length = 0
     with closing(response):
@@ -265,7 +264,8 @@ def _body(response: httpx2.Response) -> bytes:
 
 
 def _status_inside(answer: Any) -> int | None:
-    """The status of a failure that passes, which gateways put into an answer of status 200."""
+    """The status of a temporary failure inside an answer of status 200, as gateways send it; None
+    if there is none."""
     error = answer.get("error") if isinstance(answer, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
     passes = isinstance(code, int) and (code in (408, 409, 429) or 500 <= code < 600)
@@ -273,7 +273,7 @@ def _status_inside(answer: Any) -> int | None:
 
 
 class _Deadline(threading.local):
-    """When the answer to the current thread's request must be there in full."""
+    """The deadline of the current thread's request."""
 
     end = float("inf")
 
@@ -288,7 +288,7 @@ class _Deadline(threading.local):
         self.end = float("inf")
 
     def left(self, timeout: float | None) -> float:
-        """Return the seconds that one step of a request may take; a time-out where none are
+        """Return the seconds that one step of a request may take. Raises a time-out if none are
         left."""
         seconds = min(self.end - time.monotonic(), float("inf") if timeout is None else timeout)
         if seconds <= 0:
@@ -297,8 +297,8 @@ class _Deadline(threading.local):
 
 
 class _DeadlineTransport(httpx2.HTTPTransport):
-    """A transport whose connections end at a deadline, however slowly a server drips: httpx2's
-    own time-outs begin anew with each byte that arrives, in headers too."""
+    """A transport with a deadline for the whole answer: httpx2's own time-outs start again with
+    each byte that arrives."""
 
     def __init__(self, proxy: str | None, limits: httpx2.Limits) -> None:
         super().__init__(proxy=proxy, limits=limits)

@@ -1,4 +1,4 @@
-"""The models that a server lists, and what it says of one."""
+"""The models that a server lists, and their descriptions."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ _LENGTHS = (
     "max_input_tokens",
     "n_ctx",
 )
-"""Names that servers give to a model's context length; llama.cpp's stands in `meta`."""
+"""Names that servers use for a model's context length; llama.cpp has it in `meta`."""
 MOST_TOKENS = 2**31 - 1
-"""The most tokens that any number of a server's is believed to count."""
+"""Larger numbers of tokens from a server are not believed."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A model, as the server's list of models describes it."""
+    """A model in the server's list of models."""
 
     model: str
     entry: Mapping[str, Any] = field(default_factory=dict)
-    """Empty where the model is not listed."""
+    """The model's description; empty if it is not listed."""
     others: tuple[str, ...] = ()
-    """The names that are listed, where the model is not among them."""
+    """If the model is not listed: the names that are."""
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens that the model reads, prompt and answer together; None where the server
-        does not say."""
+        """The most tokens of prompt and answer together; None if the server does not say."""
         meta = self.entry.get("meta")
         for entry in (self.entry, meta if isinstance(meta, dict) else {}):
             for name in _LENGTHS:
@@ -45,11 +44,11 @@ class Listed:
         return None
 
     def name(self, interface: str = "") -> str:
-        """Return the name for results: the model, its owner, and digits that stand for what the
-        server says of its weights and for the interface that is asked.
+        """Return the name under which results are cached: the model, its owner, and a hash of the
+        server's description of the weights and of the interface.
 
-        Neither the address nor the context length is in it: two servers of the same model share
-        results, and so do two that read prompts of different lengths.
+        Neither the address nor the context length is part of the name, so that servers of the same
+        model share results.
         """
         owner = one_line(self.entry.get("owned_by") or "endpoint", 60)
         facts = f"{self.model} {owner} {self.entry.get('root')} {interface}"
@@ -58,14 +57,14 @@ class Listed:
 
 
 def listed_model(answer: Any, model: str | None, base: str) -> Listed:
-    """Return the model of that name, or without one the only model of a server's list.
+    """Return the model of a name, or the only model of a server's list if `model` is None.
 
-    A name that is not listed is not refused: Azure lists its catalogue and not what was deployed,
-    and routers take names with an end (`:free`), whose description is that of the name before it.
+    A name that is not listed is accepted: Azure lists its catalogue and not deployments, and
+    routers accept names with a suffix (`:free`), which have the description of the name before it.
 
     Raises:
-        UserError: without a name, there is not exactly one model.
-        AttributeError, KeyError, TypeError: the answer is no list of models.
+        UserError: `model` is None, and there is not exactly one model.
+        AttributeError, KeyError, TypeError: the answer is not a list of models.
     """
     entries = answer if isinstance(answer, list) else answer["data"]
     known = {entry["id"]: entry for entry in entries if isinstance(entry["id"], str)}
@@ -81,7 +80,7 @@ def listed_model(answer: Any, model: str | None, base: str) -> Listed:
 
 
 def one_line(value: Any, limit: int = 200) -> str:
-    """Return a value of a server's as one printable line of at most `limit` characters."""
+    """Return a value from a server as one printable line of at most `limit` characters."""
     try:
         text = str(value)
     except (RecursionError, ValueError):
@@ -92,7 +91,8 @@ def one_line(value: Any, limit: int = 200) -> str:
 
 
 def whole_number(value: Any, what: str) -> int:
-    """Return a count that a server states; a ValueError for one that counts nothing."""
+    """Return a count from a server as an integer. A ValueError if it is negative or implausibly
+    large."""
     number = int(value)
     if not 0 <= number <= MOST_TOKENS:
         raise ValueError(f"{what} {one_line(value, 40)}")

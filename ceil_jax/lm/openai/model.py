@@ -28,8 +28,7 @@ from ceil_jax.lm.openai.tokens import TokenCounter
 log = logging.getLogger(__name__)
 
 CONTEXT_LENGTH = 4096
-"""The tokens that a model is taken to read where neither the server nor the user says: what Ollama
-reads of a prompt by default."""
+"""The assumed context length if neither the server nor the user states it: Ollama's default."""
 _TOO_LONG = re.compile(r"context (length|window|size)|too long|too many tokens|maximum context")
 _SHORTER = "; give --endpoint.context-length what the model reads, or a smaller --token-budget"
 
@@ -38,20 +37,20 @@ Out = TypeVar("Out")
 
 
 class EndpointLM(LanguageModel):
-    """An LM on a server. What the server can do is found out here, with a dozen small requests at
-    most (`probe`), and logged in one line:
+    """An LM on a server. What the server can do is found out with at most a dozen small requests
+    (`probe`), and logged in one line:
 
     1. /completions with the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as
-       vLLM and SGLang give them: it scores and writes.
-    2. /completions without: it writes.
-    3. /chat/completions alone, or where the settings say `chat`: it writes, each prompt a user's
-       message.
+       vLLM and SGLang give them: it scores and generates.
+    2. /completions without these: it generates.
+    3. only /chat/completions, or if the settings say `chat`: it generates, with each prompt as a
+       user's message.
 
-    `tokens_read` is the number of tokens that the server states.
+    `tokens_read` is the number of tokens that the server reports.
 
     Raises:
-        UserError: see `Client`; the server has no such model, or neither interface; an answer has
-            another number of choices than there are prompts.
+        UserError: see `Client`; or the server has no such model, or neither interface; or an answer
+            has a wrong number of choices.
     """
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
@@ -90,7 +89,7 @@ class EndpointLM(LanguageModel):
                 self._model,
                 f"{length:,}",
             )
-        # servers keep a place for the token that they would generate next
+        # servers reserve a position for the next generated token
         self.context_length = length - 1
         lists = self._interface.lists and not chat
         self.at_once: Mapping[str, int] = {
@@ -114,7 +113,7 @@ class EndpointLM(LanguageModel):
             what = f"model of {self._client.base}"
             raise unknown_name(what, listed.model, near, str(refusal)) from None
         except UserError as failure:
-            # a server that lists the model and fails at a greeting may answer real prompts
+            # a server that lists the model but fails at a greeting may still answer real prompts
             if not (self._config.chat and listed.entry):
                 raise
             log.warning("%s; chat is asked all the same, because --endpoint.chat says so", failure)
@@ -128,7 +127,7 @@ class EndpointLM(LanguageModel):
 
     @property
     def key(self) -> str:
-        """The name, and what the settings say about the lengths of prompts."""
+        """The name, with the settings that change the lengths of prompts."""
         limits = []
         if self._config.context_length is not None:
             limits.append(f"{self._config.context_length} tokens")
@@ -154,16 +153,16 @@ class EndpointLM(LanguageModel):
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Generate, as far as the server honours greedy decoding and seeds.
+        """Generate texts. Greedy decoding and seeds depend on the server.
 
-        A chat is not sent the stop strings, which would end it within its reasoning or its first
-        code fence: `answers` cuts its texts.
+        Stop strings are not sent to a chat, because they would end it inside its reasoning or its
+        first code fence; `answers` cuts its texts instead.
         """
         written: dict[int, Answer] = {}
         body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
         if stop and not self._interface.chat:
             body["stop"] = list(stop)
-        for seed in dict.fromkeys(seeds):  # a request has one
+        for seed in dict.fromkeys(seeds):  # a request has one seed
             rows = [row for row, seed_of_row in enumerate(seeds) if seed_of_row == seed]
             request = {**body, "seed": seed} if temperature else body
             if self._interface.chat:
@@ -190,9 +189,9 @@ class EndpointLM(LanguageModel):
     ) -> dict[tuple[str, str], list[float]]:
         """The log-probabilities of each continuation's tokens, by prompt and continuation.
 
-        A prompt is sent once with its first continuation. The server also gives the likeliest other
-        tokens in that place: continuations that are one of them need no request. The others are
-        sent each behind the prompt.
+        A prompt is sent once with its first continuation. The server also returns the most likely
+        other tokens in that position, and continuations among these need no request. The others are
+        sent separately after the prompt.
         """
         firsts: dict[str, tuple[str, str]] = {}
         for pair in pairs:
@@ -236,8 +235,7 @@ class EndpointLM(LanguageModel):
         what: str,
         read: Callable[[Any, str, str], Out],
     ) -> list[Out]:
-        """The value that `read` takes from the server's choice, for each prompt and its
-        continuation."""
+        """The result of `read` on the server's choice, for each prompt with its continuation."""
 
         def ask(some: Sequence[tuple[str, str]]) -> list[Out]:
             texts = ["".join(pair) for pair in some]
@@ -276,7 +274,7 @@ class EndpointLM(LanguageModel):
             raise Refused(f"{refusal}{_SHORTER}", refusal.status) from None
 
     def _stated_prompt_tokens(self, text: str) -> int:
-        """The tokens of a text that the server's usage states; 0 where it states none."""
+        """The number of tokens of a text in the server's usage; 0 if it reports none."""
         prompt = {"messages": [{"role": "user", "content": text}]}
         return self._asked(
             {**(prompt if self._interface.chat else {"prompt": text}), "max_tokens": 16},

@@ -1,5 +1,4 @@
-"""The probe: what can a server do? Asked before anything else, with a dozen small requests at
-most."""
+"""The probe of what a server can do, with at most a dozen small requests before anything else."""
 
 from __future__ import annotations
 
@@ -15,31 +14,29 @@ from ceil_jax.lm.openai.client import CUT, Client, in_order
 from ceil_jax.lm.openai.http import Refused
 
 DRIFT = 0.3
-"""The most nats by which a token's log-probability may differ between two readings: bfloat16 logits
-of 16 to 32 are 0.125 apart."""
+"""The most nats by which a token's log-probability may differ between two readings: neighbouring
+bfloat16 logits from 16 to 32 differ by 0.125."""
 SURPRISE = 1.0
-"""The fewest nats by which an expected word must be more likely than a word that is new to the
-text."""
+"""How many nats more likely an expected word must be than a word that is new to the text."""
 ALTERNATIVES = (20, 5, 1)
-"""Numbers of alternatives to ask for with each token's log-probability, tried in this order: the
-most that vLLM allows, the most that OpenAI allows, and the fewest for which SGLang gives
-log-probabilities."""
+"""Numbers of alternatives to request for each token, tried in this order: the most that vLLM
+allows, the most that OpenAI allows, and the fewest with which SGLang returns log-probabilities."""
 _GREETING = "Say yes."
 _TOKENS = 16
-"""The tokens that the probe lets a server write: some refuse fewer."""
+"""The token limit of the probe's requests; some servers refuse fewer."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
-"""A key that is wanted, and what passes: nothing is known of the server then."""
+"""A missing key and temporary failures, which say nothing about what the server can do."""
 
 
 class Interface(NamedTuple):
-    """How a server is asked for texts."""
+    """The interface of a server that generates texts."""
 
     path: str
     """/completions or /chat/completions."""
     lists: bool = True
-    """Whether /completions takes several prompts in one request."""
+    """Whether /completions accepts several prompts in one request."""
     why: str = ""
-    """Why chat is asked."""
+    """Why chat is used."""
 
     @property
     def chat(self) -> bool:
@@ -47,8 +44,8 @@ class Interface(NamedTuple):
 
 
 def find_interface(client: Client, model: str, chat: bool) -> Interface:
-    """Return how a server writes texts: by /completions, of a list of prompts or of one prompt, or
-    else by chat.
+    """Return a server's interface: /completions with a list of prompts or with one prompt, or else
+    chat.
 
     Args:
         client: asks the server.
@@ -56,7 +53,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
         chat: whether chat is wanted, whatever else there is.
 
     Raises:
-        UserError: the server has neither, does not know the model, or wants a key.
+        UserError: the server has neither interface, does not know the model, or wants a key.
     """
     why = "--endpoint.chat"
     refusals = []
@@ -79,7 +76,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     except Refused as refusal:
         if refusal.status in _FATAL:
             raise
-        # a reasoning model that could not end is there all the same
+        # a reasoning model that did not end within the limit is there all the same
         if not CUT.search(str(refusal)):
             hint = "an address often ends in /v1, and a model is named as the server names it"
             messages = [str(error) for error in (*refusals[:1], refusal)]
@@ -104,17 +101,17 @@ def _choices(answer: Any) -> Sequence[Any]:
 
 
 class Score(Protocol):
-    """Asks a server anew for the scores of a prompt and a continuation."""
+    """A function that asks a server for the scores of a prompt and a continuation."""
 
     def __call__(self, prompt: str, continuation: str, *, alternatives: int) -> ScoredText: ...
 
 
 def most_alternatives(score: Score) -> int:
-    """Return how many alternatives to each token a server gives, 0 if they cannot be used, after
-    the check that its log-probabilities are what they should be (`check_scores`).
+    """Check a server's log-probabilities (`check_scores`), and return how many alternatives to each
+    token it gives; 0 if they cannot be used.
 
     Raises:
-        Refused: it gives none of the prompt's own tokens.
+        Refused: the server gives no log-probabilities of the prompt's own tokens.
         UserError: see `check_scores`.
     """
     for alternatives in ALTERNATIVES[:-1]:
@@ -127,20 +124,19 @@ def most_alternatives(score: Score) -> int:
 
 
 def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
-    """Score a known prompt with two endings, in two orders, twice. Return whether the log-probability
-    of an ending also stands among the alternatives to another one.
+    """Score a known prompt with two endings, twice, in two orders. Return whether the
+    log-probability of one ending is also among the alternatives to the other.
 
-    The prompt repeats two colours in turn. It begins with random digits, so that nothing of it is
-    in a server's cache, and is long enough to fill several of the blocks of 16 tokens that prefix
-    caches keep.
+    The prompt repeats two colours in turn. It begins with random digits, so that no part of it is
+    in a server's cache, and it fills several of the blocks of 16 tokens of prefix caches.
 
-    - The prompt's tokens must have log-probabilities: llama.cpp's server gives those of the
-      generated tokens only, `transformers serve` none.
-    - The colour that comes next must be more likely than another word. It is not where each
-      log-probability belongs to the token before or behind.
-    - The prompt alone and the prompt with either ending must agree in the prompt's tokens, and each
-      text must have the same log-probabilities the second time: with prefix caching, some versions
-      of vLLM return stale memory for prompt tokens that were read before.
+    - The prompt's tokens must have log-probabilities: llama.cpp's server gives only those of
+      generated tokens, `transformers serve` none.
+    - The colour that comes next must be more likely than another word. It is not if
+      log-probabilities are shifted by a token.
+    - The prompt's tokens must have the same log-probabilities alone and with either ending, and
+      each text must have the same ones the second time: with prefix caching, some versions of vLLM
+      return stale memory for prompt tokens that were read before.
 
     Raises:
         UserError: a check fails; the message says what is wrong and what to do.
@@ -153,7 +149,7 @@ def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
             "the next word of a repeated pattern is no more likely than any other, so its "
             "log-probabilities belong to other tokens than it says; update the server"
         )
-    # the second time the other way round
+    # the second time in reverse order
     alone = score(prompt, "")
     other_again = score(prompt, " stone")
     first_again = score(prompt, " blue")

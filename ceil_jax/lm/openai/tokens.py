@@ -1,5 +1,5 @@
-"""Counters of the tokens that a text has for a model on a server: exact where that can be had, else
-estimates."""
+"""Counting the tokens of a text for a model on a server: exactly if possible, else by an
+estimate."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _SAMPLE = (
     "WHERE status = 'open' GROUP BY team; def total(items): return sum(item.price for item in items). "
     'The answer is {"team": "billing", "urgent": false}.'
 )
-"""A text of several kinds, whose tokens the server states."""
+"""A text of several kinds, to measure the server's tokens per byte."""
 _MARGIN = 1.1
-"""Estimates are so much longer: a prompt that is too long is refused, one too short is answered."""
+"""The factor by which estimates are increased, because a prompt that is too long is refused."""
 _PLAUSIBLE = (0.05, 1.5)
-"""The tokens a byte that are believed."""
+"""The range of plausible tokens per byte."""
 
 
 class TokenCounter:
-    """Counts the tokens of texts for one model: by a tokenizer of one's own, by the server's
-    /tokenize (vLLM's or llama.cpp's), by a rate that the usage of two requests gives, or by a
-    constant rate. Which of them is found out at the first use; an estimate is logged once.
+    """Counts the tokens of texts for one model: with a given tokenizer, by the server's /tokenize
+    (vLLM's or llama.cpp's), by a rate from the usage of two requests, or by a constant rate. The
+    way is chosen on first use; an estimate is logged once.
 
     Args:
         client: asks the server.
         model: the model's name there.
-        tokenizer: a folder or hub id; None for the server's own.
-        prompt_tokens: the tokens of a text that the server states when it is asked about it; 0
-            where it states none.
+        tokenizer: a folder or hub id; None to use the server's.
+        prompt_tokens: a function that returns the number of tokens of a text in the server's usage;
+            0 if it reports none.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class TokenCounter:
         return [self._counts[text] for text in texts]
 
     def _served(self) -> Callable[[str], int] | None:
-        """A counter that asks the server's /tokenize, in the words that it understands; None where
-        it has none."""
+        """A counter that uses the server's /tokenize, in vLLM's or llama.cpp's form; None if it has
+        none."""
         for dialect in (_as_vllm, _as_llama_cpp):
             count = self._by(dialect)
             try:
