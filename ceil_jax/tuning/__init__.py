@@ -1,22 +1,23 @@
-"""The best way of choosing examples for a user's data and LM, within a budget: `ceil-jax tune`.
+"""The search for the best way of choosing examples for a user's data and LM, within a budget:
+`ceil-jax tune`.
 
-How one method is evaluated is in `pipeline`. `race`, `paired`, `loss` and `verdict` are statistics
-only, so that simulated candidates with known scores race in the same way
+How one method is evaluated is in `pipeline`. `race`, `paired`, `loss` and `verdict` hold only
+statistics, so that simulated candidates with known scores can race in the same way
 (`experiments/tune_worlds.py`).
 
 - `config`: the settings of a search.
 - `candidates`: the ways of choosing examples that are searched.
-- `extent`: what is searched, and on how many rows.
+- `extent`: how many candidates and rows a search has.
 - `rows`: bank, tuning rows and final rows.
 - `budget`: LM tokens and minutes, spent and remaining.
 - `fitting`: the largest search that a budget pays for, and what it is expected to take.
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
-- `loss`: what a cheaper prompt may be expected to lose.
+- `loss`: the expected loss of a cheaper prompt.
 - `verdict`: scores and differences on the final rows, and the recommendation.
-- `field`: each candidate's prompts, the LM's answers to them, and what they cost.
+- `field`: the candidates' prompts, the LM's answers to them, and what they cost.
 - `tune`: the search.
-- `outcome`: what was found, as tables, sentences and JSON.
+- `outcome`: the outcome as tables, sentences and JSON.
 - `page`: the page (tune.html).
 - `write`: writes the page, the numbers and the selector.
 """

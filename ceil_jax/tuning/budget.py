@@ -14,13 +14,13 @@ LM_TOKENS = 1_000_000
 
 
 def token_limit(lm_tokens: int | None, minutes: float | None, lm: str) -> int | None:
-    """Return the most LM tokens that a search may spend; None for no limit beside the minutes.
+    """Return the most LM tokens that a search may spend; None if only its minutes are limited.
 
     Args:
-        lm_tokens: what the user gave; None for the default.
-        minutes: the minutes that the user gave.
-        lm: the name of the LM. The tokens of a server are paid for, so that minutes alone do not
-            lift the default limit of LM_TOKENS there.
+        lm_tokens: the user's limit; None for the default.
+        minutes: the user's limit of minutes; None for no limit.
+        lm: the name of the LM. A server's tokens cost money, so the default limit stays there even
+            if minutes are given.
     """
     if lm_tokens is None and (minutes is None or is_address(lm)):
         return LM_TOKENS
@@ -34,14 +34,14 @@ PLANNED = 0.9
 class Budget:
     """The LM tokens and minutes that a search may spend, has spent, and has left.
 
-    Work is estimated by the tokens of its prompts, an upper bound. A server may count more, for
-    example for each choice or for a chat template; the ratio is measured as work is done, and
-    raises later estimates.
+    The estimate of work is the number of tokens in its prompts. A server may count more, for
+    example for each choice or for a chat template. The ratio of the two is measured as work is
+    done, and raises later estimates.
 
     Args:
         lm_tokens: the most LM tokens to spend; None for no limit beside the minutes.
         minutes: the minutes to spend; None for no limit.
-        began: when they began, as `time.perf_counter` has it; by default now.
+        began: the start of the minutes, by `time.perf_counter`; by default now.
     """
 
     def __init__(
@@ -53,7 +53,12 @@ class Budget:
         self.limit = lm_tokens
         self.minutes = minutes
         self.tokens = 0
-        self._paced = self._paced_tokens = self._seconds = 0.0
+        self._measured_estimate = 0.0
+        """The estimated tokens of the work by which the LM's speed is measured."""
+        self._measured_tokens = 0.0
+        """The tokens that the LM counted for it."""
+        self._measured_seconds = 0.0
+        """The time that it took."""
         self._began = time.perf_counter() if began is None else began
 
     @property
@@ -67,43 +72,48 @@ class Budget:
         return math.inf if self.minutes is None else 60 * (PLANNED * self.minutes - self.elapsed)
 
     def out_of_time(self, reserve: float = 0.0, seconds: float = 0.0) -> bool:
-        """Return whether the minutes have passed, but for `seconds` and the time that `reserve` LM
-        tokens take."""
+        """Return whether less time is left than `seconds` and the reading of `reserve` LM tokens
+        take."""
         return self.seconds_left - seconds < reserve * self.pace
 
-    def spend(self, cost: Cost, estimated: float, *, paced: bool = True) -> None:
+    def spend(self, cost: Cost, estimated: float, *, measured: bool = True) -> None:
         """Add finished work.
 
         Args:
-            cost: what it took, possibly in an earlier process.
+            cost: its tokens and seconds, possibly of an earlier process.
             estimated: its estimated LM tokens.
-            paced: whether it says how fast the LM is and how it counts. The first prompts do not: a
-                server is asked a few questions of its own with them.
+            measured: whether the LM's speed is measured by it. It is not measured by the first
+                prompts, because these come with requests that find out what a server can do.
         """
         self.tokens += cost.tokens
-        if paced:
-            self._paced_tokens += cost.tokens
-            self._seconds += cost.seconds
-            self._paced += estimated
+        if measured:
+            self._measured_tokens += cost.tokens
+            self._measured_seconds += cost.seconds
+            self._measured_estimate += estimated
 
     @property
     def ratio(self) -> float:
-        """Factor on later estimates: tokens spent per token estimated, at least 1."""
-        return max(1.0, self._paced_tokens / self._paced) if self._paced else 1.0
+        """The factor by which later estimates are raised: counted tokens for each estimated token,
+        at least 1."""
+        if not self._measured_estimate:
+            return 1.0
+        return max(1.0, self._measured_tokens / self._measured_estimate)
 
     @property
     def pace(self) -> float:
-        """Seconds that the LM takes for an estimated token; 0 before anything was read."""
-        return self._seconds / self._paced if self._paced else 0.0
+        """The LM's seconds for each estimated token; 0 before anything was read."""
+        if not self._measured_estimate:
+            return 0.0
+        return self._measured_seconds / self._measured_estimate
 
     def tokens_left(self) -> float:
-        """Return the tokens of the limit that are left, in estimated ones."""
+        """Return how many tokens are left of the limit, in the tokens of estimates."""
         if self.limit is None:
             return math.inf
         return max(0.0, (self.limit - self.tokens) / self.ratio)
 
     def left(self, reserve: float = 0.0, seconds: float = 0.0) -> float:
-        """Return the remaining budget in estimated LM tokens, at least 0, where `reserve` LM tokens
+        """Return how many estimated LM tokens may be read now, at least 0, if `reserve` LM tokens
         and `seconds` are kept for later."""
         rest = self.tokens_left()
         if self.minutes is not None and self.pace:
@@ -111,7 +121,7 @@ class Budget:
         return max(0.0, rest - reserve)
 
     def needed(self, tokens: float, seconds: float) -> str:
-        """Return the flags (--lm-tokens, --minutes) that would allow this much more work."""
+        """Return the flags (--lm-tokens, --minutes) of a budget that also pays for this work."""
         flags = []
         if self.limit is not None:
             flags.append(f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}")
@@ -126,7 +136,8 @@ class Budget:
         return " ".join(filter(None, (tokens, minutes)))
 
     def remaining(self) -> str:
-        """Return the minutes that are left, or the time that the tokens left take, in words."""
+        """Return how much time is left, in words; without a limit of minutes, the time in which the
+        remaining tokens are read."""
         seconds = self.seconds_left if self.minutes is not None else self.left() * self.pace
         return f"about {duration(max(0.0, seconds))} left"
 

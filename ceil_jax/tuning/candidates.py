@@ -18,8 +18,8 @@ LEARNED = ("free", "free_map", "by_label", "fixed", "fixed_near", "epr", "ceil")
 """The trained methods that are tried by default."""
 
 MANY_LABELS = 3
-"""Labels from which on a choice of as many examples of each is tried by default: of two, near
-examples show both anyway."""
+"""The fewest labels with which methods that balance labels are tried by default: of two labels, the
+nearest examples show both anyway."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,13 @@ class Candidate:
 
     @property
     def prepared(self) -> bool:
-        """Whether it spends LM tokens before the first query: on training, or on rewriting inputs
-        as skills."""
+        """Whether the LM has to read prompts before the first query is answered: for training, or
+        to rewrite inputs as skills."""
         return self.row.learns_from_lm or self.row.needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
-        """Return the settings of its run, from those of all candidates."""
+        """Return the settings of its run: `base`, the settings of all candidates, with its K, λ and
+        encoder."""
         encoder = self.encoder or base.encoder
         trade_off = base.trade_off if self.trade_off is None else self.trade_off
         return replace(base, shots=self.shots, encoder=encoder, trade_off=trade_off)
@@ -58,19 +59,22 @@ class Candidate:
 ZERO = Candidate(ZERO_ROW, 0)
 
 PLAIN = Candidate(TOPK_ROW, PLAIN_SHOTS)
-"""Plain top-k, with which every choice is compared: the 8 nearest examples of the encoder that the
-run names."""
+"""Plain top-k, with which every candidate is compared: the 8 nearest examples by the run's
+encoder."""
 
 
 def plain(extent: Extent) -> Candidate:
-    """Return the prompt with which every choice is compared: the nearest examples, or random ones
-    where no text is encoded."""
+    """Return the candidate with which all others are compared: the nearest examples, or random ones
+    if no text is encoded."""
     return Candidate(TOPK_ROW if extent.vectors else RANDOM_ROW, extent.plain)
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ...]:
-    """Return the rows that are searched, with the configuration's settings; an unknown name is a
-    UserError."""
+    """Return the methods that are searched, with the run's settings.
+
+    Raises:
+        UserError: `search` names an unknown method.
+    """
     known = {name: config.configured(row) for name, row in ROWS.items() if row.answers == "lm"}
     for name in search.method:
         if name not in known:
@@ -89,34 +93,34 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ..
 
 
 def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:
-    """Return the numbers of examples that the bank has, in order.
+    """Return the values of K for which the bank has enough examples, in order.
 
     Raises:
-        UserError: the bank is smaller than each of them.
+        UserError: the bank is too small for all of them.
     """
     most = len(task.train) - 1
     ks = tuple(k for k in sorted(set(search.ks)) if 1 <= k <= most)
     if not ks:
-        ks_asked_for = " ".join(map(str, search.ks))
+        numbers = " ".join(map(str, search.ks))
         raise UserError(
-            f"--ks {ks_asked_for}: the bank of {task.name} has {most + 1} examples; give numbers from 1 "
+            f"--ks {numbers}: the bank of {task.name} has {most + 1} examples; give numbers from 1 "
             f"to {most}"
         )
     return ks
 
 
 def candidates(extent: Extent) -> list[Candidate]:
-    """Return the candidates of a search that need no preparation."""
+    """Return the candidates of a search that need no preparation by the LM."""
     return [
         candidate
-        for row in extent.table_rows
+        for row in extent.methods
         for candidate in _variants(row, extent)
         if not candidate.prepared
     ]
 
 
 def prepared(rows: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]:
-    """Return the candidates of some rows that an LM has to prepare, with K = `shots`."""
+    """Return those candidates of some methods that an LM has to prepare, with K = `shots`."""
     with_shots = replace(extent, ks=(shots,), encoders=())
     return [
         candidate for row in rows for candidate in _variants(row, with_shots) if candidate.prepared
@@ -124,11 +128,13 @@ def prepared(rows: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]
 
 
 def _variants(row: Row, extent: Extent) -> Iterator[Candidate]:
+    """Yield a method with each encoder, λ and K that it depends on."""
     if row == ZERO.row:
         yield ZERO
         return
-    free = row.needs.trade_off == "tunable" and not row.method.learns_sets
-    for encoder in ("", *extent.encoders) if row.encodes else ("",):
-        for trade_off in extent.trade_offs if free else (None,):
+    tunable = row.needs.trade_off == "tunable" and not row.method.learns_sets
+    encoders = ("", *extent.encoders) if row.encodes else ("",)
+    for encoder in encoders:
+        for trade_off in extent.trade_offs if tunable else (None,):
             for shots in extent.ks:
                 yield Candidate(row, shots + row.method.behind, trade_off, encoder)

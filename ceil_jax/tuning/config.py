@@ -13,7 +13,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """The candidates of a search, its rows and its budget."""
+    """The candidates of a search, its rows of data and its budget."""
 
     method: tuple[str, ...] = ()
     """The methods that are searched, by the names that compare has for them; by default all that

@@ -1,5 +1,5 @@
-"""The extent of a search: the rows of a table, numbers of examples, λ and encoders that race, and
-the rows of data that they answer."""
+"""The extent of a search: the methods, numbers of examples, λ and encoders that race, and the
+number of queries that they answer."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ PLAIN_SHOTS = 8
 
 @dataclass(frozen=True)
 class Extent:
-    """The candidates of a search, and the rows of data that they answer."""
+    """The candidates of a search, and how many rows of data they answer."""
 
-    table_rows: tuple[Row, ...]
+    methods: tuple[Row, ...]
+    """Methods, as rows of tables."""
     ks: tuple[int, ...]
     trade_offs: tuple[float, ...]
     encoders: tuple[str, ...]
     """The encoders besides the run's own."""
     first: int
-    """Rows of the first round; 0 without a race."""
+    """How many rows of data the first round answers; 0 without a race."""
     final: int
-    """Final rows."""
+    """How many final rows there are."""
     vectors: bool = True
-    """Whether texts are encoded at all."""
+    """Whether any text is encoded."""
 
     @property
     def plain(self) -> int:
-        """K of the plain prompt, with which every choice is compared."""
+        """K of the plain prompt, with which every candidate is compared."""
         return PLAIN_SHOTS if self.first else self.ks[0]
 
     def cut_from(self, whole: Extent) -> str:
-        """Return what this one lacks of a larger one, in words; "" where nothing."""
+        """Return in words what this search lacks of a larger one; "" if nothing."""
         parts = []
         if self.final < whole.final:
             parts.append(f"{self.final} of {whole.final} final rows")
@@ -52,8 +53,9 @@ class Extent:
         if self.ks != whole.ks:
             parts.append(f"only K = {_listed(self.ks)}")
         parts += [f"no encoder {name}" for name in whole.encoders if name not in self.encoders]
-        gone = [row.label for row in whole.table_rows if row not in self.table_rows]
-        parts += [f"no {', no '.join(gone)}"] if gone else []
+        left_out = [method.label for method in whole.methods if method not in self.methods]
+        if left_out:
+            parts.append(f"no {', no '.join(left_out)}")
         return "; ".join(parts)
 
 

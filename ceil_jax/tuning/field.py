@@ -1,5 +1,5 @@
-"""The field of a race: each candidate's prompts for some rows, what the LM answers to them, and
-what that costs."""
+"""The candidates of a race with their prompts for some rows, the LM's answers, and what they
+cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
 _CHUNK = 32
-"""Prompts between two looks at the clock, at most."""
+"""The most prompts that are read between two looks at the clock."""
 
 _CHUNK_SECONDS = 5.0
 """Seconds between two looks at the clock, where the LM is slow."""
@@ -39,10 +39,10 @@ _SPECIAL = 2
 """Tokens that a tokenizer may put around a text."""
 
 _ENCODED = 32
-"""Texts that are encoded to learn how fast that is."""
+"""How many texts are encoded to measure the encoder's speed."""
 
 MARGIN = 1.25
-"""The factor on the estimates of dry runs, which count a sample."""
+"""The factor by which the estimates of a dry run are raised, because it counts only a sample."""
 
 
 class Entrant(NamedTuple):
@@ -53,43 +53,46 @@ class Entrant(NamedTuple):
     lengths: np.ndarray
     """float [N]: tokens of each prompt."""
     tokens: np.ndarray
-    """float [N]: the largest number of LM tokens that each row takes, the answer included."""
+    """float [N]: the most LM tokens that each row may take, the answer included."""
     usage: Usage
-    """What asking it takes, if every answer is right."""
+    """The tokens of a query, if every answer is right."""
     preparing: int = 0
-    """LM tokens that preparing it took, those included that others share."""
+    """LM tokens that preparing the candidate took, with those of stages that other candidates
+    share."""
 
     def cost(self, price: Price | None) -> float:
-        """Return what a query costs: money where tokens have a price, else the tokens of its
+        """Return what a query costs: money if tokens have a price, else the tokens of its
         prompt."""
         return self.usage.prompt if price is None else price.of_queries(self.usage, 1)
 
 
 class Answered(NamedTuple):
-    """The LM's answers to some prompts, scored."""
+    """The LM's answers to some prompts, with their scores."""
 
     scores: np.ndarray
     """float [N]: the metric of each row."""
     sample: Sample
-    """The rows' statistics, with the metric as a function of their sums."""
+    """The statistics of the rows, and the metric as a function of their sums."""
     replies: Sequence[Reply]
 
 
 class Field:
-    """Candidates over one bank, with one LM.
+    """The candidates of one bank and one LM: their prompts and answers.
 
-    What two candidates ask alike is read, and paid for from the budget, once. An answer that was
-    read before costs what it cost then, so that a search that was killed and goes on takes the same
-    decisions.
+    A prompt that several candidates share is read and paid for once. An answer that an earlier
+    process has read costs the budget what it cost then, so that a search that was stopped takes the
+    same decisions when it goes on.
     """
 
     def __init__(
         self, config: RunConfig, task: Task, budget: Budget, models: Models | None = None
     ) -> None:
-        self.config, self.task, self.budget = config, task, budget
+        self.config = config
+        self.task = task
+        self.budget = budget
         self.run = open_run(config, task, models).run
         self._nothing = Run(self.run.root / "nothing", self.run.models)
-        """A run that has computed nothing, to estimate work."""
+        """A run in an empty folder, in which estimates count all work."""
         self._setups: dict[RunConfig, Setup] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
         self._answers: dict[tuple[str, ...], Reply] = {}
@@ -98,15 +101,15 @@ class Field:
         self.lm = self.run.lm(self.base.lm)
 
     def setup(self, candidate: Candidate) -> Setup:
-        """Return the setup of a candidate's settings; candidates of equal settings share it."""
+        """Return the setup of a candidate; candidates with equal settings share it."""
         config = candidate.config(self.config)
         if config not in self._setups:
             self._setups[config] = setup_of(config, self.task, self.run.models)
         return self._setups[config]
 
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
-        """Return a candidate's prompts for N rows. Of those that have to be prepared, each stage is
-        paid for once."""
+        """Return a candidate with its prompts for N rows. The budget pays once for each stage that
+        the LM prepares."""
         ids = tuple(query.id for query in queries)
         if ids not in self._builders:
             # counts the bank's tokens once for all candidates
@@ -129,21 +132,21 @@ class Field:
             candidate,
             prompts,
             lengths,
-            lengths + self._answer_tokens(queries) + _SPECIAL,
-            Usage(float(lengths.mean()), float(beginning), float(np.mean(answers))),
-            self.run.cost([stage.choice]).tokens if candidate.prepared else 0,
+            tokens=lengths + self._answer_tokens(queries) + _SPECIAL,
+            usage=Usage(float(lengths.mean()), float(beginning), float(np.mean(answers))),
+            preparing=self.run.cost([stage.choice]).tokens if candidate.prepared else 0,
         )
 
     def _unpaid(self, choice: Choose) -> dict[str, Cost]:
-        """The costs of the stages on disk, by key, that choosing some examples needs and nothing
-        was spent on yet."""
+        """The cost of each stage on disk that choosing some examples needs and the budget has not
+        paid for, by key."""
         costs = self.run.costs([choice])
         return {
             key: cost for key, (_, cost) in costs.items() if cost.tokens and key not in self._paid
         }
 
     def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
-        """The largest number of tokens of each answer."""
+        """The most tokens that the answer to each query may take."""
         way = way_of_answering(self.lm, self.base.answering, self.task.stop, queries)
         return way.most_tokens(self.lm, queries)
 
@@ -157,22 +160,22 @@ class Field:
         reserve: float = 0.0,
         reserve_seconds: float = 0.0,
         least: int = 0,
-        paced: bool = True,
+        measured: bool = True,
     ) -> list[Answered]:
-        """Return what the LM answers to a span of the rows of each entrant.
+        """Return the LM's answers to the prompts of each entrant, for some of its rows.
 
-        Rows are read one after another, each by all entrants. Once the minutes have passed, reading
-        stops, and only the rows that all have answered are returned.
+        All entrants answer a row before the next one is read. Once the minutes have passed, reading
+        stops, and only the rows that all entrants have answered are returned.
 
         Args:
-            entrants: candidates with their prompts for `queries`.
+            entrants: candidates with their prompts for all of `queries`.
             queries: N rows.
-            span: the part of the rows to answer.
-            what: labels the progress bar.
-            reserve: LM tokens that are read later, whose time is left for them.
-            reserve_seconds: the time that is left for other work.
-            least: rows of the span that are read although the minutes have passed.
-            paced: whether the time that it takes says how fast the LM is.
+            span: which of the rows are answered.
+            what: the label of the progress bar.
+            reserve: LM tokens that are read later, for which time is kept.
+            reserve_seconds: the time that is kept for other work.
+            least: how many rows are answered even after the minutes have passed.
+            measured: whether the LM's speed is measured by them.
         """
         rows_in_span = queries[span]
         questions = [
@@ -183,44 +186,51 @@ class Field:
             for entrant in entrants
         ]
         tokens = [entrant.tokens[span] for entrant in entrants]
-        new: dict[tuple[str, ...], tuple[int, float]] = {}
+        # the number of the first row that asks an unanswered question, and its tokens
+        row_of: dict[tuple[str, ...], int] = {}
+        tokens_of: dict[tuple[str, ...], float] = {}
         for row in range(len(rows_in_span)):
-            for of_entrant, counts in zip(questions, tokens, strict=True):
-                if of_entrant[row] not in self._answers:
-                    new.setdefault(of_entrant[row], (row, float(counts[row])))
-        waiting = list(new)
-        with bar(len(new), what) as progress:
+            for questions_of_entrant, counts in zip(questions, tokens, strict=True):
+                question = questions_of_entrant[row]
+                if question not in self._answers and question not in row_of:
+                    row_of[question] = row
+                    tokens_of[question] = float(counts[row])
+        waiting = list(row_of)
+        with bar(len(waiting), what) as progress:
             while waiting:
                 readable = waiting
                 if self.budget.out_of_time(reserve, reserve_seconds):
-                    readable = [key for key in waiting if new[key][0] < least]
+                    readable = [question for question in waiting if row_of[question] < least]
                     if not readable:
                         break
-                chunk = readable[: self._chunk(new[waiting[0]][1])]
+                chunk = readable[: self._chunk(tokens_of[waiting[0]])]
                 waiting = waiting[len(chunk) :]
-                rows = [rows_in_span[new[key][0]] for key in chunk]
+                prompts = [question[0] for question in chunk]
+                rows = [rows_in_span[row_of[question]] for question in chunk]
                 with self.lm.metered(what) as spent:
-                    replies = ask(
-                        self.lm, self.base.answering, self.task.stop, [k[0] for k in chunk], rows
-                    )
-                estimated = sum(new[key][1] for key in chunk)
-                self.budget.spend(spent.cost, estimated, paced=paced)
+                    replies = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
+                estimated = sum(tokens_of[question] for question in chunk)
+                self.budget.spend(spent.cost, estimated, measured=measured)
                 self._answers |= zip(chunk, replies, strict=True)
                 progress.update(len(chunk))
-        done = new[waiting[0]][0] if waiting else len(rows_in_span)
+        done = row_of[waiting[0]] if waiting else len(rows_in_span)
         return [
-            self.score([self._answers[key] for key in of_entrant[:done]], rows_in_span[:done])
-            for of_entrant in questions
+            self.score(
+                [self._answers[question] for question in questions_of_entrant[:done]],
+                rows_in_span[:done],
+            )
+            for questions_of_entrant in questions
         ]
 
     def _chunk(self, tokens: float) -> int:
-        """Return how many prompts of `tokens` tokens are read before the next look at the clock."""
+        """Return how many prompts of `tokens` tokens each are read before the next look at the
+        clock."""
         if self.budget.minutes is None or not self.budget.pace:
             return _CHUNK
         return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))
 
     def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> Answered:
-        """Return answers to some rows with the task's metric of them."""
+        """Return the LM's answers to some rows with their scores by the task's metric."""
         if not queries:
             return Answered(np.zeros(0), Sample(np.zeros((0, 1)), mean), ())
         predictions = [reply.prediction for reply in replies]
@@ -230,8 +240,8 @@ class Field:
         return Answered(scores, sample, replies)
 
     def encoding(self, queries: Sequence[Example]) -> float:
-        """Return the seconds that encoding the bank and some queries takes here, by encoding a few
-        of them."""
+        """Return how many seconds encoding the bank and some queries will take, measured on a few
+        of these texts."""
         encoder = self.base.pretrained.get()
         texts = [row.input for row in (*queries, *self.task.train)]
         size = min(_ENCODED, len(texts))
@@ -241,20 +251,20 @@ class Field:
         return len(texts) / size * (time.perf_counter() - began)
 
     def took(self, candidate: Candidate, queries: Sequence[Example]) -> float:
-        """Return the seconds that choosing a candidate's examples for some rows took, with all that
-        it needs, such as encoding; in this process or an earlier one."""
+        """Return how many seconds choosing a candidate's examples for some rows took, in this
+        process or an earlier one, with all stages that it needs, such as encoding."""
         setup = self.setup(candidate)
         choice = row_stages.choice(setup, setup.config.configured(candidate.row), Examples(queries))
         return self.run.cost([choice]).seconds
 
     def preparation(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
-        """Return the LM tokens that preparing a candidate may take, and the seconds of encoding and
-        training.
+        """Return how many LM tokens preparing a candidate may take, and how many seconds of
+        encoding and training.
 
         Args:
-            candidate: one that is to be prepared.
-            known: one whose prompts are there: where a plan counts characters, as for a server,
-                their tokens say by how much it is wrong.
+            candidate: the candidate to prepare.
+            known: a candidate with its prompts. For a server, a plan estimates tokens by
+                characters; the true tokens of these prompts correct it.
 
         Raises:
             UserError: the candidate cannot be prepared here.
@@ -264,15 +274,16 @@ class Field:
         unpaid = closure([choice], lambda stage: stage.key in self._paid)
         # as if nothing was on disk, so that a search that was stopped takes the same decisions
         works = {stage: self._nothing.estimate(stage) for stage in unpaid}
-        counted = self.run.models.counting(self.base.lm).count_tokens(known.prompts)
-        wrong = max(1.0, float(known.lengths.sum()) / max(1, int(counted.sum())))
-        tokens = MARGIN * wrong * sum(work.read + work.written for work in works.values())
+        planned = self.run.models.counting(self.base.lm).count_tokens(known.prompts)
+        correction = max(1.0, float(known.lengths.sum()) / max(1, int(planned.sum())))
+        tokens = MARGIN * correction * sum(work.read + work.written for work in works.values())
         missing = [works[stage] for stage in self.run.missing([choice]) if stage in works]
-        own = [work._replace(read=0.0, written=0.0) for work in missing]
-        return tokens, MARGIN * sum(map(this_machine().seconds, own))
+        without_lm = [work._replace(read=0.0, written=0.0) for work in missing]
+        return tokens, MARGIN * sum(map(this_machine().seconds, without_lm))
 
     def lighten(self, candidate: Candidate) -> bool:
-        """Give a candidate's method half the work from now on, and return whether that can be."""
+        """Halve the work of training a candidate's method from now on; return whether it could be
+        halved."""
         smaller = self.setup(candidate).config.configured(candidate.row).method.smaller()
         if smaller is None:
             return False

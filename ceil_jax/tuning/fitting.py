@@ -19,16 +19,16 @@ LEAST_FINAL = 8
 search ends with a table."""
 
 ROUNDS = 2.0
-"""The race is given as much as so many first rounds at least: the first alone would choose by
+"""How many first rounds the tokens of a race pay for at least: one round alone would choose by
 chance."""
 
 DISPENSABLE = ("random", "mmr", "bm25", "dpp")
-"""Methods in the order in which they are left out. Random examples are the yardstick, seldom the
-winner, and zero examples and the nearest stay; MMR chooses much as DPP-MAP does; BM25 has been
-below dense neighbours on most tasks measured; DPP-MAP within a point of top-k on them."""
+"""Methods in the order in which they are left out. Random examples seldom win, and zero examples
+and the nearest remain to compare with. MMR chooses much as DPP-MAP does. BM25 was below dense
+neighbours on most measured tasks, and DPP-MAP within a point of top-k."""
 
 LAST = ("free", "topk", "zero")
-"""The methods of the smallest race that still answers the question."""
+"""The methods of the smallest race."""
 
 
 class Need(NamedTuple):
@@ -37,13 +37,13 @@ class Need(NamedTuple):
     tokens: float
     """LM tokens."""
     seconds: float
-    """Reading, encoding and learning from outputs."""
+    """Seconds of reading, encoding and learning from outputs."""
     encoding: float
     """The part of the seconds that is not reading."""
 
 
 class Costs(NamedTuple):
-    """The costs of the parts of a search, measured before it begins."""
+    """What the parts of a search cost, measured before it begins."""
 
     zero: float
     """LM tokens of a prompt without examples, its answer included."""
@@ -54,13 +54,13 @@ class Costs(NamedTuple):
     encoding: float
     """Seconds that one encoder takes for all texts."""
     classifies: bool = False
-    """Whether a classifier learns from the bank's outputs besides what is searched."""
+    """Whether a classifier is trained on the bank's outputs, beside the candidates."""
     done: float = 0.0
-    """Seconds of encoding that are over."""
+    """Seconds that encoding has taken already."""
 
     def need(self, extent: Extent) -> Need:
-        """Return the least cost of a search: the race's first rounds, and four prompts on the final
-        rows."""
+        """Return the least that a search needs: the race's first rounds, and four prompts on the
+        final rows."""
         racing = candidates(extent)
         race = sum(
             self.tokens[candidate.shots] if candidate.shots else self.zero for candidate in racing
@@ -76,32 +76,32 @@ class Costs(NamedTuple):
         encoding = 0.0
         if extent.vectors:
             # learning from the bank's outputs takes about as long as encoding it
-            learns = self.classifies or any(row.method.is_head for row in extent.table_rows)
+            learns = self.classifies or any(row.method.is_head for row in extent.methods)
             encoding = self.encoding * (max(1, len(encoders)) + learns)
             encoding = max(0.0, encoding - self.done)
         return Need(tokens, tokens * self.pace + encoding, encoding)
 
 
 def smaller(whole: Extent) -> Iterator[Extent]:
-    """Ever smaller searches, the whole one first.
+    """Yield ever smaller searches, the whole one first.
 
-    The order is that of what the answer loses least by:
+    What the answer loses least by is cut first:
 
-    1. Final rows beyond 200. An interval narrows with their root: 500 in place of 200 rows take
-       2.5 times the tokens for ± 4.4 in place of ± 6.9 points.
+    1. Final rows beyond 200. An interval narrows with the root of their number: 500 rows take 2.5
+       times the tokens of 200, for ± 4.4 in place of ± 6.9 points.
     2. All λ but the middle one: neighbouring values choose nearly the same sets, and they triple
        the candidates of some methods.
-    3. The largest K's, down to two: a prompt costs in proportion to K, and what more examples add
-       shrinks as there are more.
-    4. Methods that seldom win (`DISPENSABLE`), then those of plugins, the last named first.
-    5. Final rows down to 100; encoders beside the run's own.
-    6. A first round of half the rows, one K, final rows down to 50.
-    7. All methods but `free`, the nearest and zero examples; then 20 final rows.
-    8. No race: zero examples and the nearest on 20 rows, then on 8. That shows that everything
-       runs, and proves little.
+    3. The largest values of K, until two are left: a prompt costs in proportion to K, and each
+       further example adds less.
+    4. Methods that seldom win (`DISPENSABLE`), then those of plugins, the last one first.
+    5. Final rows beyond 100; then all encoders but the run's own.
+    6. Half the rows of the first round; all K but the smallest; final rows beyond 50.
+    7. All methods but `free`, the nearest and zero examples; then final rows beyond 20.
+    8. The race: only zero examples and the nearest answer 20 rows, then 8. This shows that
+       everything runs, and proves little.
 
-    Where encoding alone takes too long, random examples then take the place of the nearest
-    (`without_vectors`).
+    If encoding alone takes too long, `without_vectors` puts random examples in place of the
+    nearest.
     """
     extent = whole
     yield extent
@@ -118,15 +118,14 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     while len(extent.ks) > 2:
         extent = replace(extent, ks=extent.ks[:-1])
         yield extent
-    names = [row.name for row in extent.table_rows]
+    names = [method.name for method in extent.methods]
     plugins = [name for name in reversed(names) if name not in (*DISPENSABLE, *LAST, "free_map")]
     for name in (*DISPENSABLE, *plugins):
         if name == "random" and not extent.vectors:
             continue
-        if len(extent.table_rows) > 2 and len(rest := _without(extent.table_rows, name)) < len(
-            extent.table_rows
-        ):
-            extent = replace(extent, table_rows=rest)
+        remaining = _without(extent.methods, name)
+        if len(extent.methods) > 2 and remaining != extent.methods:
+            extent = replace(extent, methods=remaining)
             yield extent
     extent = with_final(100)
     yield extent
@@ -139,51 +138,52 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     yield extent
     extent = with_final(50)
     yield extent
-    last = LAST if extent.vectors else ("random", "zero")
-    kept = tuple(row for row in extent.table_rows if row.name in last) or extent.table_rows[-1:]
-    extent = replace(extent, table_rows=kept)
+    names_of_last = LAST if extent.vectors else ("random", "zero")
+    last = tuple(method for method in extent.methods if method.name in names_of_last)
+    extent = replace(extent, methods=last or extent.methods[-1:])
     yield extent
     extent = with_final(20)
     yield extent
-    extent = replace(extent, table_rows=_without(kept, "free") or kept, first=0)
+    extent = replace(extent, methods=_without(extent.methods, "free") or extent.methods, first=0)
     yield extent
     yield with_final(LEAST_FINAL)
 
 
 def without_vectors(whole: Extent) -> Extent:
-    """Return a search without the rows that need vectors, with random examples in place of the
+    """Return a search without the methods that need vectors, with random examples in place of the
     nearest."""
-    rows = tuple(row for row in whole.table_rows if not row.encodes)
-    if "random" not in [row.name for row in rows]:
-        rows = (*rows, RANDOM_ROW)
-    return replace(whole, table_rows=rows, encoders=(), vectors=False)
+    methods = tuple(method for method in whole.methods if not method.encodes)
+    if "random" not in [method.name for method in methods]:
+        methods = (*methods, RANDOM_ROW)
+    return replace(whole, methods=methods, encoders=(), vectors=False)
 
 
 class Forecast(NamedTuple):
     """The search that is planned, and what it is expected to take."""
 
     whole: Extent
-    """The search that a larger budget would pay for."""
+    """The search without any cut."""
     extent: Extent
     text: str
     """Speed, sizes, tokens and minutes, in one line."""
     flags: str
     """The budget, as flags."""
     all_of_it: str
-    """The flags that would pay for the whole."""
+    """The flags of a budget that would pay for the whole search."""
     fits: bool = True
-    """Whether it fits; else it is the smallest search that there is."""
+    """Whether the budget pays for `extent`; if not, `extent` is the smallest search."""
 
     @property
     def cut(self) -> str:
-        """A line on what was cut to fit, and on what all of it would take; "" where nothing was."""
+        """A line on what was cut to fit the budget, and on the budget of the whole; "" if nothing
+        was cut."""
         return self.cut_after(self.extent.final)
 
     def cut_after(self, final: int) -> str:
-        """Return what `cut` says once so many final rows have been answered."""
+        """Return the line `cut` as it is after `final` final rows have been answered."""
         parts = replace(self.extent, final=final).cut_from(self.whole)
         return parts and f"cut to fit {self.flags}: {parts} (for all of it: {self.all_of_it})"
 
 
-def _without(rows: tuple[Row, ...], name: str) -> tuple[Row, ...]:
-    return tuple(row for row in rows if row.name != name)
+def _without(methods: tuple[Row, ...], name: str) -> tuple[Row, ...]:
+    return tuple(method for method in methods if method.name != name)

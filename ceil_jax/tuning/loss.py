@@ -1,12 +1,12 @@
-"""The expected loss of a cheaper prompt: how much better the dearer one may be, weighted by how
+"""The expected loss of a cheaper prompt: by how much the dearer one may be better, weighted by how
 probable that is.
 
 A difference of 1 point on 24 rows says nothing, on 2,000 rows a lot. Both are judged by one number:
 let δ be the points by which the dearer prompt is truly better, and take δ, given the rows that both
 have answered, to be normal around the measured difference. The expected loss is E[max(δ, 0)]. With
-many rows it is the measured difference, or 0 where the cheaper prompt is better; with few rows it is
-large even where both score alike. Comparisons of web pages are ended by the same number (Stucchio,
-Bayesian A/B testing at VWO, 2015).
+many rows it is the measured difference, or 0 where the cheaper prompt is better; with few rows it
+is large even where both score alike. Tests of web pages end by the same number (Stucchio, Bayesian
+A/B testing at VWO, 2015).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NORMAL = NormalDist()
 
 
 class Loss(NamedTuple):
-    """What taking one prompt in place of another may lose, in units of the metric."""
+    """What one prompt may lose against another, in units of the metric."""
 
     ahead: float
-    """How much better the other one is on the rows that both have answered."""
+    """By how much the other prompt is better on the rows that both have answered."""
     error: float
-    """The standard error of that."""
+    """The standard error of `ahead`."""
     rows: int
-    """The number of these rows."""
+    """How many rows both have answered."""
 
     @property
     def expected(self) -> float:
@@ -43,8 +43,8 @@ class Loss(NamedTuple):
         return self.error * (_NORMAL.pdf(ratio) + ratio * _NORMAL.cdf(ratio))
 
     def rows_for(self, tolerance: float) -> int:
-        """Return about how many rows, in two digits, bring the expected loss down to a tolerance if
-        the two prompts are equally good.
+        """Return how many rows reduce the expected loss to a tolerance if the two prompts are
+        equally good, rounded to two digits.
 
         >>> Loss(ahead=0.0, error=0.05, rows=100).rows_for(0.01)  # half the loss: four times as many
         400
@@ -55,15 +55,16 @@ class Loss(NamedTuple):
 
 
 def loss_of(ahead: np.ndarray, groups: np.ndarray | None = None) -> Loss:
-    """Return what taking a prompt in place of another may lose.
+    """Return what one prompt may lose against another.
 
     Half a row is added on which one is right and the other wrong, half a row of the reverse, and one
     on which they agree (Agresti and Min, Statistics in Medicine, 2005): rows that are all alike
     prove no certainty.
 
     Args:
-        ahead: float [N], how much better the other one is on each row that both have answered.
-        groups: int [N], equal for rows that say the same, whose differences count as one.
+        ahead: float [N], by how much the other prompt is better on each row that both have
+            answered.
+        groups: int [N], equal for rows that count as one because they say the same.
     """
     ahead = np.asarray(ahead, np.float64)
     count = len(ahead) + 2

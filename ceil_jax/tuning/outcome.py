@@ -24,25 +24,25 @@ from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.verdict import Verdict
 
 CLASSIFIER = "classifier alone"
-"""The row of the classifier in tables."""
+"""The name of the classifier in tables."""
 
 _HEADER = ["prompt", "score", "95 % interval", "rows", "tokens a prompt", "is"]
 
 
 class Standing(NamedTuple):
-    """A candidate in the race or on the final rows."""
+    """A candidate's result in the race or on the final rows."""
 
     candidate: Candidate
     score: Interval
-    """The metric on the rows that it answered, with a 95 % interval; too high for the winner on the
-    tuning rows."""
+    """The metric on the rows that it answered, with a 95 % interval. On the tuning rows it is too
+    high for the winner, which was chosen by it."""
     rows: int
     usage: Usage
     """The tokens of a query."""
     preparing: int
     """LM tokens that preparing it took."""
     remark: str
-    """A remark on how the race ended for it, or on why it is a finalist."""
+    """How the race ended for it, or why it is a finalist."""
     troubles: Mapping[str, int] = {}
     """The number of the LM's answers that can hardly be right, by trouble (`pipeline.ways`)."""
 
@@ -56,8 +56,8 @@ class Standing(NamedTuple):
         return self.usage.prompt
 
 
-class Shown(NamedTuple):
-    """A final row with the recommended prompt and what came of it."""
+class ShownRow(NamedTuple):
+    """A final row with the recommended prompt and the LM's answer."""
 
     query: str
     prompt: str
@@ -66,8 +66,8 @@ class Shown(NamedTuple):
     right: bool
 
 
-class Alone(NamedTuple):
-    """A classifier that the bank's labels trained, which asks no LM."""
+class ClassifierResult(NamedTuple):
+    """The result of a classifier that was trained on the bank's labels and asks no LM."""
 
     score: Interval
     minus: Interval
@@ -78,7 +78,7 @@ class Alone(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a search."""
+    """The outcome of a search."""
 
     task: str
     metric: str
@@ -86,24 +86,24 @@ class Outcome:
     bank: int
     tuning: int
     final: int
-    """Rows of each kind that were used."""
+    """How many rows were used as the bank, for the race and at the end."""
     race: tuple[Standing, ...]
-    """All candidates, the best of those that stayed first."""
+    """The candidates that raced, the best of those that stayed to the end first."""
     finals: tuple[Standing, ...]
     """The winner first."""
     verdict: Verdict
     spent: str
-    """The part of the budget that was spent, in words."""
+    """What was spent of the budget, in words."""
     tokens: int
     notes: tuple[str, ...] = ()
-    alone: Alone | None = None
+    classifier: ClassifierResult | None = None
     """The classifier, where the task has labels."""
-    example: Shown | None = None
-    """The first final row, with the recommended prompt."""
-    wrong: tuple[Shown, ...] = ()
+    example: ShownRow | None = None
+    """The first of the final rows."""
+    wrong: tuple[ShownRow, ...] = ()
     """The first final rows that the recommended prompt answers wrongly."""
     tolerance: float = 2.0
-    """Points that taking what is cheaper may be expected to lose."""
+    """Points that a cheaper prompt may be expected to lose."""
     price: Price | None = None
     """The price of the LM's tokens; None where money is not shown."""
 
@@ -114,61 +114,55 @@ class Outcome:
 
     @property
     def classifier_does_as_well(self) -> bool:
-        """Whether the classifier, which asks no LM, is not certainly worse than the recommended
-        prompt, and the expected loss of taking it is at most the tolerance."""
-        if self.alone is None:
+        """Whether the classifier is recommended: it is not certainly worse than the recommended
+        prompt, and its expected loss is at most the tolerance."""
+        if self.classifier is None:
             return False
-        minus = self.alone.minus.percent()
-        as_well = 100 * self.alone.loss.expected <= self.tolerance
-        return as_well and not (minus.low < minus.high < 0)
+        minus = self.classifier.minus.percent()
+        certainly_worse = minus.low < minus.high < 0
+        return not certainly_worse and 100 * self.classifier.loss.expected <= self.tolerance
 
     @property
     def recommends(self) -> str:
-        """The label of what is recommended: a prompt, or the classifier."""
+        """The label of the recommended prompt, or of the classifier."""
         return CLASSIFIER if self.classifier_does_as_well else self.recommended.label
 
     def finals_table(self) -> Table:
-        """Return what answered the final rows, the recommended first; a column counts each kind of
-        trouble with the LM's answers that there was."""
+        """Return the finalists and the classifier, the recommended one first, with a column for
+        each kind of trouble that some answers had."""
         standings = sorted(self.finals, key=lambda standing: standing is not self.recommended)
         table = self._table("prompt", standings)
         rows = [list(row) for row in table.rows]
         header = list(table.header)
-        counted = len(header)
+        columns_without_troubles = len(header)
         for trouble, column in TROUBLE_COLUMNS.items():
             counts = [standing.troubles.get(trouble) for standing in standings]
             if any(counts):
                 header.insert(-1, column)
                 for row, count in zip(rows, counts, strict=True):
                     row.insert(-1, count)
-        if self.alone is not None:
-            score = self.alone.score.percent()
-            free = [0] * (counted - len(_HEADER))
-            nothing = [None] * (len(header) - counted)
-            alone: list[Value] = [CLASSIFIER, score.mean, score, self.final, 0]
-            alone += [*free, *nothing, "asks no LM"]
-            rows.insert(0 if self.classifier_does_as_well else len(rows), alone)
-        rows[0] = [*rows[0][:-1], ", ".join(filter(None, ("recommended", str(rows[0][-1]))))]
+        if self.classifier is not None:
+            score = self.classifier.score.percent()
+            money = [0] * (columns_without_troubles - len(_HEADER))
+            troubles = [None] * (len(header) - columns_without_troubles)
+            classifier: list[Value] = [CLASSIFIER, score.mean, score, self.final, 0]
+            classifier += [*money, *troubles, "asks no LM"]
+            rows.insert(0 if self.classifier_does_as_well else len(rows), classifier)
+        remark = str(rows[0][-1])
+        rows[0][-1] = f"recommended, {remark}" if remark else "recommended"
         return Table(header, rows)
 
     def race_table(self) -> Table:
         return self._table("candidate", self.race)
 
-    def _table(self, named: str, standings: Sequence[Standing]) -> Table:
-        """A row for each of some candidates, with money where there is a price."""
-        rows: list[list[Value]] = [
-            [
-                standing.label,
-                score.mean,
-                score,
-                standing.rows,
-                Number(standing.tokens, 0),
-                standing.remark,
-            ]
-            for standing in standings
-            for score in [standing.score.percent()]
-        ]
-        header = [named, *_HEADER[1:]]
+    def _table(self, first_column: str, standings: Sequence[Standing]) -> Table:
+        """A table of some candidates, with money if tokens have a price."""
+        rows: list[list[Value]] = []
+        for standing in standings:
+            score = standing.score.percent()
+            tokens = Number(standing.tokens, 0)
+            rows.append([standing.label, score.mean, score, standing.rows, tokens, standing.remark])
+        header = [first_column, *_HEADER[1:]]
         if self.price is not None:
             header[-1:-1] = money_columns(self.price)
             asking = [self.price.of_queries(standing.usage) for standing in standings]
@@ -179,22 +173,22 @@ class Outcome:
         return Table(header, rows)
 
     def cost(self, standing: Standing) -> float:
-        """Return the cost of queries with a prompt: the money for a thousand where tokens have a
-        price, else the tokens of its prompt."""
+        """Return the cost of a prompt: the money for a thousand queries if tokens have a price,
+        else its tokens."""
         if self.price is None:
             return standing.tokens
         return self.price.of_queries(standing.usage)
 
     def cost_in_words(self, standing: Standing) -> str:
-        """Return what a prompt costs in words: its tokens and, where these have a price, money."""
+        """Return in words what a prompt costs: its tokens and, if these have a price, money."""
         tokens = f"{standing.tokens:,.0f} tokens a prompt"
         if self.price is None:
             return tokens
         return f"{tokens}, {self.price.shown(self.cost(standing))} a thousand queries"
 
     def saving(self, cheap: Standing, dear: Standing) -> str:
-        """Return how much less a prompt costs than another, in words: a share where it is at most
-        three quarters, else the difference; "" where it does not cost less."""
+        """Return in words how much less a prompt costs than another: a share if it is at most three
+        quarters, else the difference; "" if it does not cost less."""
         if self.cost(cheap) >= self.cost(dear):
             return ""
         share = self.cost(cheap) / self.cost(dear)
@@ -212,57 +206,68 @@ class Outcome:
         ]
 
     def advice(self) -> list[str]:
-        """Return what to do, in sentences: the first says what is recommended and why."""
-        verdict, recommended, best = self.verdict, self.verdict.recommended, self.recommended
-        zero = next(i for i, standing in enumerate(self.finals) if standing.candidate == ZERO)
-        helped = any(verdict.certainly_better(i, zero) for i in range(len(self.finals)))
-        winner = self.finals[0]
-        loss = winner.score.percent().mean - best.score.percent().mean
-        sentences = []
-        if self.alone is not None and self.classifier_does_as_well:
-            sentences += [
-                "Recommended: a classifier alone does as well and asks no LM: trained on the "
-                f"bank's labels it has {_scored(self.alone.score)}.",
-                f"The best prompt is {best.label}, {_scored(best.score)} with "
-                f"{self.cost_in_words(best)}; the classifier less the prompt is "
-                f"{signed(self.alone.minus.percent())} points, "
-                f"{_sure(self.alone.minus)}.",
-            ]
-        elif best.candidate == ZERO:
-            sentences.append(
-                f"Recommended: zero examples do as well, {_scored(best.score)} with "
-                f"{self.cost_in_words(best)}: no examples that were tried do better for certain."
-            )
-        else:
-            sentences.append(
-                f"Recommended: {best.label}, {_scored(best.score)} with {self.cost_in_words(best)}"
-                f"{self._worth()}."
-            )
-        if verdict.certainly_better(recommended, zero):
-            sentences.append(f"{best.label} is certainly better than zero examples.")
-        elif not helped and best.candidate != ZERO:
-            sentences.append(
-                "Nothing helps for certain: no choice of examples is certainly better than zero "
-                "examples."
-            )
-        sentences += self._undecided()
-        overtaken = recommended != 0 and not verdict.certainly_worse(0)
-        if overtaken and abs(loss) > self.tolerance:
-            sentences.append(
-                f"The winner of the race, {winner.label}, took {self._more(winner, best)} more and was "
-                f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not "
-                "certain."
-            )
-        if self.alone is not None and not self.classifier_does_as_well:
+        """Return sentences of advice; the first says what is recommended and why."""
+        sentences = [
+            *self._recommendation(),
+            *self._against_zero(),
+            *self._undecided(),
+            *self._against_winner(),
+        ]
+        if self.classifier is not None and not self.classifier_does_as_well:
             sentences.append(
                 "A classifier of the bank's labels alone, without an LM, less the recommended "
-                f"prompt: {signed(self.alone.minus.percent())} points, {_sure(self.alone.minus)}."
+                f"prompt: {_difference(self.classifier.minus)}."
             )
         return sentences
 
+    def _recommendation(self) -> list[str]:
+        """A sentence on what is recommended; with a second one on the best prompt, if it is the
+        classifier."""
+        best = self.recommended
+        score_and_cost = f"{_scored(best.score)} with {self.cost_in_words(best)}"
+        if self.classifier is not None and self.classifier_does_as_well:
+            return [
+                "Recommended: a classifier alone does as well and asks no LM: trained on the "
+                f"bank's labels it has {_scored(self.classifier.score)}.",
+                f"The best prompt is {best.label}, {score_and_cost}; the classifier less the "
+                f"prompt is {_difference(self.classifier.minus)}.",
+            ]
+        if best.candidate == ZERO:
+            return [
+                f"Recommended: zero examples do as well, {score_and_cost}: no examples that were "
+                "tried do better for certain."
+            ]
+        return [f"Recommended: {best.label}, {score_and_cost}{self._worth()}."]
+
+    def _against_zero(self) -> list[str]:
+        """A sentence on whether examples help, where that is certain or nothing helps."""
+        zero = next(i for i, standing in enumerate(self.finals) if standing.candidate == ZERO)
+        if self.verdict.certainly_better(self.verdict.recommended, zero):
+            return [f"{self.recommended.label} is certainly better than zero examples."]
+        helped = any(self.verdict.certainly_better(i, zero) for i in range(len(self.finals)))
+        if helped or self.recommended.candidate == ZERO:
+            return []
+        return [
+            "Nothing helps for certain: no choice of examples is certainly better than zero examples."
+        ]
+
+    def _against_winner(self) -> list[str]:
+        """A sentence on the winner of the race, if another prompt is recommended and their scores
+        differ by more than the tolerance."""
+        winner = self.finals[0]
+        best = self.recommended
+        loss = winner.score.percent().mean - best.score.percent().mean
+        overtaken = self.verdict.recommended != 0 and not self.verdict.certainly_worse(0)
+        if not overtaken or abs(loss) <= self.tolerance:
+            return []
+        return [
+            f"The winner of the race, {winner.label}, took {self._more(winner, best)} more and was "
+            f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
+        ]
+
     def _worth(self) -> str:
-        """What the recommended prompt saves against the winner of the race, or where it is the
-        winner against plain top-k, if it does as well; "" for nothing."""
+        """What the recommended prompt saves against the first finalist that is dearer and loses at
+        most the tolerance to it; "" if there is none."""
         best = self.recommended
         losses = self.verdict.losses[self.verdict.recommended]
         for other, loss in zip(self.finals, losses, strict=True):
@@ -274,18 +279,18 @@ class Outcome:
 
     def _undecided(self) -> list[str]:
         """A sentence on the cheapest prompt that looks as good as the recommended one, but on too
-        few rows; none where there is none, or where no number of rows would be enough."""
+        few rows. There is none with a tolerance of 0, for which no number of rows is enough."""
         if self.tolerance == 0:
             return []
         best = self.recommended
-        open_questions = [
-            (self.cost(finalist), finalist, losses[self.verdict.recommended])
-            for i, (finalist, losses) in enumerate(
-                zip(self.finals, self.verdict.losses, strict=True)
-            )
+        cheaper = [
+            i
+            for i, finalist in enumerate(self.finals)
             if self.saving(finalist, best) and not self.verdict.certainly_worse(i)
         ]
-        for _, finalist, loss in sorted(open_questions, key=lambda question: question[0]):
+        for i in sorted(cheaper, key=lambda i: self.cost(self.finals[i])):
+            finalist = self.finals[i]
+            loss = self.verdict.losses[i][self.verdict.recommended]
             points = 100 * loss.expected
             if 100 * loss.ahead <= self.tolerance < points:
                 return [
@@ -297,7 +302,7 @@ class Outcome:
         return []
 
     def _more(self, dear: Standing, cheap: Standing) -> str:
-        """How much more a prompt costs than a cheaper one, in tokens or money."""
+        """In words, how much more a prompt costs than a cheaper one: tokens, or money."""
         if self.price is None:
             return f"{dear.tokens - cheap.tokens:,.0f} tokens"
         return f"{self.price.shown(self.cost(dear) - self.cost(cheap))} a thousand queries"
@@ -318,13 +323,14 @@ class Outcome:
 
     @property
     def spending(self) -> str:
-        """What the search itself took, in words; in money too, where there is a price."""
+        """What the search itself cost, in words; in money too, if tokens have a price."""
         if self.price is None:
             return self.spent
         return f"{self.spent}, about {self.price.shown(self.price.of_tokens(self.tokens))}"
 
     def _money(self) -> dict[str, Any] | None:
-        """What the search and each finalist cost, as JSON values; None without a price."""
+        """The cost of the search and of each finalist in money, as JSON values; None without a
+        price."""
         if self.price is None:
             return None
         return {
@@ -345,6 +351,13 @@ class Outcome:
         """Return the outcome as JSON values."""
         names = ("task", "metric", "lm", "bank", "tuning", "final", "tokens", "spent", "notes")
         labels = [standing.label for standing in self.finals]
+        classifier = None
+        if self.classifier is not None:
+            classifier = {
+                "score": json_value(self.classifier.score.percent()),
+                "minus": json_value(self.classifier.minus.percent()),
+                "expected_loss": round(100 * self.classifier.loss.expected, 2),
+            }
         return {
             **{name: getattr(self, name) for name in names},
             "recommended": self.recommends,
@@ -359,20 +372,15 @@ class Outcome:
             ],
             "race": [_data(standing) for standing in self.race],
             "example": self.example and self.example._asdict(),
-            "wrong": [answered_row._asdict() for answered_row in self.wrong],
+            "wrong": [row._asdict() for row in self.wrong],
             "expected_losses": self._expected_losses(),
             "money": self._money(),
-            "classifier": self.alone
-            and {
-                "score": json_value(self.alone.score.percent()),
-                "minus": json_value(self.alone.minus.percent()),
-                "expected_loss": round(100 * self.alone.loss.expected, 2),
-            },
+            "classifier": classifier,
         }
 
     def _expected_losses(self) -> list[dict[str, Any]]:
-        """What taking each finalist in place of the one that they are measured against may lose, as
-        JSON values."""
+        """The expected loss of each finalist against the reference of the verdict, as JSON
+        values."""
         reference = self.verdict.reference
         losses = [losses[reference] for losses in self.verdict.losses]
         return [
@@ -416,10 +424,11 @@ def _scored(interval: Interval) -> str:
     return f"{score.mean:.1f} ({score.low:.1f} to {score.high:.1f})"
 
 
-def _sure(difference: Interval) -> str:
-    """Return "certain" where an interval excludes 0 and has a width, else "not certain"."""
-    _, low, high = difference
-    return "certain" if low < high and (low > 0 or high < 0) else "not certain"
+def _difference(interval: Interval) -> str:
+    """A difference in points, and whether it is certain: its interval has a width and excludes 0."""
+    certain = interval.low < interval.high and (interval.low > 0 or interval.high < 0)
+    points = f"{signed(interval.percent())} points"
+    return f"{points}, {'certain' if certain else 'not certain'}"
 
 
 def _data(standing: Standing) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page of a search: what is recommended first, then why, with its prompt and its mistakes."""
+"""The page of a search: first what is recommended, then why, then its prompt and its mistakes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ LEGEND = {
     "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
     "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",
 }
-"""The words of the tables."""
+"""What the words in the tables mean."""
 
 _LONGEST = 600
-"""Characters of a text that the page shows."""
+"""The most characters that the page shows of a text."""
 
 
 def page(outcome: Outcome, program: str, note: str) -> str:
     """Return the page as HTML, without scripts and requests.
 
     Args:
-        outcome: the end of a search.
-        program: uses the selector; "" without one.
-        note: what the selector is, if it is not what is recommended.
+        outcome: the outcome of a search.
+        program: a program that uses the selector; "" without a selector.
+        note: which prompt the selector has, if it is not the recommended one; else "".
     """
     recommendation, *others = outcome.advice()
     notes = [text for text in (*outcome.notes, note) if text]
@@ -87,16 +87,16 @@ def _chart(outcome: Outcome) -> str:
         )
         for standing in outcome.finals
     ]
-    if outcome.alone is not None:
+    if outcome.classifier is not None:
         best = outcome.classifier_does_as_well
-        points.append(Point(CLASSIFIER, 0.0, *outcome.alone.score.percent(), best=best))
+        points.append(Point(CLASSIFIER, 0.0, *outcome.classifier.score.percent(), best=best))
     title = f"Score against tokens of a prompt on {outcome.final:,} final rows"
     return scatter(points, "tokens a prompt", f"{outcome.metric}, %", title)
 
 
 def _finals(outcome: Outcome) -> str:
-    """The prompts of the final rows, the recommended one first; remarks stand below the names, so
-    that three columns fit on a telephone."""
+    """The table of the finalists, the recommended one first. Remarks stand below the names, so that
+    its three columns fit on a telephone."""
     rows = []
     header, *lines = outcome.finals_table().lines()
     money = () if outcome.price is None else money_columns(outcome.price)

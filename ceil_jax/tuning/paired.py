@@ -16,12 +16,12 @@ from scipy.special import bdtrc
 from ceil_jax.metrics.bootstrap import Sample
 
 DRAWS = 20_000
-"""Random swaps of a test that is not exact."""
+"""How many random swaps a test draws that is not exact."""
 
 
 def chance(better: Sample, worse: Sample) -> float:
-    """Return the one-sided p-value of a difference: the share of swaps that give at least as large
-    a one.
+    """Return the one-sided p-value of a difference: the share of swaps with at least as large a
+    difference.
 
     The samples are of the same N rows.
 
@@ -30,18 +30,21 @@ def chance(better: Sample, worse: Sample) -> float:
     >>> chance(Sample(np.ones((5, 1)), mean), Sample(np.zeros((5, 1)), mean))  # 1 of 2⁵ swaps
     0.03125
     """
-    ours, theirs = (np.asarray(sample.values, np.float64) for sample in (better, worse))
-    ours, theirs = ours.reshape(len(ours), -1), theirs.reshape(len(theirs), -1)
+    count = len(better.values)
+    ours = np.asarray(better.values, np.float64).reshape(count, -1)
+    theirs = np.asarray(worse.values, np.float64).reshape(count, -1)
     change = theirs - ours
     if ours.shape[1] == 1 and _one_size(change):
         return float(chances(-change.T)[0])
-    swaps = np.random.default_rng(0).integers(2, size=(DRAWS, len(ours))).astype(np.float64)
-    moved, count = swaps @ change, len(ours)
-    swapped = better.statistic(ours.sum(0) + moved, count) - worse.statistic(
-        theirs.sum(0) - moved, count
-    )
-    here = better.statistic(ours.sum(0), count) - worse.statistic(theirs.sum(0), count)
-    return float((1 + np.count_nonzero(swapped >= here - 1e-12)) / (1 + DRAWS))
+
+    def difference(our_sums: np.ndarray, their_sums: np.ndarray) -> np.ndarray:
+        return better.statistic(our_sums, count) - worse.statistic(their_sums, count)
+
+    swaps = np.random.default_rng(0).integers(2, size=(DRAWS, count)).astype(np.float64)
+    moved = swaps @ change
+    measured = difference(ours.sum(0), theirs.sum(0))
+    swapped = difference(ours.sum(0) + moved, theirs.sum(0) - moved)
+    return float((1 + np.count_nonzero(swapped >= measured - 1e-12)) / (1 + DRAWS))
 
 
 def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
@@ -51,12 +54,14 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
     """
     differences = np.asarray(differences, np.float64)
     if _one_size(differences):
-        up, down = (differences > 0).sum(1), (differences < 0).sum(1)
+        up = (differences > 0).sum(1)
+        down = (differences < 0).sum(1)
         # P(X ≥ up), where X is the number of heads of up + down fair coins
         return bdtrc(up - 1.0, up + down, 0.5)
     signs = 2.0 * np.random.default_rng(0).integers(2, size=(draws, differences.shape[1])) - 1
-    swapped, here = signs @ differences.T, differences.sum(1)
-    return (1 + np.count_nonzero(swapped >= here - 1e-12, axis=0)) / (1 + draws)
+    measured = differences.sum(1)
+    swapped = signs @ differences.T
+    return (1 + np.count_nonzero(swapped >= measured - 1e-12, axis=0)) / (1 + draws)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -66,7 +71,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    adjusted, least = [1.0] * len(p_values), 0.0
+    adjusted = [1.0] * len(p_values)
+    least = 0.0
     for rank, test in enumerate(np.argsort(p_values, kind="stable")):
         least = max(least, min(1.0, p_values[test] * (len(p_values) - rank)))
         adjusted[test] = least
@@ -74,5 +80,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _one_size(differences: np.ndarray) -> bool:
+    """Whether all differences that are not 0 have the same absolute value."""
     sizes = np.unique(np.abs(differences))
     return len(sizes[sizes > 0]) <= 1

@@ -1,8 +1,8 @@
 """A race: every candidate answers a few rows, the clearly worse ones are dropped, the others answer
 more.
 
-A race is pure: it returns which candidates should answer which rows next, and is given their
-scores.
+A race does no input or output: it returns which candidates should answer which rows next, and takes
+their scores.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ceil_jax.tuning.extent import FIRST_ROWS
 from ceil_jax.tuning.paired import DRAWS, chances
 
 MISTAKES = 0.05
-"""Largest probability of calling the best candidate clearly worse, over all tests of a race."""
+"""The largest probability, over all tests of a race, that the best candidate is dropped."""
 
 NEAR = 0.05
-"""p-value at or below which a candidate is worse than the winner at the end, without correction."""
+"""The p-value, without correction, at or below which a candidate counts as worse than the winner at
+the end."""
 
 State = Literal["racing", "worse", "aside"]
 """Racing; dropped as clearly worse than another; or set aside because the budget pays for fewer
@@ -35,7 +36,8 @@ class Round(NamedTuple):
 
 
 class Race:
-    """Candidates that answer the same rows, in rounds of 16, 32, 64, … rows up to all.
+    """Candidates that answer the same rows in rounds: the first 16 rows, the first 32, 64, … up to
+    all.
 
     A candidate is clearly worse if a paired test says so at MISTAKES / (tests that could drop the
     best one). This is Bonferroni's correction over rounds and rivals: the best candidate is dropped
@@ -46,7 +48,7 @@ class Race:
 
     Args:
         tokens: float [A, N], upper bound of the LM tokens of each candidate on each row.
-        rivals: the largest number of candidates, with those that join later; A by default.
+        rivals: the most candidates there can be, with those that join later; by default A.
         first_rows: rows of the first round; each later round doubles the number of answered rows.
     """
 
@@ -63,8 +65,8 @@ class Race:
         self.level = MISTAKES / comparisons
 
     def join(self, tokens: np.ndarray) -> int:
-        """Add a candidate by its tokens, float [N]; it answers the earlier rounds' rows first.
-        Return its number."""
+        """Add a candidate by its tokens, float [N], and return its number. It answers the rows of
+        earlier rounds first."""
         self.tokens = np.concatenate([self.tokens, np.asarray(tokens, np.float64)[None]])
         self.scores.append(np.zeros(0))
         self.states.append("racing")
@@ -75,30 +77,31 @@ class Race:
         return float(self.tokens[:, : self.stops[0]].sum())
 
     def next_round(self, affordable: float) -> Round | None:
-        """Return the next round, and set aside the candidates it cannot pay for; None when the race
-        is over."""
+        """Return the next round, or None if the race is over. Candidates for which the affordable
+        tokens are not enough are set aside."""
         racing = self.racing
         start = min(len(self.scores[i]) for i in racing)
         if len(racing) < 2 or start == self.rows:
             return None
         stop = next(stop for stop in self.stops if stop > start)
-        left = sum(stop > start for stop in self.stops)
-        behind = [i for i in self.ranked(start) if len(self.scores[i]) == start]
-        costs = {i: self.tokens[i, start:stop].sum() for i in behind}
-        # the first round is for all of them
-        fair = affordable if start == 0 or left == 1 else max(affordable / left, costs[behind[0]])
-        share = min(fair, affordable)
-        taken: list[int] = []
-        for i in behind:
+        rounds_left = sum(stop > start for stop in self.stops)
+        waiting = [i for i in self.ranked(start) if len(self.scores[i]) == start]
+        costs = {i: self.tokens[i, start:stop].sum() for i in waiting}
+        share = affordable
+        # all candidates take part in the first round
+        if start > 0 and rounds_left > 1:
+            share = min(affordable, max(affordable / rounds_left, costs[waiting[0]]))
+        racers: list[int] = []
+        for i in waiting:
             if costs[i] <= share:
-                taken.append(i)
+                racers.append(i)
                 share -= costs[i]
-        alone = len(taken) == 1 and all(len(self.scores[i]) == start for i in racing)
-        if not taken or alone:
+        without_rival = len(racers) == 1 and all(len(self.scores[i]) == start for i in racing)
+        if not racers or without_rival:
             return None
-        for i in set(behind) - set(taken):
+        for i in set(waiting) - set(racers):
             self.states[i] = "aside"
-        return Round(tuple(sorted(taken)), start, stop)
+        return Round(tuple(sorted(racers)), start, stop)
 
     def tell(self, scores: Mapping[int, np.ndarray]) -> None:
         """Add the scores of a round, float [stop − start] each, and drop the candidates that are
@@ -121,11 +124,11 @@ class Race:
         return [i for i, state in enumerate(self.states) if state == "racing"]
 
     def ranked(self, count: int | None = None) -> list[int]:
-        """Return the racing candidates by their mean score, best first; ties go to the one with
-        fewer tokens.
+        """Return the racing candidates by their mean score, best first; of equal ones, the one with
+        fewer tokens first.
 
-        Only those that have answered `count` rows, by default the most that any has, are compared,
-        and on these.
+        Only candidates that have answered the first `count` rows are compared, and on these rows;
+        by default as many as any has answered.
         """
         racing = self.racing
         count = max(len(self.scores[i]) for i in racing) if count is None else count
@@ -141,12 +144,12 @@ class Race:
         return self.ranked()[0]
 
     def near(self, points: float = 1.0, costs: Sequence[float] | None = None) -> list[int]:
-        """Return the winner and the candidates within noise and `points` of score of it, the
+        """Return the winner and the candidates that are at most `points` and noise behind it, the
         cheapest first.
 
         Args:
             points: how far below the winner's mean score they may be.
-            costs: of each candidate; by default its mean tokens.
+            costs: the cost of each candidate; by default its mean tokens.
         """
         winner = self.winner()
         count = len(self.scores[winner])
@@ -166,9 +169,9 @@ class Race:
 
 
 def checkpoints(rows: int, first_rows: int = FIRST_ROWS) -> list[int]:
-    """Return the number of rows answered after each round.
+    """Return how many rows are answered after each round.
 
-    It doubles from round to round; a short last round is merged into the one before.
+    The number doubles from round to round. A short last round is merged into the one before.
 
     >>> checkpoints(100), checkpoints(70), checkpoints(10)
     ([16, 32, 64, 100], [16, 32, 70], [10])
@@ -184,7 +187,7 @@ def checkpoints(rows: int, first_rows: int = FIRST_ROWS) -> list[int]:
 def hold(
     race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]
 ) -> None:
-    """Run a race to its end: `left` gives the LM tokens that remain, `ask` a round's scores, or {}
-    to end it."""
+    """Run a race to its end. `left` returns how many LM tokens remain; `ask` returns the scores of
+    a round, or {} to end the race."""
     while (next_round := race.next_round(left())) is not None and (scores := ask(next_round)):
         race.tell(scores)

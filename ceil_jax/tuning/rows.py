@@ -1,4 +1,5 @@
-"""A task's rows for three uses: the bank, the rows that candidates race on, and the final rows."""
+"""The split of a task's rows into the bank, the rows that candidates race on, and the final
+rows."""
 
 from __future__ import annotations
 
@@ -14,20 +15,29 @@ from ceil_jax.tasks.words import first_of_each
 from ceil_jax.tuning.config import HELD_OUT
 from ceil_jax.tuning.verdict import FEWEST_ROWS
 
-MOST_TUNING, MOST_FINAL = 300, 500
-"""Default upper limits of both kinds of rows."""
+MOST_TUNING = 300
+MOST_FINAL = 500
+"""By default, at most so many rows are used to race on, and at the end."""
 
 
 def split_rows(
     task: Task, tuning: int | None, final: int | None, seed: int
 ) -> tuple[Task, list[Example], int]:
-    """Return the task with the bank that is left and the final rows as its queries; the rows to
-    race on, in random order; and how many held-out queries were left out, because they repeat
-    others or stand in the bank.
+    """Return the task with the remaining bank, and with the final rows as its queries; the rows to
+    race on, in random order; and how many held-out queries were left out because they repeat others
+    or stand in the bank.
 
-    No two rows show an LM the same words. The `tuning` rows are taken from the bank, by default a
-    fifth of it, at least 20 and at most 300; the `final` rows from the held-out queries, by default
-    all, at most 500. Too few rows, or a single label, are a UserError.
+    No two rows show an LM the same words.
+
+    Args:
+        task: the bank and the held-out queries.
+        tuning: how many rows to race on, taken from the bank; by default a fifth of it, at least 20
+            and at most 300.
+        final: the most final rows, taken from the held-out queries; by default 500.
+        seed: draws the rows.
+
+    Raises:
+        UserError: too few rows, or a single label.
     """
 
     def words(example: Example) -> str:

@@ -22,10 +22,10 @@ from ceil_jax.tuning.loss import Loss, loss_of
 from ceil_jax.tuning.paired import chance, holm
 
 DOUBT = 0.05
-"""Probability that any difference is called certain although there is none."""
+"""The largest probability that any difference is called certain although there is none."""
 
 FEWEST_ROWS = 20
-"""The fewest rows to race on, and to judge by: with 20, a difference of 30 points can just be told
+"""The fewest rows of a race and of a verdict: with 20, a difference of 30 points can just be told
 from noise."""
 
 
@@ -33,7 +33,7 @@ class PairedTest(NamedTuple):
     """Two finalists compared on the same rows."""
 
     better: int
-    """The number of the one with the higher score."""
+    """The number of the finalist with the higher score."""
     worse: int
     interval: Interval
     """The difference with its 95 % bootstrap interval."""
@@ -42,8 +42,8 @@ class PairedTest(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Whether the difference holds with 95 % confidence, jointly with all others called
-        certain."""
+        """Whether the difference is certain: with 95 % confidence, all differences called certain
+        are real."""
         return self.p <= DOUBT
 
 
@@ -51,25 +51,28 @@ class Verdict(NamedTuple):
     """The finalists' scores on the final rows, and the recommendation."""
 
     scores: tuple[Interval, ...]
-    """The metric of each, with its 95 % interval."""
+    """The metric of each finalist, with its 95 % interval."""
     differences: tuple[PairedTest, ...]
     losses: tuple[tuple[Loss, ...], ...]
-    """losses[i][j]: what taking finalist i in place of finalist j may lose, by the rows of the race
-    and the final ones that both have answered."""
+    """losses[i][j] is what finalist i may lose against finalist j, by all rows of the race and of
+    the end that both have answered."""
     reference: int
-    """The number of the finalist that the others are measured against: the winner of the race, or,
-    where it is certainly worse than another, the best that is not."""
+    """The number of the finalist that the others are compared with: the winner of the race or, if
+    that is certainly worse than another, the best finalist that is not."""
     recommended: int
     """The number of the cheapest finalist that is not certainly worse than another and whose
     expected loss against the reference is at most `tolerance`; else the reference."""
 
-    def certainly_better(self, one: int, other: int) -> bool:
-        """Return whether one finalist is certainly better than another."""
-        return any((d.better, d.worse) == (one, other) and d.certain for d in self.differences)
+    def certainly_better(self, better: int, worse: int) -> bool:
+        """Return whether the first finalist is certainly better than the second."""
+        return any(
+            test.certain and test.better == better and test.worse == worse
+            for test in self.differences
+        )
 
     def certainly_worse(self, finalist: int) -> bool:
         """Return whether a finalist is certainly worse than any other."""
-        return any(d.worse == finalist and d.certain for d in self.differences)
+        return any(test.certain and test.worse == finalist for test in self.differences)
 
 
 def judge(
@@ -84,33 +87,38 @@ def judge(
 ) -> Verdict:
     """Compare finalists on rows that were not used to choose anything.
 
-    Scores and differences are those of these rows. Whether a cheaper finalist does as well is judged
-    by more: by all rows that it and the winner have answered, those of the race included. The winner
-    looks too good on these, because it was chosen by them; so this errs on the dearer side.
+    Scores and differences are of these rows alone. Whether a cheaper finalist does as well is
+    judged by all rows that it and the winner have answered, those of the race included. The winner
+    was chosen by the race and looks too good on its rows, so that mistakes favour the dearer
+    prompt.
 
     Args:
-        samples: of each finalist, at least one, the same rows and their metric, from 0 to 1; the
-            winner of the race stands first.
+        samples: for each of at least one finalist, the same rows and their metric, from 0 to 1; the
+            winner of the race first.
         costs: what a query costs with each finalist: the mean LM tokens of its prompts, or money.
         tolerance: the largest expected loss, in units of the metric, with which a cheaper finalist
-            is recommended (`tuning.loss`). A certainly worse one never is.
-        groups: int [N], equal for rows that say the same, such as those with one program as their
-            answer: they are resampled and swapped together.
-        raced: of each finalist, float [m], the metric of the first m rows of the race, m of its own;
-            by default there was no race.
-        raced_groups: int [M], as `groups`, of all rows of the race, with the same numbers; needed
-            where there are groups and a race.
-        resamples: bootstrap resamples of an interval.
+            is recommended (`tuning.loss`). A finalist that is certainly worse is never recommended.
+        groups: int [N], equal for rows that say the same, such as rows with one program as their
+            answer. These are resampled and swapped together.
+        raced: for each finalist, float [m], the metric of the first m rows of the race; m differs
+            between finalists. By default there was no race.
+        raced_groups: int [M], the groups of all rows of the race, numbered as in `groups`; needed
+            if there are groups and a race.
+        resamples: how many bootstrap resamples an interval is made of.
     """
     scores = tuple(metric_interval(sample, groups, resamples=resamples) for sample in samples)
     grouped = [by_group(sample, groups) for sample in samples]
-    pairs, p_values = [], []
-    for one, other in combinations(range(len(samples)), 2):
-        better, worse = (one, other) if scores[one].mean >= scores[other].mean else (other, one)
-        both = grouped[better], grouped[worse]
-        pairs.append((better, worse, bootstrap_interval(*paired(*both), resamples=resamples)))
-        p_values.append(min(1.0, 2 * chance(*both)))
-    differences = tuple(PairedTest(*pair, p) for pair, p in zip(pairs, holm(p_values), strict=True))
+    tests = []
+    for first, second in combinations(range(len(samples)), 2):
+        better, worse = first, second
+        if scores[first].mean < scores[second].mean:
+            better, worse = second, first
+        difference = paired(grouped[better], grouped[worse])
+        interval = bootstrap_interval(*difference, resamples=resamples)
+        p = min(1.0, 2 * chance(grouped[better], grouped[worse]))
+        tests.append(PairedTest(better, worse, interval, p))
+    adjusted = holm([test.p for test in tests])
+    differences = tuple(test._replace(p=p) for test, p in zip(tests, adjusted, strict=True))
     final = [np.asarray(sample.statistic(sample.values, 1), np.float64) for sample in samples]
     raced = raced or [np.zeros(0) for _ in samples]
     losses = tuple(
@@ -120,10 +128,10 @@ def judge(
         )
         for i in range(len(samples))
     )
-    losing = {difference.worse for difference in differences if difference.certain}
-    standing = [i for i in range(len(samples)) if i not in losing]
-    reference = 0 if 0 in standing else max(standing, key=lambda i: (scores[i].mean, -costs[i]))
-    close = [i for i in standing if losses[i][reference].expected <= tolerance]
+    certainly_worse = {test.worse for test in differences if test.certain}
+    unbeaten = [i for i in range(len(samples)) if i not in certainly_worse]
+    reference = 0 if 0 in unbeaten else max(unbeaten, key=lambda i: (scores[i].mean, -costs[i]))
+    close = [i for i in unbeaten if losses[i][reference].expected <= tolerance]
     recommended = min([reference, *close], key=lambda i: (costs[i], i))
     return Verdict(scores, differences, losses, reference, recommended)
 
@@ -135,8 +143,8 @@ def _loss(
     groups: np.ndarray | None,
     raced_groups: np.ndarray | None,
 ) -> Loss:
-    """What a finalist may lose that is behind another by `ahead` [N] on the final rows, and has
-    scored `raced` in the race."""
+    """What a finalist may lose against another that is ahead by `ahead` [N] on the final rows;
+    `raced` and `other_raced` are their scores in the race."""
     both = min(len(raced), len(other_raced))
     ahead = np.concatenate([other_raced[:both] - raced[:both], ahead])
     if groups is None:

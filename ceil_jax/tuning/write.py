@@ -1,4 +1,4 @@
-"""Writes what a search found: the page, the numbers, and the recommended selector."""
+"""Writes the outcome of a search: the page, the numbers, and the recommended selector."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class TuneFiles(NamedTuple):
 
     page: Path
     selector: Path | None
-    """A selector: the recommended prompt, or the best on the final rows that can be one; None where
-    none can."""
+    """The folder of a selector: the recommended prompt, or the best on the final rows that a
+    selector can make; None if there is none."""
     note: str
-    """A line on the prompt that the selector is, if it is not the recommended one; else ""."""
+    """Which prompt the selector has, if it is not the recommended one; else ""."""
     program: str
     """A program that uses the selector; "" without one."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
-    able = [standing for standing in outcome.finals if standing.candidate.row.exports]
+    exportable = [standing for standing in outcome.finals if standing.candidate.row.exports]
     chosen: Standing | None = outcome.recommended
-    if chosen not in able:
-        chosen = max(able, key=lambda standing: standing.score.mean, default=None)
+    if chosen not in exportable:
+        chosen = max(exportable, key=lambda standing: standing.score.mean, default=None)
     target = None if chosen is None else folder / "selector"
     note = _note(outcome, chosen)
     program = "" if chosen is None or target is None else _program(search, chosen, target)
@@ -45,7 +45,7 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 
 
 def _note(outcome: Outcome, chosen: Standing | None) -> str:
-    """A line on the prompt that the selector is, where it is not the recommended one."""
+    """A line on which prompt the selector has, if it is not the recommended one; else ""."""
     if chosen is None:
         return "No selector was written: none of these prompts takes the nearest examples or a set."
     if outcome.classifier_does_as_well:
@@ -68,7 +68,8 @@ def _program(search: Search, chosen: Standing, target: Path) -> str:
 
 
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:
-    setup, score = search.field.setup(chosen.candidate), chosen.score.percent()
+    setup = search.field.setup(chosen.candidate)
+    score = chosen.score.percent()
     selector = selector_of(search.field.run, setup, setup.config.configured(chosen.candidate.row))
     metric = (
         f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"

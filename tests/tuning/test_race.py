@@ -203,7 +203,7 @@ def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
 
 def test_the_first_prompts_do_not_say_how_fast_an_lm_is():
     budget = Budget(1000)
-    budget.spend(Cost(60.0, 100), estimated=10, paced=False)
+    budget.spend(Cost(60.0, 100), estimated=10, measured=False)
     assert budget.pace == 0
     assert budget.ratio == 1
     assert budget.tokens == 100

@@ -30,7 +30,7 @@ from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import Extent
 from ceil_jax.tuning.field import Field
 from ceil_jax.tuning.loss import Loss
-from ceil_jax.tuning.outcome import Shown
+from ceil_jax.tuning.outcome import ShownRow
 from ceil_jax.tuning.page import page
 from ceil_jax.tuning.tune import Search
 from ceil_jax.tuning.write import write_outcome
@@ -105,10 +105,10 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     answers = {row["id"]: row for row in made.field.run.get(classifier_of(made))}
     rows = made.final[: outcome.final]
     right = [answers[row.id]["prediction"] == row.output for row in rows]
-    assert outcome.alone.score.mean == pytest.approx(np.mean(right))
+    assert outcome.classifier.score.mean == pytest.approx(np.mean(right))
     prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
-    assert outcome.alone.minus.mean == pytest.approx(np.mean(right) - prompt)
-    assert outcome.alone.loss.rows == outcome.final
+    assert outcome.classifier.minus.mean == pytest.approx(np.mean(right) - prompt)
+    assert outcome.classifier.loss.rows == outcome.final
     assert outcome.classifier_does_as_well
     assert outcome.recommends == "classifier alone"
     first = outcome.finals_table().lines()[1]
@@ -135,7 +135,7 @@ def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(
     topk = next(one for one in outcome.finals if one.candidate.row.name == "topk")
     best = replace(
         outcome,
-        alone=outcome.alone._replace(
+        classifier=outcome.classifier._replace(
             minus=minus, loss=Loss(-minus.mean, (minus.high - minus.low) / 3.92, rows)
         ),
         verdict=outcome.verdict._replace(recommended=outcome.finals.index(topk)),
@@ -151,11 +151,11 @@ def test_the_page_says_first_what_is_recommended_and_shows_its_prompt_and_its_mi
 ):
     made, outcome, _ = finished
     zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
-    mistake = Shown("a <b>query</b>", "its prompt It is", "<i>bad</i>", "good", right=False)
+    mistake = ShownRow("a <b>query</b>", "its prompt It is", "<i>bad</i>", "good", right=False)
     outcome = replace(
         outcome,
         verdict=outcome.verdict._replace(recommended=zero),
-        alone=None,
+        classifier=None,
         example=mistake,
         wrong=(mistake,),
     )
@@ -198,7 +198,7 @@ def test_zero_examples_are_recommended_in_the_first_line(finished):
     _, outcome, _ = finished
     zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
     verdict = outcome.verdict._replace(recommended=zero, differences=())
-    said = replace(outcome, alone=None, verdict=verdict).advice()
+    said = replace(outcome, classifier=None, verdict=verdict).advice()
     assert said[0].startswith("Recommended: zero examples do as well, 50.0")
 
 
@@ -222,7 +222,7 @@ def with_finals(outcome, *finals, recommended, price=None, error=0.02):
     verdict = outcome.verdict._replace(
         recommended=recommended, differences=(), losses=losses, reference=0
     )
-    return replace(outcome, alone=None, finals=finals, verdict=verdict, price=price)
+    return replace(outcome, classifier=None, finals=finals, verdict=verdict, price=price)
 
 
 def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
@@ -286,7 +286,7 @@ def test_money_stands_in_the_tables_and_on_the_page(finished):
     zero = standing(outcome, "zero", 20.0, mean=0.5)
     price = Price(1.0, 5.0, cached=0.1, currency="EUR")
     priced = with_finals(outcome, winner, fixed, zero, recommended=1, price=price)
-    priced = replace(priced, alone=outcome.alone)
+    priced = replace(priced, classifier=outcome.classifier)
     header, *lines = priced.finals_table().lines()
     assert header[4:7] == ["tokens a prompt", "EUR a thousand queries", "EUR to prepare"]
     cells = {line[0]: line[4:7] for line in lines}
@@ -383,7 +383,7 @@ def test_a_small_budget_searches_less_and_says_what_was_cut(tmp_path):
     small = search(tmp_path, lm_tokens=30_000)
     extent = small.forecast.extent
     assert extent.first > 0
-    assert len(extent.table_rows) < len(whole.extent.table_rows)
+    assert len(extent.methods) < len(whole.extent.methods)
     assert small.forecast.cut.startswith("cut to fit --lm-tokens 30000: ")
     assert "no random" in small.forecast.cut
     assert "for all of it: --lm-tokens " in small.forecast.cut
@@ -414,11 +414,11 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     extent = made.forecast.extent
     assert not extent.vectors
     assert extent.first == 16
-    assert {"random", "bm25"} <= {row.name for row in extent.table_rows}
+    assert {"random", "bm25"} <= {row.name for row in extent.methods}
     assert "random examples in place of the nearest" in made.forecast.cut
     outcome = made.run()
     assert {one.candidate.row.name for one in outcome.race} <= {"zero", "random", "bm25"}
-    assert outcome.alone is None
+    assert outcome.classifier is None
     assert outcome.final == 40
 
 
@@ -650,7 +650,7 @@ def test_what_is_written_works(finished, tmp_path):
     """The page holds what was found; the program prints a prompt; the selector chooses as the run
     does."""
     made, outcome, _ = finished
-    outcome = replace(outcome, alone=None)
+    outcome = replace(outcome, classifier=None)
     files = write_outcome(made, outcome, tmp_path / "tune")
     assert outcome.recommended.label in files.page.read_text()
     numbers = json.loads((tmp_path / "tune" / "tune.json").read_text())
