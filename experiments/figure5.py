@@ -3,7 +3,7 @@
     python experiments/figure5.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 
 Top-k of the untrained encoder (the paper's TopK-BERT), EPR and CEIL with 1 to 32 examples a prompt,
-which the LM's context may cut (the column #ICE says how many fitted). The second table has what
+which the LM's context may cut (the column "examples" says how many fitted). The second table has what
 appendix B.2 claims: CEIL with 4 examples less EPR with 32, and CEIL with 1 less top-k with 32, by
 paired bootstrap. The paper gives no numbers, only the figure.
 """

@@ -61,7 +61,7 @@ def published(
         }
         shown = [*table.tables()]
         if counts:
-            shown.append(table.crossed(counts, "#ICE: examples that fitted into a prompt, mean"))
+            shown.append(table.crossed(counts, "examples that fitted into a prompt, mean"))
         parts += [f"# {title}\n", *(one.markdown() for one in shown), _where(table)]
     return "\n".join(parts)
 

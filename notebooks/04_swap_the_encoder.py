@@ -94,10 +94,10 @@ comparison = compare(run, setup, ["topk", "dpp", "epr", "ceil"])
 print(comparison.text())
 
 # %% [markdown]
-# The figure shows how well each training ranks the candidates of held-out training queries, from before the first step.
-# CEIL's τ falls. It starts from EPR's encoder, and the scores of the test LM mean nothing, so more steps need not help.
-# This is why a training ends with the starting weights if these rank better than the average of its last ones. Only 30
-# queries are held out: too few for a claim about either method.
+# The figure shows how well each training ranks the candidates of held-out training queries, from before the first
+# step. CEIL's τ falls. It starts from EPR's encoder, and the scores of the test LM mean nothing, so more steps
+# need not help. This is why a training ends with the starting weights if these rank better than the average of
+# its last ones. Only 30 queries are held out: too few for a claim about either method.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))

@@ -34,8 +34,9 @@ class OwnData:
     each column on a line behind its name, 'Text: {text}' and 'Label: {label}'."""
     metric: str | None = None
     """accuracy (the LM chooses among the distinct outputs of the file), exact_match, squad_em
-    (equal but for articles, case and punctuation), char_bleu, lf_em, sql_execution, or one that
-    --plugin registers; by default accuracy where outputs are labels, else exact_match."""
+    (equal but for articles, case and punctuation), char_bleu (overlap of characters), lf_em (equal
+    QDMR graphs), sql_execution (equal results of the query), or one that --plugin registers; by
+    default accuracy where outputs are labels, else exact_match."""
     stop: tuple[str, ...] | None = None
     """The end of a written answer, also between examples; by default a line's end, or an empty line
     where outputs have several lines or are JSON."""

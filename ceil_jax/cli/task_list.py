@@ -44,7 +44,7 @@ def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
     ]
     opening = task.template.example(task.train[0]) + task.template.separator
     for query in draw(task.validation, 5, 0):
-        lines.append(f"\n--- {query.id}, after one example; gold {query.output!r}")
+        lines.append(f"\n--- {query.id}, after one example; right answer {query.output!r}")
         lines.append(f"    options: {' | '.join(query.choices)}" if query.choices else "")
         lines.append(opening + task.template.query(query))
     return "\n".join(filter(None, lines))

@@ -110,7 +110,13 @@
     const { texts } = tables[state.table];
     const [kind, said] = verdict(row);
     const gains = row[3].some((example) => example[2] !== null);
-    const header = ["place", "relevance", ...(gains ? ["log det gain"] : []), "example", "answer"];
+    const header = [
+      ["place", "in the order of choice; ● is chosen in both"],
+      ["relevance", "nearness to the query, on the method's own scale"],
+      ...(gains ? [["gain", "what the example adds to the set's score, the log determinant"]] : []),
+      ["example", ""],
+      ["answer", "the example's own answer"],
+    ];
     const lines = row[3].map(([place, relevance, gain], rank) => element(
       "tr", null, { className: both.has(place) ? "both" : "" }, [
         element("td", `${rank + 1}${both.has(place) ? " ●" : ""}`),
@@ -127,7 +133,7 @@
         element("span", ` ${said}`, { className: kind }),
       ]),
       element("div", null, { className: "wide" }, [element("table", null, {}, [
-        element("thead", null, {}, [element("tr", null, {}, header.map((h) => element("th", h, { scope: "col" })))]),
+        element("thead", null, {}, [element("tr", null, {}, header.map(([h, title]) => element("th", h, { scope: "col", title })))]),
         element("tbody", null, {}, lines),
       ])]),
     ]);
@@ -148,7 +154,7 @@
     pane.replaceChildren(
       element("h3", id),
       element("p", input, { className: "text" }),
-      element("p", null, {}, [element("span", "gold: "), element("b", gold, { className: "text" })]),
+      element("p", null, {}, [element("span", "right answer: "), element("b", gold, { className: "text" })]),
       element("div", null, { className: "sides" }, sides),
     );
   }

@@ -72,7 +72,7 @@ class RunTable:
             [row.label, row.value, row.interval if row.known else None, row.examples]
             for row in rows
         ]
-        table = Table(["method", "score", "95 % interval", "#ICE"], scores)
+        table = Table(["method", "score", "95 % interval", "examples"], scores)
         table = table.with_column("paper", [row.paper for row in rows])
         for trouble, column in TROUBLE_COLUMNS.items():
             table = table.with_column(column, [row.record.troubles.get(trouble) for row in rows])

@@ -24,9 +24,8 @@ from ceil_jax.pipeline.records import Record
 from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.store.cost import Cost
 
-COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "device hours")
-"""The columns of costs in a table of methods; device hours are GPU-hours, or core-hours without a
-GPU."""
+COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "GPU or core hours")
+"""The columns of costs in a table of methods; hours are those of a GPU, or of a core without a GPU."""
 
 
 def cost_table(costs: Mapping[str, Cost]) -> Table:

@@ -155,7 +155,7 @@ class Crossed:
             known = None if np.isnan(hours) else Number(hours, 2)
             body.append([f"{row}{elsewhere}", Number(tokens, 0), Number(seconds, 0), known])
         return Table(
-            ["", "LM tokens", "seconds", "device hours"],
+            ["", "LM tokens", "seconds", "GPU or core hours"],
             body,
             self._titled("Cost of the first seed, averaged"),
         )

@@ -104,7 +104,12 @@ class ExperimentTable:
 
     def _details(self) -> Table:
         header = ["task", "row", "column", "method", "LM", "n", "seeds", "metric", "value", "sd"]
-        header += ["95 % interval", "#ICE", "paper", *(f"− {name}" for name in BASELINES.values())]
+        header += [
+            "95 % interval",
+            "examples",
+            "paper",
+            *(f"− {name}" for name in BASELINES.values()),
+        ]
         return Table(header, [self._detail(one) for one in self.measured], "Every number")
 
     def _detail(self, one: Measured) -> list[Value]:

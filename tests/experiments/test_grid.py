@@ -253,7 +253,7 @@ def test_a_table_in_markdown_and_csv():
     assert "| ceil | 62.5 ± 17.7 (paper 12.5) |" in text
     assert "mean" not in text
     assert "| films | ceil | films | ceil | tiny | 4 | 0 1 | accuracy | 62.5 | 17.7 |" in text
-    assert "| #ICE | paper |" in text
+    assert "| examples | paper |" in text
     assert "+37.5 (" in text
     header, epr, ceil = (line.split(",") for line in table.csv().splitlines())
     assert dict(zip(header, ceil, strict=True))["− EPR"].startswith("+37.5 (")
