@@ -14,6 +14,7 @@ divided by their standard deviation on the task, which no score enters. Tables f
 
 - *transfer*: w from the other tasks' scores, against half of the rise of EPR that was trained on
   the task's own. GeoQuery's two splits share examples, and are left out together;
+- *first*: the LM's score of the candidate that each of these would choose;
 - *alone*: the cosines of the encoder's inner layers, and the share of words, without any score;
 - *covered*: what the nearest examples by each layer cover of the reported queries' programs
   (`determinant.coverage`);
@@ -57,6 +58,7 @@ from ceil_jax.store.folder import DONE, read_json
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.structures import programs
+from ceil_jax.training.free.head import fold_numbers
 from ceil_jax.training.losses import ranking_quality
 
 PENALTY = 0.01
@@ -65,6 +67,10 @@ SEEDS = (0, 1, 2)
 """Whose held-out queries are those of EPR's trainings."""
 DRAWS = 10
 """Random choices of queries for each split, in the table of strata, and of halves."""
+PARTS = 5
+"""Of the cross-fitting of a task's own scores."""
+PICKED = ("cosine, layer 3", "cosine, layer 5", "words: recall", "BM25 of inputs")
+"""Features that order candidates as they are, beside the cosine."""
 SHOTS = 4
 """Nearest examples whose coverage is measured."""
 FIRST = 4
@@ -354,6 +360,45 @@ def transfer(tasks: Sequence[Stored]) -> tuple[Table, Table]:
     return Table(header, rule), Table(further, everywhere)
 
 
+def picked(tasks: Sequence[Stored]) -> Table:
+    """Return the mean LM score, nats, of the candidate that comes first by the encoder's cosine, and
+    how much more that of others is: first by other weights, any one, and the best there is. The
+    task's own scores are cross-fitted."""
+    body: list[list[Value]] = []
+    for kind in (EPRS, "near singles"):
+        for task in tasks:
+            if kind not in task.kinds:
+                continue
+            part = task.kinds[kind]
+            own = task.candidates
+            others = [one.candidates for one in tasks if one.family != task.family]
+            first = _first(part, alone("cosine"))
+            crossed = np.empty(len(first))
+            folds = fold_numbers(len(first), PARTS)
+            for fold in range(PARTS):
+                inside = np.flatnonzero(folds == fold)
+                w = fit([own.take(np.flatnonzero(folds != fold))])
+                crossed[inside] = _first(part.take(inside), w)
+            found = [
+                *(_first(part, alone(name)) for name in PICKED),
+                _first(part, by_structures(part)),
+                _first(part, fit(others)),
+                crossed,
+                part.lm_scores.mean(axis=1),
+                part.lm_scores.max(axis=1),
+            ]
+            less = [bootstrap_interval(values - first) for values in found]
+            numbers = [Number(one.mean, signed=True, interval=one) for one in less]
+            body.append([f"{task.name}, {kind}", Number(float(first.mean())), *numbers])
+    header = ["first by", "cosine", *PICKED, "`free`", "judge", "own scores", "any", "the best"]
+    return Table(header, body)
+
+
+def _first(part: Scored, w: np.ndarray) -> np.ndarray:
+    """The LM score of each query's candidate with the largest w · φ, float [Q]."""
+    return part.lm_scores[np.arange(len(part.lm_scores)), (part.features @ w).argmax(axis=1)]
+
+
 def layers(tasks: Sequence[Stored]) -> Table:
     """Return τ of the encoder's own cosine, and what the cosine of every other layer and the share of
     the query's words have beyond it, on all queries."""
@@ -626,6 +671,7 @@ def print_tables(tasks: Sequence[Stored]) -> None:
         print(f"## {title}\n\n" + "\n".join(table.markdown() for table in tables), flush=True)
 
     printed("transfer", *transfer(tasks))
+    printed("first", picked(tasks))
     printed("alone", layers(tasks))
     printed("covered", covered(tasks))
     printed("weights", heaviest(tasks))

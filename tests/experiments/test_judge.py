@@ -79,6 +79,17 @@ def test_a_task_is_judged_by_tasks_of_other_families_alone():
     assert reached[f"geoquery, {judge.EPRS}"] < -0.8
 
 
+def test_the_candidate_that_comes_first_is_between_any_and_the_best():
+    tasks = [stored(name, seed, judge.alone("cosine")) for seed, name in enumerate(("mtop", "geo"))]
+    table = judge.picked(tasks)
+    row = dict(zip(table.header, table.rows[0], strict=True))
+    # the cosine is what the LM scores by
+    assert row["the best"].value == pytest.approx(0)
+    assert row["judge"].value == pytest.approx(0, abs=0.1)
+    assert row["any"].value < -1
+    assert row["words: recall"].value < -0.5
+
+
 def test_half_of_the_scores_are_half_in_every_way():
     part = planted(0, judge.alone("cosine"), queries=40, candidates=13)
     spent = {
