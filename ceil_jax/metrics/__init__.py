@@ -1,9 +1,9 @@
-"""Predictions to numbers: the metrics of the tasks, and how sure a number is.
+"""The metrics of the tasks, and confidence intervals of their values.
 
 Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
 
-- `METRICS`, `register_metric`: all metrics by name
-- `base`: `Metric`, what a metric is
+- `METRICS`, `register_metric`: the metrics by name
+- `base`: `Metric`, the interface of a metric
 - `match`: accuracy, exact match, SQuAD's exact match
 - `bleu`: BLEU over characters
 - `qdmr`: LF-EM of decomposed questions (Break)
@@ -29,16 +29,17 @@ METRICS: Registry[Metric] = Registry("metric")
 def register_metric(
     name: str, metric: Metric | Callable[[str, Example], float], *, replace: bool = False
 ) -> None:
-    """Add a metric, which tasks, `--metric` and `metric=…` then name.
+    """Register a metric under a name for tasks, `--metric` and `metric=…`.
 
-    It is a Metric, or a function of a prediction and its example with a value in [0, 1], of which
-    the mean is reported.
+    It is a Metric, or a function of a prediction and its example with a value in [0, 1], whose mean
+    is reported.
 
     Raises:
-        UserError: the name is taken, and the metric is not to `replace` the one that has it.
+        UserError: another metric has the name, and `replace` is false.
     """
-    made = metric if isinstance(metric, Metric) else PerExample(metric)
-    METRICS.register(name, made, replace=replace)
+    if not isinstance(metric, Metric):
+        metric = PerExample(metric)
+    METRICS.register(name, metric, replace=replace)
 
 
 register_metric("accuracy", accuracy)

@@ -1,4 +1,4 @@
-"""The interface of metrics, and the simplest kind of them."""
+"""The interface of metrics, and metrics that score each prediction by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ceil_jax.tasks.example import Example
 
 
 class Metric(ABC):
-    """A function of predictions and gold examples, with values in [0, 1].
+    """A metric: a function of predictions and of queries with their gold answers, with values in
+    [0, 1].
 
     Examples:
         >>> class SameLength(Metric):
@@ -36,22 +37,25 @@ class Metric(ABC):
         [N]."""
 
     def scored(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        """Return `per_example`; a UserError if it is not a number from 0 to 1 for each example."""
+        """Return the scores of `per_example`.
+
+        Raises:
+            UserError: they are not a number from 0 to 1 for each example.
+        """
         scores = np.asarray(self.per_example(predictions, examples), np.float64)
         if scores.shape != (len(examples),):
             raise UserError(
                 f"the metric gave an array of shape {scores.shape} for {len(examples)} answers"
             )
-        if (odd := np.flatnonzero(~((scores >= 0) & (scores <= 1 + 1e-9)))).size:
-            where = f"{predictions[odd[0]]!r:.60} to query {examples[odd[0]].id!r}"
-            raise UserError(
-                f"the metric of the answer {where} is {scores[odd[0]]}; expected 0 to 1"
-            )
+        for score, prediction, example in zip(scores, predictions, examples, strict=True):
+            if not 0 <= score <= 1 + 1e-9:
+                where = f"{prediction!r:.60} to query {example.id!r}"
+                raise UserError(f"the metric of the answer {where} is {score}; expected 0 to 1")
         return scores
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        """Return one score of all predictions: `from_sums` of their `statistics`; nan where there
-        are none."""
+        """Return the score of all predictions together, `from_sums` of their `statistics`; nan if
+        there are none."""
         if not predictions:
             return float("nan")
         statistics = self.statistics(self.scored(predictions, examples), predictions, examples)
@@ -60,17 +64,17 @@ class Metric(ABC):
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        """Return what `corpus` is a function of the sums of: float64 [N, s]; resampling examples
-        needs no more.
+        """Return numbers for each example, float64 [N, s], from whose sums `from_sums` computes
+        `corpus`; with them examples can be resampled.
 
-        `scores`, float64 [N], is what `per_example` gave. They are the statistics where `corpus` is
-        their mean.
+        `scores`, float64 [N], are those of `per_example`. They are the statistics themselves if
+        `corpus` is their mean.
         """
         return np.asarray(scores, np.float64)[:, None]
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-        """Return `corpus`, float64 [...], from sums of statistics [..., s] over `count` examples,
-        an int or [...]."""
+        """Return `corpus`, float64 [...], from the sums [..., s] of the statistics of `count`
+        examples, an int or int [...]."""
         return sums[..., 0] / count
 
 

@@ -14,52 +14,54 @@ ORDER = 4
 
 
 def character_counts(prediction: str, gold: str) -> list[int]:
-    """Return the counts that BLEU is a function of, of two texts as sequences of characters, blanks
-    included but for those at the ends.
+    """Return the counts from which BLEU is computed. Both texts are sequences of characters,
+    without the blanks at their ends.
 
-    These are the clipped n-gram matches of orders 1 to 4, the n-grams of the prediction of orders 1
-    to 4, and the lengths of the prediction and of the gold answer. Those of a corpus add up.
+    They are the clipped n-gram matches of orders 1 to 4, the numbers of the prediction's n-grams of
+    orders 1 to 4, and the lengths of the prediction and of the gold answer. The counts of a corpus
+    are their sums.
     """
     prediction = prediction.strip()
     gold = gold.strip()
     matches = []
     totals = []
     for n in range(1, ORDER + 1):
-        predicted, expected = (
-            Counter(string[i : i + n] for i in range(len(string) - n + 1))
-            for string in (prediction, gold)
-        )
-        matches.append((predicted & expected).total())
+        predicted = _n_grams(prediction, n)
+        matches.append((predicted & _n_grams(gold, n)).total())
         totals.append(predicted.total())
     return [*matches, *totals, len(prediction), len(gold)]
 
 
-def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
-    """Return min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) of Papineni et al. 2002; 0 where some p_n is
-    0.
+def _n_grams(text: str, n: int) -> Counter[str]:
+    return Counter(text[i : i + n] for i in range(len(text) - n + 1))
 
-    The counts, float64 [..., 10], are those of `character_counts`; n goes from 1 to `orders`, an
+
+def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
+    """Return BLEU, min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) (Papineni et al. 2002); 0 if any p_n
+    is 0.
+
+    The counts, float64 [..., 10], are those of `character_counts`; n runs from 1 to `orders`, an
     int or int [...].
     """
     matches = counts[..., :ORDER]
     totals = counts[..., ORDER : 2 * ORDER]
     orders = np.asarray(orders)[..., None]
     used = np.arange(ORDER) < orders
-    some = np.all((matches > 0) | ~used, axis=-1) & (orders[..., 0] > 0)
+    all_match = np.all((matches > 0) | ~used, axis=-1) & (orders[..., 0] > 0)
     log_precision = np.log(np.where(used & (matches > 0), matches / np.maximum(totals, 1), 1)).sum(
         axis=-1
     )
     precision = np.exp(log_precision / np.maximum(orders[..., 0], 1))
     brevity = np.minimum(1.0, np.exp(1 - counts[..., -1] / np.maximum(counts[..., -2], 1)))
-    return np.where(some, precision * brevity, 0.0)
+    return np.where(all_match, precision * brevity, 0.0)
 
 
 class CharBleu(Metric):
-    """Character BLEU-4, unsmoothed, which the released code computes for NL2Bash.
+    """Unsmoothed BLEU-4 over characters, as CEIL's released code computes it for NL2Bash.
 
-    The corpus value adds up matches and lengths over the corpus. A single example is scored with
-    only those orders that its prediction and its gold answer are long enough for, so that `ls` for
-    `ls` scores 1.
+    The value of a corpus is computed from the sums of its matches and lengths. A single example is
+    scored by those orders for which its prediction and its gold answer are long enough, so that
+    `ls` for `ls` scores 1.
     """
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there
 are several.
 
-`scipy.stats.bootstrap` has no statistic of sums over tasks or seeds.
+`scipy.stats.bootstrap` cannot resample within tasks, or over seeds.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _Z = 1.959964
 """The 97.5 % point of the normal distribution."""
 
 _AT_ONCE = 12_000_000
-"""Examples of resamples held at a time; it bounds the memory to a few hundred MB."""
+"""How many examples of resamples are in memory at a time: a few hundred MB."""
 
 Statistic = Callable[[np.ndarray, int | np.ndarray], np.ndarray]
-"""(sums over N examples [..., s], N) -> one number each [...], or one for each seed [..., S]. N may
-differ between the sums: int [...]."""
+"""(sums over N examples [..., s], N) -> a number for each sum [...], or for each seed [..., S]. N
+may be an int [...], one for each sum."""
 
 
 class Sample(NamedTuple):
-    """The arguments of `bootstrap_interval`: examples, float [N, c], and what is computed from
-    their sums."""
+    """The arguments of `bootstrap_interval`: numbers of N examples, float [N, c], and the statistic
+    of their sums."""
 
     values: np.ndarray
     statistic: Statistic
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % interval. It is zero-width when all values are equal; that is not
-    certainty."""
+    """A value and its 95 % interval. If all values are equal, the interval has no width, which does
+    not mean certainty."""
 
     mean: float
     low: float
@@ -55,15 +55,15 @@ def bootstrap_interval(
     values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES
 ) -> Interval:
     """Return a statistic of per-example values, float64 [N] or [N, s], with its interval over
-    resampled examples; a ValueError if there are none."""
+    resampled examples; N is at least 1."""
     return _percentile(*_resampled(values, statistic, resamples, 0))
 
 
 def metric_interval(
     sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES
 ) -> Interval:
-    """Return a metric with its interval: over resampled examples, and Wilson's where all are wrong
-    or all are right.
+    """Return a metric with its interval over resampled examples, or Wilson's interval if all
+    examples are wrong or all are right.
 
     The bootstrap interval of 0 of n would have no width. Wilson (1927) gives 0 to z² / (n + z²),
     with z = 1.96, and the mirror image for n of n. `groups` is as in `by_group`.
@@ -80,8 +80,8 @@ def metric_interval(
 def _resampled(
     values: np.ndarray, statistic: Statistic, resamples: int, seed: int
 ) -> tuple[float, np.ndarray]:
-    """Return the statistic of the values, and of resamples of them: a single one where all values
-    are equal."""
+    """Return the statistic of the values, and of their resamples: of a single one if all values are
+    equal."""
     values = np.asarray(values, np.float64)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
@@ -102,7 +102,7 @@ def _resampled(
     resampled = np.concatenate(values_drawn)
     if resampled.ndim == 1:
         return here, resampled
-    # the mean over as many seeds as there are, drawn with replacement for each resample
+    # each resample is averaged over as many seeds as there are, drawn with replacement
     seeds = resampled.shape[1]
     times = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
     return here, (times * resampled).sum(axis=1) / seeds
@@ -110,15 +110,14 @@ def _resampled(
 
 @lru_cache(maxsize=16)
 def _first_draws(count: int, rows: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Return the first draws of a seed and the generator after them: all cells of a table's column
-    share them."""
+    """Return the first draws of a seed and the generator after them; all cells of a column share
+    them."""
     rng = np.random.default_rng(seed)
     return _draws(rng, rows, count), rng
 
 
 def _draws(rng: np.random.Generator, rows: int, count: int) -> np.ndarray:
-    """Return how often each example is in each resample: uint8 [rows, count], for counts near 1 on
-    average."""
+    """Return how often each example is in each resample, uint8 [rows, count]: once on average."""
     drawn = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.uint8)
 
@@ -129,21 +128,21 @@ def _percentile(value: float, resampled: np.ndarray) -> Interval:
 
 
 def averaged_interval(samples: Sequence[Sample]) -> Interval:
-    """Return the mean over tasks of one sample each, with its interval.
+    """Return the mean over tasks, each with one sample, with its interval.
 
-    The examples of each task are resampled by themselves, and all tasks have the same weight.
+    The examples of each task are resampled apart, and all tasks have the same weight.
     """
     drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
     value = float(np.mean([value for value, _ in drawn]))
-    # a task on which nothing varies is one number, whatever is resampled
+    # a task whose values are all equal has a single resample
     return _percentile(
         value, np.mean([np.broadcast_to(resampled, RESAMPLES) for _, resampled in drawn], axis=0)
     )
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
-    """Return a statistic of each seed, as a sample: examples are resampled, the same for all seeds,
-    and then seeds.
+    """Return the statistic of several seeds as a sample: examples are resampled, the same ones for
+    all seeds, and then seeds.
 
     With few seeds such a hierarchical bootstrap is too narrow: resamples of S seeds vary by (S − 1)
     / S of the variance between seeds. The statistics are float [S, N, s], and `statistic` is a
@@ -159,16 +158,16 @@ def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
 
 
 def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
-    """Return a sample whose resamples draw groups, each with all of its examples (a cluster
-    bootstrap).
+    """Return a sample whose resamples draw whole groups of examples (a cluster bootstrap).
 
-    Examples with one question, or one program as their gold answer, say little more than one of
-    them. `groups` is int [N], with equal numbers for one group; None leaves the sample as it is.
+    Examples with the same question, or with the same program as their gold answer, say little more
+    than one of them. `groups` is int [N], equal for examples of one group; with None the sample
+    stays as it is.
     """
     if groups is None or len(np.unique(groups)) == len(groups):
         return sample
     _, group = np.unique(groups, return_inverse=True)
-    # the last column is a group's size: resamples differ in how many examples they have
+    # the last column is the size of a group, because resamples differ in their number of examples
     columns = np.column_stack([sample.values, np.ones(len(group))])
     sums = np.zeros((group.max() + 1, columns.shape[1]))
     np.add.at(sums, group, columns)
@@ -176,10 +175,10 @@ def by_group(sample: Sample, groups: np.ndarray | None) -> Sample:
 
 
 def paired(ours: Sample, theirs: Sample) -> Sample:
-    """Return how much higher one statistic is than another on the same N examples, as a sample.
+    """Return the difference of two statistics on the same N examples as a sample.
 
-    Where both have as many seeds, these are paired too; of two unequal numbers of seeds, the fewer
-    are averaged.
+    If both have the same number of seeds, these are paired too; else the seeds of the one with
+    fewer are averaged.
     """
     cut = ours.values.shape[1]
 

@@ -13,13 +13,13 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def accuracy(prediction: str, example: Example) -> float:
-    """Return 1 where the chosen option is the gold one, else 0."""
+    """Return 1 if the chosen option is the gold one, else 0."""
     return float(prediction == example.output)
 
 
 def exact_match(prediction: str, example: Example) -> float:
-    """Return 1 where the answer equals an accepted one but for blanks at the ends, else 0. JSON
-    objects and lists are equal if their values are, however they are laid out."""
+    """Return 1 if the answer equals an accepted one, else 0. Blanks at the ends do not count; JSON
+    objects and lists are compared by value."""
     answer = prediction.strip()
     golds = [gold.strip() for gold in _golds(example)]
     if answer in golds:
@@ -29,7 +29,7 @@ def exact_match(prediction: str, example: Example) -> float:
 
 
 def _json_value(text: str) -> Any:
-    """The object or list that a JSON text is; None for any other text."""
+    """The value of a text that is a JSON object or list; None for any other text."""
     if text[:1] not in ("{", "["):
         return None
     try:
@@ -40,13 +40,13 @@ def _json_value(text: str) -> Any:
 
 def squad_normalised(answer: str) -> str:
     """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation
-    does."""
-    bare = answer.lower().translate(_PUNCTUATION)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+    compares them."""
+    words = answer.lower().translate(_PUNCTUATION)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", words).split())
 
 
 def squad_em(prediction: str, example: Example) -> float:
-    """Return 1 where the answer equals an accepted one after `squad_normalised`, else 0."""
+    """Return 1 if the answer equals an accepted one after `squad_normalised`, else 0."""
     return float(
         squad_normalised(prediction) in {squad_normalised(gold) for gold in _golds(example)}
     )

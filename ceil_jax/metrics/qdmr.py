@@ -1,16 +1,16 @@
 """LF-EM for QDMR (Break): whether two decompositions are the same graph of operations.
 
-The idea is that of Hasson & Berant (2021), reimplemented because their code has no licence. Numbers
-are comparable within this package, and with published ones not to the last decimal. Two
-decompositions match when their answers, and whatever other steps nothing refers to, are the same
-operation on the same arguments:
+This is a new implementation of the idea of Hasson & Berant (2021), whose code has no licence: its
+numbers may differ from published ones in the last decimal. Two decompositions match if their
+answers, and all other steps that no step refers to, are the same operations on the same arguments:
 
-- the order of independent steps, and which numbers they got, do not matter;
+- the order and the numbers of independent steps do not matter;
 - operators have synonyms (`number of`/`count of`, `more than`/`higher than`, `besides`/`except`,
   …);
-- articles, copulas and plural endings do not matter, nor does the order of arguments where the
-  operation has none (`#1 , #2`; `in both #1 and #2`; `sum of #1 and #2`; `is #1 the same as #2`);
-- a chain of filters in another order does not match, nor does one step where the gold has two.
+- articles, copulas and plural endings do not matter, nor does the order of the arguments of
+  commutative operations (`#1 , #2`; `in both #1 and #2`; `sum of #1 and #2`; `is #1 the same as
+  #2`);
+- a chain of filters in another order does not match, nor does one step in place of two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from ceil_jax.tasks.example import Example
 
 Word = str | int
-"""A word of a step, or the number of the class of the step it refers to."""
+"""A word of a step, or a reference: the number of the class of the step that it refers to."""
 
 _FILLERS = (
     "return the a an of is are was were be been being that which who whom there has have "
@@ -60,11 +60,11 @@ _COMMUTATIVE = frozenset({"sum", "multiplication", "=", "true"})
 
 
 def steps(decomposition: str) -> list[str] | None:
-    """Return the steps of `return a ;return #1 b` or `1#) return a 2#) return #1 b`; None if it is
-    malformed.
+    """Return the steps of a decomposition such as `return a ;return #1 b` or `1#) return a 2#)
+    return #1 b`; None if it is malformed.
 
-    It is malformed if a step is empty, steps are not numbered 1, 2, …, or a reference is to no
-    earlier step.
+    It is malformed if a step is empty, if its steps are not numbered 1, 2, …, or if a step refers
+    to one that is not earlier.
     """
     decomposition = decomposition.strip().rstrip(";").lower()
     if re.match(r"1#\)", decomposition):
@@ -83,8 +83,8 @@ def steps(decomposition: str) -> list[str] | None:
 
 
 def lf_em(prediction: str, example: Example) -> float:
-    """Return 1 where prediction and gold answer are the same graph, else 0; a malformed one never
-    is."""
+    """Return 1 if prediction and gold answer are the same graph of operations, else 0; 0 if one is
+    malformed."""
     predicted = steps(prediction)
     expected = steps(example.output)
     if predicted is None or expected is None:
@@ -94,10 +94,10 @@ def lf_em(prediction: str, example: Example) -> float:
 
 
 def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[int, frozenset[int]]:
-    """Return (class of the answer, classes of all steps that nothing refers to).
+    """Return the class of the answer, and the classes of all steps that no step refers to.
 
-    Steps are in one class when they are the same operation on arguments of the same classes;
-    `classes` numbers them.
+    Steps are in one class if they are the same operation on arguments of the same classes;
+    `classes` has the number of each.
     """
     numbers: list[int] = []
     used: set[int] = set()
@@ -129,7 +129,8 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
 
 
 def _words(step: str, numbers: list[int]) -> Iterator[Word]:
-    """Yield the words of a step in canonical form, references as the classes of their steps."""
+    """Yield the words of a step in canonical form, with the classes of steps in place of
+    references."""
     bare = " ".join(word for word in _TOKEN.findall(step) if word not in _DROPPED)
     named = _PHRASE.sub(lambda match: _CANONICAL[match[1]], bare)
     for word in named.split():

@@ -1,5 +1,4 @@
-"""Execution accuracy of SQL: a prediction is right when it gives the same result as the gold
-query."""
+"""Execution accuracy of SQL: a prediction is right if its result is that of the gold query."""
 
 from __future__ import annotations
 
@@ -40,10 +39,11 @@ class SqlOutcome(NamedTuple):
 
 
 class SqlSandbox:
-    """A child process (`sql_worker`) that runs queries on read-only databases; `with SqlSandbox()
-    as sandbox`.
+    """A child process (`sql_worker`) that runs queries on read-only databases; used as `with
+    SqlSandbox() as sandbox`.
 
-    A single slow operation that gets past the limits ends the child; the next query starts another.
+    A slow operation that the limits do not stop ends the process; the next query starts another
+    one.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class SqlSandbox:
         """Run two queries on an SQLite file, read-only, and compare their results as the Spider
         evaluation does.
 
-        Results are multisets of rows up to a permutation of columns; rows in order where the gold
-        query has ORDER BY outside brackets (`tasks.sql_text`); values equal as Python's are (1 and
-        1.0, not 1 and "1"); two empty results are equal. DISTINCT is kept: the test-suite
-        evaluation strips it from both by default. As there, `> =` is read as `>=` and
-        YEAR(CURDATE()) as 2020. A prediction that is the gold query to the letter is not run again.
+        Two results are equal if they have the same rows after a permutation of columns; in the same
+        order if the gold query has ORDER BY outside brackets (`tasks.sql_text`). Values are
+        compared as in Python: 1 equals 1.0, not "1". Two empty results are equal. DISTINCT is kept,
+        which the test-suite evaluation strips by default; as there, `> =` is read as `>=` and
+        YEAR(CURDATE()) as 2020. A prediction with the text of the gold query is not run.
 
         Raises:
             UserError: the database has rows in a journal beside it, or this is no POSIX system.
@@ -107,8 +107,8 @@ class SqlSandbox:
 
 
 def _check_whole(database: str | os.PathLike[str]) -> None:
-    """Refuse a database whose last changes lie in a file beside it: read-only and immutable, it
-    would miss them."""
+    """Refuse a database whose last changes are still in a journal beside it: opened as immutable,
+    it would be read without them."""
     for ending, magic in (("-wal", b""), ("-journal", _HOT_JOURNAL)):
         with suppress(FileNotFoundError), open(f"{os.fspath(database)}{ending}", "rb") as journal:
             start = journal.read(len(_HOT_JOURNAL))

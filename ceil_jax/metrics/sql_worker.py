@@ -1,10 +1,10 @@
 """The child process in which SQL written by a language model runs: the standard library alone.
 
-It reads one job a line (JSON) and answers each with a line, its outcome. It may read one database
-file, which is opened read-only and immutable: an authorizer allows SELECT, reading columns and a
-list of harmless functions, a progress handler watches the clock, and the process may neither write
-a file nor grow without bound. An alarm ends the process `GRACE` seconds after a query's time is up,
-where a single slow operation gets past all that.
+It reads a job from each line of its input (JSON), and writes a line with the outcome. A query may
+read one database file, which is opened read-only and immutable. An authorizer allows SELECT,
+reading columns and a list of harmless functions; a progress handler watches the clock; and the
+process may neither write a file nor take more memory than `MEMORY`. An alarm ends the process
+`GRACE` seconds after a query's time is up, in case a slow operation escapes the progress handler.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ SCHEMA_PRAGMAS = """
 table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list data_version
 """
 PRAGMAS = frozenset(SCHEMA_PRAGMAS.split())
-"""Pragmas that read the schema; FTS5 asks for data_version itself."""
+"""Pragmas that read the schema; FTS5 itself uses data_version."""
 TABLE_FUNCTIONS = ("json_each", "json_tree", *(f"pragma_{name}" for name in sorted(PRAGMAS)))
 MODULES = frozenset(
     ["fts3", "fts4", "fts4aux", "fts5", "fts5vocab", "rtree", "rtree_i32", "geopoly"]
 )
-"""Kinds of virtual tables that are part of SQLite and read nothing but their own database."""
+"""Kinds of virtual tables that are part of SQLite and read only their own database."""
 MODULE = re.compile(r"""\susing\s+["'`\[]?(\w+)["'`\]]?\s*(?:\(|\Z)""", re.IGNORECASE)
-"""The kind in the definition of a virtual table."""
+"""Matches the kind of table in the definition of a virtual table."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 SECONDS = 1.5
-"""Time limit of a predicted query; or twice what the gold query took, where that is more."""
+"""The time limit of a predicted query; or twice the time of the gold query, if that is more."""
 GOLD_SECONDS = 30.0
 """Time limit of the gold query, which may be slow but not endless."""
 MAX_ROWS = 100_000
@@ -69,24 +69,24 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-"""Columns, depth and SELECTs are SQLite's own limits: a schema that SQLite made can be read. Time
-and memory bound what a query can do with them."""
+"""The limits of columns, depth and SELECTs are SQLite's own, so that every schema of SQLite can be
+read; time and memory bound what queries do with them."""
 HEAP_BYTES = 256 * 2**20
 OPS_PER_CHECK = 2_000
 GRACE = 0.4
 
 
 class TooMuch(Exception):
-    """A query passed one of the limits; the message says which."""
+    """A query exceeded one of the limits; the message says which."""
 
 
 def authorize(
     action: int, first: str | None, second: str | None, database: str | None, trigger: str | None
 ) -> int:
-    """Return whether SQLite may do something; it calls this for each part of a query.
+    """Return whether SQLite may do something; SQLite calls this for each part of a query.
 
     Args:
-        action: SQLite's code of what is to be done.
+        action: SQLite's code of the action.
         first: not read; SQLite passes it.
         second: of a function, its name.
         database: not read.
@@ -102,11 +102,11 @@ def authorize(
 
 
 def connect(path: str, sql_bytes: int) -> sqlite3.Connection:
-    """Open a database for reading alone, with limits on what a query may take."""
+    """Open a database read-only, with limits on queries."""
     connection = sqlite3.connect(
         f"file:{quote(path)}?mode=ro&immutable=1", uri=True, isolation_level=None
     )
-    # as the Spider evaluation reads text
+    # the Spider evaluation reads text in this way
     connection.text_factory = lambda value: value.decode(errors="ignore")
     heap = f"hard_heap_limit={HEAP_BYTES}"
     for pragma in ("query_only=ON", "trusted_schema=OFF", "temp_store=MEMORY", heap):
@@ -126,7 +126,7 @@ def connect(path: str, sql_bytes: int) -> sqlite3.Connection:
 
 
 def virtual_tables(connection: sqlite3.Connection) -> list[str]:
-    """Return the quoted names of the virtual tables of a database that are of `MODULES`."""
+    """Return the quoted names of a database's virtual tables of the kinds in `MODULES`."""
     try:
         schema = connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage = 0"
@@ -151,7 +151,7 @@ def rows_of(path: str, sql: str, seconds: float, sql_bytes: int) -> list[Row]:
         sql_bytes: the longest query, in bytes.
 
     Raises:
-        TooMuch: it took too long, or has too many rows.
+        TooMuch: the query took too long, or has too many rows.
         sqlite3.Error: SQLite refused it.
     """
     deadline = time.monotonic() + seconds
@@ -175,8 +175,8 @@ def rows_of(path: str, sql: str, seconds: float, sql_bytes: int) -> list[Row]:
 
 
 def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) -> bool:
-    """Return whether two results are equal up to the order of columns, and of rows unless
-    `ordered`; two empty results are equal."""
+    """Return whether two results are equal in any order of columns and, unless `ordered`, of rows;
+    two empty results are equal."""
     if not gold and not predicted:
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
@@ -189,8 +189,8 @@ def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) ->
     fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
 
     def extend(chosen: list[int]) -> bool:
-        """Return whether a partial assignment can be completed, so that both results have the same
-        rows: `chosen` are columns of the prediction, one for each of the first gold columns."""
+        """Return whether further columns can be found so that both results have the same rows:
+        `chosen` are columns of the prediction, one for each of the first gold columns."""
         width = len(chosen)
         ours = gold_columns[:width]
         theirs = [columns[i] for i in chosen]
@@ -230,7 +230,7 @@ def outcome_of(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def answer_jobs() -> None:
-    """Answer jobs, one a line, until there is none."""
+    """Read jobs, one a line, and write their outcomes until the input ends."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # macOS refuses this limit; SQLite's own on its heap remains

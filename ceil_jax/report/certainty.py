@@ -9,7 +9,7 @@ from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 
 _NAMED = 4
-"""Differences in a sentence; the others are counted."""
+"""How many differences a sentence names; further ones are counted."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,21 @@ class Difference:
         return low < high and (low > 0 or high < 0)
 
     def upwards(self) -> Difference:
-        """Return the same difference, the higher method first."""
+        """Return the same difference with the higher method first."""
         mean, low, high = self.interval
-        return (
-            self if mean >= 0 else Difference(self.worse, self.better, Interval(-mean, -high, -low))
-        )
+        if mean >= 0:
+            return self
+        return Difference(self.worse, self.better, Interval(-mean, -high, -low))
 
     def needed(self, queries: int) -> int | None:
-        """Return how many queries would make it certain if it stayed as large: n (half-width /
-        difference)².
+        """Return how many queries would make the difference certain if it stays as large: n
+        (half-width / difference)².
 
-        The number has two significant digits; None without a difference, or above a million.
+        The number is rounded to two digits. It is None if there is no difference, or if it is above
+        a million.
 
         Args:
-            queries: n, on which the difference was measured.
+            queries: n, the number of queries on which the difference was measured.
         """
         mean, low, high = self.interval
         if mean == 0:
@@ -56,14 +57,15 @@ class Difference:
 def certainty(
     differences: Iterable[Difference], queries: int, others: Sequence[Difference] = ()
 ) -> str:
-    """Return what is certain and what is not, the best first; "" where nothing is compared.
+    """Return sentences on which differences are certain and which are not, the largest first; "" if
+    nothing is compared.
 
     Args:
-        differences: the pairs that are of interest: the best row against each other, and each
-            against its baselines. The certain ones are named with their intervals, and it is said
-            how many queries would decide the others.
-        queries: how many queries they were measured on.
-        others: the certain differences of all other pairs; named without their intervals.
+        differences: the pairs of interest: the best row against each other row, and each row
+            against its baselines. Certain ones are named with their intervals, others with the
+            number of queries that would decide them.
+        queries: the number of queries on which they were measured.
+        others: the certain differences of all other pairs, which are named without intervals.
     """
     pairs = sorted(
         (difference.upwards() for difference in differences),
@@ -71,46 +73,52 @@ def certainty(
     )
     if not pairs:
         return ""
-    sure = [
+    certain = [
         f"{difference.better} − {difference.worse} {signed(difference.interval)}"
         for difference in pairs
         if difference.certain
     ]
-    unsure = [_unsure(difference, queries) for difference in pairs if not difference.certain]
+    uncertain = [
+        _with_queries_needed(difference, queries) for difference in pairs if not difference.certain
+    ]
     sentences = []
-    if sure:
-        sentences.append(f"Certain (95 %, each pair by its own interval): {_listed(sure)}.")
+    if certain:
+        listed = ", ".join(_first(certain))
+        sentences.append(f"Certain (95 %, each pair by its own interval): {listed}.")
     if others:
-        sentences.append(f"{'Also certain' if sure else 'Certain'}: {_over(others)}.")
+        beginning = "Also certain" if certain else "Certain"
+        sentences.append(f"{beginning}: {'; '.join(_first(_without_numbers(others)))}.")
     if not sentences:
         sentences.append("No difference is certain.")
-    if unsure:
-        sentences.append(f"Not certain: {_listed(unsure)}.")
+    if uncertain:
+        sentences.append(f"Not certain: {', '.join(_first(uncertain))}.")
     return " ".join(sentences)
 
 
-def _over(differences: Sequence[Difference]) -> str:
-    """Pairs without their numbers, one part for each better row: `free over random and BM25`."""
+def _without_numbers(differences: Sequence[Difference]) -> list[str]:
+    """A text for each better row, with the rows that it is better than: `free over random and
+    BM25`."""
     worse: dict[str, list[str]] = {}
     for difference in map(Difference.upwards, differences):
         worse.setdefault(difference.better, []).append(difference.worse)
-    parts = [f"{better} over {_and(names)}" for better, names in worse.items()]
-    more = len(parts) - _NAMED
-    return "; ".join([*parts[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    return [f"{better} over {_and(names)}" for better, names in worse.items()]
 
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _unsure(difference: Difference, queries: int) -> str:
+def _with_queries_needed(difference: Difference, queries: int) -> str:
+    """A difference that is not certain, with how many queries would decide it."""
+    pair = f"{difference.better} − {difference.worse}"
     if difference.interval.mean == 0:
-        return f"{difference.better} − {difference.worse} (equal here)"
-    count = difference.needed(queries)
-    how = "more than a million" if count is None else f"about {count:,}"
-    return f"{difference.better} − {difference.worse} {difference.interval.mean:+.1f} ({how} queries would decide it)"
+        return f"{pair} (equal here)"
+    needed = difference.needed(queries)
+    number = "more than a million" if needed is None else f"about {needed:,}"
+    return f"{pair} {difference.interval.mean:+.1f} ({number} queries would decide it)"
 
 
-def _listed(parts: list[str]) -> str:
-    more = len(parts) - _NAMED
-    return ", ".join([*parts[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+def _first(texts: Sequence[str]) -> list[str]:
+    """The first texts of a list, and how many more there are."""
+    more = len(texts) - _NAMED
+    return [*texts[:_NAMED], f"and {more} more"] if more > 0 else list(texts)

@@ -1,4 +1,4 @@
-"""Several methods on the same queries: a table with intervals, differences and costs."""
+"""A comparison of methods on the same queries: a table with intervals, differences and costs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from ceil_jax.store.progress import command_bar
 
 @dataclass(frozen=True)
 class Comparison(RunTable):
-    """Methods that have just been evaluated on one task."""
+    """The comparison of methods that were just evaluated on one task."""
 
     asked: str
-    """The number of queries in words, and of how many, if a limit was set."""
+    """The number of queries in words; with a limit, also the number without it."""
     costs: dict[str, Cost]
-    """The cost of each stage, in the order in which they ran."""
+    """The cost of each stage, in the order of the run."""
     note: str = ""
     """Remarks on the numbers, such as how many rewrites failed."""
     price: Price | None = None
-    """The price of tokens; None where money is not shown."""
+    """The price of the LM's tokens; None if money is not shown."""
     usages: tuple[Usage, ...] = ()
-    """The tokens of each row's prompts, where there is a price."""
+    """The tokens of a query, by row of the table; empty without a price."""
 
     def table(self) -> Table:
-        """Return the methods with their scores and costs; in money too, where there is a price."""
+        """Return the table of methods with their scores and costs; in money too, if there is a
+        price."""
         table = super().table()
         if self.price is None:
             return table
@@ -49,7 +50,7 @@ class Comparison(RunTable):
 
     @property
     def _preparing(self) -> list[float]:
-        """The money that preparing each row takes: its tokens as if all were read."""
+        """What preparing each row costs in money, as if all of its tokens were read."""
         assert self.price is not None
         return [self.price.of_tokens(row.record.preparing.tokens) for row in self.rows]
 
@@ -59,8 +60,7 @@ class Comparison(RunTable):
         record = self.record
         return "\n".join(
             [
-                # the number of queries stands with every score: an accuracy without its n says
-                # little
+                # an accuracy says little without the number of its queries
                 f"{record.task}: {record.metric} in percent on {self.asked}, {record.lm}",
                 *("", self.table().text(), "", *map(str, self.differences)),
                 *(["", self.certainty] if self.differences else []),
@@ -72,15 +72,15 @@ class Comparison(RunTable):
 
     @property
     def _notes(self) -> list[str]:
-        """What stands below the tables."""
+        """The notes below the tables."""
         return [text for text in (self.note, self.remarks) if text]
 
     def markdown(self) -> str:
-        """Return the table of methods, and the one of parts if there is one, as Markdown."""
+        """Return as Markdown the table of methods and, if there is one, the table of parts."""
         return "\n".join(table.markdown() for table in (self.table(), self.parts()) if table)
 
     def _money(self) -> list[dict[str, Any]]:
-        """What each row costs, as JSON values; nothing without a price."""
+        """The costs of each row in money, as JSON values; {} for each without a price."""
         if self.price is None:
             return [{} for _ in self.rows]
         return [
@@ -107,7 +107,7 @@ class Comparison(RunTable):
                     "label": row.label,
                     **(json_value(row.interval) if row.known else {}),
                     "value": row.value,
-                    # called after their largest part
+                    # named after their largest part
                     "training_tokens": row.record.preparing.tokens,
                     "answering_tokens": row.record.answering.tokens,
                     "seconds": row.record.cost.seconds,
@@ -142,15 +142,16 @@ def compare(
     remarks: Sequence[str] = (),
     price: Price | None = None,
 ) -> Comparison:
-    """Evaluate rows on the setup's task, in order, under one progress bar; what is on disk is
+    """Evaluate methods on the setup's task, in order, under one progress bar. Stages on disk are
     reused.
 
     Args:
         run: computes the stages.
         setup: the task and its settings.
-        methods: names of rows.
-        remarks: lines to print below the table and on the page, such as which rows are left out.
-        price: of the LM's tokens: columns then say what a thousand queries and what preparing cost.
+        methods: the names of the methods.
+        remarks: lines to print below the table and on the page, such as which methods are left out.
+        price: the price of the LM's tokens; columns then show the cost of a thousand queries and of
+            preparing.
     """
     rows = [setup.row(name) for name in dict.fromkeys(methods)]
     return compare_rows(run, setup, rows, remarks=remarks, price=price)
@@ -164,7 +165,8 @@ def compare_rows(
     remarks: Sequence[str] = (),
     price: Price | None = None,
 ) -> Comparison:
-    """Evaluate rows that have the setup's settings; see `compare`."""
+    """Evaluate methods whose rows have the setup's settings already; for the arguments see
+    `compare`."""
     targets = check(run, setup, rows)
     machine = this_machine()
     expected = {
@@ -197,9 +199,9 @@ def compare_rows(
 
 
 def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> str:
-    """Return a line on an LM that has answered and says that it read no tokens; "" for others."""
-    answered = [record for row, record in zip(rows, records, strict=True) if row.answers == "lm"]
-    if not answered or any(record.answering.tokens for record in answered):
+    """Return a note if the LM has answered but counts no tokens; else ""."""
+    of_lm = [record for row, record in zip(rows, records, strict=True) if row.answers == "lm"]
+    if not of_lm or any(record.answering.tokens for record in of_lm):
         return ""
     return (
         f"{setup.lm.key} counts no tokens, so that no LM tokens stand here; a function's LM adds "
@@ -208,8 +210,8 @@ def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> s
 
 
 def _stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
-    """Return what each stage took, those of a tenth of a second and no token summed up in one
-    line."""
+    """Return the cost of each stage; stages without tokens that took less than a tenth of a second
+    are summed up as one."""
     costs: dict[str, Cost] = {}
     rest = Cost()
     for key, (what, cost) in run.costs(targets).items():

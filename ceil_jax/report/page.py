@@ -22,10 +22,10 @@ from ceil_jax.report.table import typeset
 from ceil_jax.store.cost import Cost
 
 BROWSED = 1000
-"""Queries of a table that the browser of examples has."""
+"""How many queries of a table the browser of examples has."""
 
 _LONGEST = 1500
-"""Maximum number of characters that the browser shows of a text."""
+"""The most characters that the browser shows of a text."""
 
 
 def render(
@@ -37,8 +37,8 @@ def render(
 ) -> str:
     """Return the page as HTML: its tables with their charts, and the cost of each stage, if given.
 
-    Its content security policy allows only its own script, by hash, and no requests, so that
-    whatever an example contains stays text.
+    Its content security policy allows no script but its own, by hash, and no requests: scripts or
+    links in an example stay text.
     """
     script = page_file("page.js")
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -66,7 +66,7 @@ def page_file(file: str) -> str:
 
 
 def chart(table: RunTable) -> tuple[bytes, bytes]:
-    """Return the scores of a table with their intervals as PNG files, for light and for dark
+    """Return a chart of a table's scores and intervals as two PNG files, for light and for dark
     mode."""
     labels = [_short(row.label) for row in table.rows]
     values = [
@@ -80,16 +80,16 @@ def chart(table: RunTable) -> tuple[bytes, bytes]:
 
 
 def _short(label: str) -> str:
-    """A row's label in two lines at most; a remark in brackets is left to the table."""
-    plain = re.sub(r" \([^()]*\)$", "", label)
-    lines = textwrap.wrap(plain, 24)
-    return "\n".join(lines[:1] + ([lines[1] + ("…" if lines[2:] else "")] if lines[1:] else []))
+    """A row's label in at most two lines, without a remark in brackets."""
+    without_remark = re.sub(r" \([^()]*\)$", "", label)
+    lines = textwrap.wrap(without_remark, 24)
+    return "\n".join(lines[:2]) + ("…" if len(lines) > 2 else "")
 
 
 def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
-        # what is certain stands first, where a telephone shows it too
+        # the certain differences come first, where a telephone shows them too
         f"<p>{html.escape(typeset(table.certainty))}</p>" if table.certainty else "",
         table.table().html(),
         *(f'<p class="note">{html.escape(line)}</p>' for line in table.remarks.splitlines()),
@@ -127,12 +127,12 @@ def _figure(caption: str, light: bytes, dark: bytes) -> str:
 
 
 def _browsable(table: RunTable) -> dict[str, Any]:
-    """Return the first queries of every run as JSON values.
+    """Return the first queries of each run with their examples, as JSON values.
 
     The format is `{title, texts, runs: [{label, rows}]}`, where a row is [query, score, prediction,
     [[example, relevance, gain], …]] and a text is [id, input, output]. Queries and examples are
-    indices into `texts`. The gain is the marginal log-determinant, and null for methods that are no
-    DPP-MAP; numbers that are not finite become null too.
+    indices into `texts`. The gain is the marginal log-determinant of DPP-MAP, and null for other
+    methods. Numbers that are not finite become null.
     """
     record = table.record
     stored = json.loads((record.root / record.texts / "texts.json").read_text("utf-8"))
@@ -147,13 +147,13 @@ def _browsable(table: RunTable) -> dict[str, Any]:
 
     runs = []
     for run in table.rows:
-        # other gains are the relevance again, or an MMR value
-        gains = run.record.gains == "log determinant"
+        # gains of another kind repeat the relevance, or are MMR's values
+        with_gains = run.record.gains == "log determinant"
         rows = []
         for row, score in islice(zip(run.record.rows(), run.scores, strict=True), BROWSED):
             query = position_of("queries", row["id"])
             examples = [
-                [position_of("bank", id), _finite(relevance), _finite(gain) if gains else None]
+                [position_of("bank", id), _finite(relevance), _finite(gain) if with_gains else None]
                 for id, relevance, gain in row["examples"]
             ]
             rows.append([query, _finite(round(float(score), 4)), _cut(row["prediction"]), examples])

@@ -1,5 +1,5 @@
-"""Drawing functions for figures, in Okabe and Ito's palette, which colour-blind readers can tell
-apart."""
+"""Drawing functions for figures, in the palette of Okabe and Ito, whose colours colour-blind
+readers can tell apart."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from ceil_jax.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999"
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+RED = "#D55E00"
+GREY = "#999999"
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKERS = "osD^vPX*"
 
 
 def picture(draw: Callable[[Axes], None], width: float, height: float) -> tuple[bytes, bytes]:
-    """Return a drawing of so many inches as two PNG files, for light and for dark pages."""
+    """Return a drawing as two PNG files, for light and for dark pages; its width and height are in
+    inches."""
     try:
         import matplotlib.style
         from matplotlib.figure import Figure
@@ -28,10 +33,11 @@ def picture(draw: Callable[[Axes], None], width: float, height: float) -> tuple[
     files = []
     for style in ("default", "dark_background"):
         with matplotlib.style.context(style):
-            figure, out = Figure(figsize=(width, height), layout="constrained"), io.BytesIO()
+            figure = Figure(figsize=(width, height), layout="constrained")
             draw(figure.subplots())
-            figure.savefig(out, format="png", dpi=130)
-            files.append(out.getvalue())
+            file = io.BytesIO()
+            figure.savefig(file, format="png", dpi=130)
+            files.append(file.getvalue())
     return files[0], files[1]
 
 
@@ -42,7 +48,7 @@ def draw_points(
     papers: Sequence[float | None],
     xlabel: str,
 ) -> None:
-    """Draw (value, low, high) beside their labels, the first on top, and the paper's numbers as
+    """Draw each (value, low, high) beside its label, the first on top, and the paper's numbers as
     open diamonds."""
     from matplotlib.transforms import ScaledTranslation
 
@@ -62,7 +68,7 @@ def draw_points(
     if any(paper is not None for paper in papers):
         handles += axes.plot([], [], "D", markerfacecolor="none", color=ORANGE)
         names.append("the paper's LM and data")
-    # as far below the axis in a low panel as in a high one; in one column, so that none is cut
+    # equally far below the axis in low and in high panels; in one column, so that no text is cut
     below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
     anchor: dict[str, Any] = {
         "loc": "upper center",

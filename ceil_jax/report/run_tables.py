@@ -1,5 +1,5 @@
-"""Tables with a row for each method: scores, intervals, the paper's numbers, costs and paired
-differences."""
+"""Tables with a row for each method: scores, intervals, the paper's numbers and costs; and the
+paired differences of their rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ _PAPER_NAMES = {
     "epr": "EPR",
     "ceil": "CEIL",
 }
-"""The rows of CEIL's Table 2 by our method, or by what the encoder of top-k is called."""
+"""The rows of CEIL's Table 2, by the name of our method, or by a part of the name of top-k's
+encoder."""
 
 
 @dataclass(frozen=True)
 class RunTable:
-    """Runs that answered the same queries from the same bank with the same LM."""
+    """The runs of several methods on the same queries, with the same bank and LM."""
 
     rows: tuple[Runs, ...]
     differences: tuple[Difference, ...]
@@ -43,16 +44,15 @@ class RunTable:
 
     @property
     def record(self) -> Record:
-        """The first row's record; task, metric, LM, bank and queries are those of all rows."""
+        """The record of the first row. All rows have its task, metric, LM, bank and queries."""
         return self.rows[0].record
 
     @property
     def lead(self) -> str:
-        """A sentence on metric, queries, bank and models."""
-        configs, record = [row.record.config for row in self.rows], self.record
-        shots, encoders = (
-            sorted({config[name] for config in configs}) for name in ("shots", "encoder")
-        )
+        """A line on metric, queries, bank and models."""
+        record = self.record
+        shots = sorted({row.record.config["shots"] for row in self.rows})
+        encoders = sorted({row.record.config["encoder"] for row in self.rows})
         return (
             f"{record.metric} in percent on {record.queries:,} held-out queries; {record.lm}; at most "
             f"{' or '.join(map(str, shots))} examples from a bank of {record.bank:,}; encoder "
@@ -61,13 +61,14 @@ class RunTable:
 
     @property
     def certainty(self) -> str:
-        """The certain differences, and how many queries would decide the others."""
+        """Sentences on the certain differences, and on how many queries would decide the others."""
         return certainty(self.differences, self.record.queries, self.others)
 
     def table(self) -> Table:
-        """Return the methods with their scores and costs, the paper's numbers and further metrics
-        where there are any."""
-        rows, more = self.rows, list(self.record.more)
+        """Return the methods with their scores and costs; with the paper's numbers and further
+        metrics, if there are any."""
+        rows = self.rows
+        more = list(self.record.more)
         scores: list[list[Value]] = [
             [row.label, row.value, row.interval if row.known else None, row.examples]
             for row in rows
@@ -82,8 +83,8 @@ class RunTable:
 
     @property
     def remarks(self) -> str:
-        """What is to be said of single rows, in lines: which encoder a training kept; and for each
-        kind of trouble with the LM's answers what it is, and how many answers had it."""
+        """Lines on single rows: which encoder their training kept; and for each kind of trouble
+        with the LM's answers, what it is and how many answers had it."""
         kept = [f"{row.label}: {row.record.kept}" for row in self.rows if row.record.kept]
         lines = [f"{'; '.join(kept)}."] if kept else []
         for trouble, column in TROUBLE_COLUMNS.items():
@@ -102,20 +103,20 @@ class RunTable:
         return "\n".join(lines)
 
     def parts(self) -> Table | None:
-        """Return the scores and differences on queries that stand in the bank and on the others,
-        where there are both."""
+        """Return the scores and differences on queries that are in the bank and on the others; None
+        if there are not both."""
         parts = self.rows[0].parts()
         body: list[list[Value]] = [
             [row.label, *(row.only(where).value for where in parts.values())] for row in self.rows
         ]
         for run, other in _pairs(self.rows):
-            less = [run.only(where).minus(other.only(where)) for where in parts.values()]
-            body.append([f"{run.label} − {other.label}", *map(signed, less)])
+            differences = [run.only(where).minus(other.only(where)) for where in parts.values()]
+            body.append([f"{run.label} − {other.label}", *map(signed, differences)])
         return Table(["queries whose", *parts], body) if parts else None
 
 
 def run_table(records: Sequence[Record]) -> RunTable:
-    """Return a table with a row for each of some evaluations on the same queries."""
+    """Return a table with a row for each evaluation; all are on the same queries."""
     paper = TASKS[records[0].task].paper if records[0].task in TASKS else {}
     names = [_paper_name(record) for record in records]
     rows = tuple(
@@ -125,43 +126,43 @@ def run_table(records: Sequence[Record]) -> RunTable:
     pairs = _pairs(rows)
     if rows:
         best = max(rows, key=lambda row: row.value)
-        against = [(best, row) for row in rows if row is not best]
-        pairs += [pair for pair in against if not _holds(pairs, pair)]
-    rest = [pair for pair in combinations(rows, 2) if not _holds(pairs, pair)]
-    others = [difference for difference in _differences(rest) if difference.certain]
+        against_best = [(best, row) for row in rows if row is not best]
+        pairs += [pair for pair in against_best if not _contains(pairs, pair)]
+    other_pairs = [pair for pair in combinations(rows, 2) if not _contains(pairs, pair)]
+    others = [difference for difference in _differences(other_pairs) if difference.certain]
     others.sort(key=lambda difference: -abs(difference.interval.mean))
     return RunTable(
         rows,
         tuple(_differences(pairs)),
         tuple(others),
-        {n: value for n, value in paper.items() if n not in names},
+        {name: value for name, value in paper.items() if name not in names},
     )
 
 
-def _holds(pairs: Sequence[tuple[Runs, Runs]], pair: tuple[Runs, Runs]) -> bool:
-    """Return whether a pair is among others, in either order."""
+def _contains(pairs: Sequence[tuple[Runs, Runs]], pair: tuple[Runs, Runs]) -> bool:
+    """Return whether some pairs contain a pair, in either order."""
     first, second = pair
     return any(
-        (one is first and other is second) or (one is second and other is first)
-        for one, other in pairs
+        (run is first and other is second) or (run is second and other is first)
+        for run, other in pairs
     )
 
 
 def _differences(pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
-    """Return the difference of each pair whose scores of single queries are known."""
+    """Return the difference of each pair whose scores are known for each query."""
     return [
-        Difference(row.label, other.label, row.minus(other))
-        for row, other in pairs
-        if row.known and other.known
+        Difference(run.label, other.label, run.minus(other))
+        for run, other in pairs
+        if run.known and other.known
     ]
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
-    """Return a table for each set of queries, bank, metric and LM that `read_records` found, its
-    rows as in ROWS.
+    """Return a table for each combination of queries, bank, metric and LM among some records, with
+    its rows in the order of ROWS.
 
-    A method has one row for all runs with the same predictions: their settings differ only where
-    the method does not depend on them.
+    Runs of a method with the same predictions share a row: their settings differ only in what the
+    method does not depend on.
     """
     order = {name: position for position, name in enumerate(ROWS)}
     groups: dict[tuple[str, ...], dict[tuple[str, str], Record]] = {}
@@ -172,7 +173,11 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
         run_table(
             sorted(
                 records_of_table.values(),
-                key=lambda r: (order.get(r.method, len(order)), r.method, r.name),
+                key=lambda record: (
+                    order.get(record.method, len(order)),
+                    record.method,
+                    record.name,
+                ),
             )
         )
         for _, records_of_table in sorted(groups.items())
@@ -180,44 +185,50 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
 
 
 def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
-    """Return the rows whose differences are shown, those of the last rows of ROWS first.
+    """Return the pairs of runs whose differences are shown, those of the last methods in ROWS
+    first.
 
-    A run is compared with every run of the methods that its own is measured `against` (top-k, where
-    the method's module is not imported), and with the first run of its own method.
+    A run is compared with every run of the methods that its method names in `against` (top-k, if
+    the method is not registered), and with the first run of its own method.
     """
     runs: dict[str, list[Runs]] = {}
     for row in rows:
         runs.setdefault(row.record.method, []).append(row)
     known = [name for name in ROWS if name in runs]
     pairs: list[tuple[Runs, Runs]] = []
-    for name in [*(name for name in runs if name not in ROWS), *reversed(known)]:
-        row_of_name = ROWS.get(name)
-        against = ("topk",) if row_of_name is None else row_of_name.against
-        pairs += [(row, runs[name][0]) for row in runs[name][1:]]
-        pairs += [
-            (row, base) for other in against for base in runs.get(other, ()) for row in runs[name]
-        ]
+    unknown = [name for name in runs if name not in ROWS]
+    for name in [*unknown, *reversed(known)]:
+        first, *others = runs[name]
+        pairs += [(run, first) for run in others]
+        baselines = ROWS[name].against if name in ROWS else ("topk",)
+        for baseline in baselines:
+            pairs += [(run, base) for base in runs.get(baseline, ()) for run in runs[name]]
     return pairs
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
     """Return a label for each run: `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several
-    of it."""
+    runs of CEIL."""
     settings = [_flat(record.config) for record in records]
     labels = []
     for record, flat in zip(records, settings, strict=True):
-        same = [
-            other for r, other in zip(records, settings, strict=True) if r.method == record.method
+        of_method = [
+            other_settings
+            for other, other_settings in zip(records, settings, strict=True)
+            if other.method == record.method
         ]
-        varied = [name for name in flat if any(other.get(name) != flat[name] for other in same)]
-        settings_shown = (f"{name} {flat[name]}" for name in varied)
-        labels.append(", ".join([recorded_label(record), *settings_shown]))
+        varied = [
+            f"{name} {value}"
+            for name, value in flat.items()
+            if any(other_settings.get(name) != value for other_settings in of_method)
+        ]
+        labels.append(", ".join([recorded_label(record), *varied]))
     return labels
 
 
 def recorded_label(record: Record) -> str:
-    """Return a record's row in tables: the recorded label; in older records and in results files,
-    the label of its row, or its name where that is not known."""
+    """Return the label of a record in tables. In older records and in results files, which have
+    none, it is the label of their method, or its name if it is not registered."""
     if record.label:
         return record.label
     row = ROWS.get(record.method)
@@ -225,6 +236,7 @@ def recorded_label(record: Record) -> str:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Settings as text, those of a group behind its name: `ceil.loss`."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
@@ -235,8 +247,10 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _paper_name(record: Record) -> str:
-    """Return the row of CEIL's Table 2 that the method corresponds to; its encoders are of BERT's
-    size."""
+    """Return the name of the method's row in CEIL's Table 2, whose encoders are of BERT's size; ""
+    if there is none."""
     encoder = record.config["encoder"].lower() if record.method == "topk" else ""
-    named = [name for name in ("contriever", "simcse") if name in encoder]
-    return _PAPER_NAMES.get([*named, record.method][0], "")
+    for name in ("contriever", "simcse"):
+        if name in encoder:
+            return _PAPER_NAMES[name]
+    return _PAPER_NAMES.get(record.method, "")

@@ -1,5 +1,5 @@
-"""The runs of a method that differ in their seed of training: value, interval, differences, parts
-of the queries."""
+"""The runs of one method, which differ only in their seed of training: value, interval,
+differences, parts of the queries."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.store.cost import Cost
 
 COST_COLUMNS = ("LM tokens to prepare", "LM tokens to answer", "seconds", "GPU or core hours")
-"""The columns of costs in a table of methods; hours are those of a GPU, or of a core without a GPU."""
+"""The columns of costs in a table of methods. Hours are those of a GPU, or of a core without a GPU."""
 
 
 def cost_table(costs: Mapping[str, Cost]) -> Table:
-    """Return a table of what each stage, or kind of stages, took."""
+    """Return a table of the cost of each stage, or of each kind of stages."""
     rows = [[stage, Number(cost.seconds), cost.tokens or None] for stage, cost in costs.items()]
     return Table(["stage", "seconds", "LM tokens"], rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One method's runs on the same queries, one for each seed of training; numbers are in percent
-    of its metric."""
+    """One method's runs on the same queries, one for each seed of training. Its numbers are in
+    percent of the metric."""
 
     records: Sequence[Record]
     where: np.ndarray | None = field(default=None, repr=False)
-    """bool [N]: the part of the queries that the numbers are of; None for all of them."""
+    """bool [N]: the queries that the numbers are of; None for all queries."""
     paper: float | None = None
     label: str = ""
-    """The method, and the settings in which it differs from the other runs of that method in a
-    table."""
+    """The name of the method in a table, with the settings in which it differs from its other runs
+    there."""
 
     @property
     def record(self) -> Record:
-        """The run of the first seed."""
+        """The record of the first seed."""
         return self.records[0]
 
     @property
@@ -60,13 +60,13 @@ class Runs:
     @property
     def known(self) -> bool:
         """Whether intervals, differences and parts can be computed: all runs have statistics, and
-        the metric, which a plugin may have brought, is there."""
+        their metric is registered (it may be a plugin's)."""
         recorded = all(record.statistics is not None for record in self.records)
         return recorded and self.record.metric in METRICS
 
     @property
     def statistics(self) -> np.ndarray:
-        """float [S, N, s]: statistics of each query, for each of S seeds."""
+        """float [S, N, s]: the statistics of each query, for each of S seeds."""
         statistics = np.stack(
             [record.statistics for record in self.records if record.statistics is not None]
         )
@@ -74,7 +74,7 @@ class Runs:
 
     @property
     def questions(self) -> np.ndarray | None:
-        """int [N], equal numbers for equal questions; None if they are unknown."""
+        """int [N], equal for queries with the same question; None if unknown."""
         if (overlap := self.record.overlap) is None:
             return None
         return overlap.question if self.where is None else overlap.question[self.where]
@@ -90,9 +90,8 @@ class Runs:
         if self.where is None:
             return tuple(record.value for record in self.records)
         value = METRICS[self.record.metric].from_sums
-        return tuple(
-            100 * float(value(of_run.sum(axis=0), self.queries)) for of_run in self.statistics
-        )
+        sums_of_runs = self.statistics.sum(axis=1)
+        return tuple(100 * float(value(sums, self.queries)) for sums in sums_of_runs)
 
     @property
     def value(self) -> float:
@@ -106,8 +105,8 @@ class Runs:
 
     @property
     def examples(self) -> float | None:
-        """Mean number of examples that fitted into a prompt (#ICE), over all queries and seeds;
-        None if unknown."""
+        """The mean number of examples in a prompt (#ICE), over all queries and seeds; None if
+        unknown."""
         counts = [record.examples for record in self.records if record.examples is not None]
         return float(np.mean(counts)) if len(counts) == len(self.records) else None
 
@@ -122,34 +121,34 @@ class Runs:
 
     @cached_property
     def interval(self) -> Interval:
-        """The mean over seeds, with the 95 % interval of that mean over resampled questions and
-        seeds."""
+        """The mean over seeds with its 95 % interval over resampled questions and seeds."""
         return metric_interval(self._by_query, self.questions).percent()
 
     def minus(self, other: Runs) -> Interval:
-        """Return the difference from another method on the same queries, in points, by paired
-        bootstrap."""
+        """Return how many points the method is above another one on the same queries, with a paired
+        bootstrap interval."""
         return bootstrap_interval(*paired(self.sample, other.sample)).percent()
 
     def parts(self) -> Mapping[str, np.ndarray]:
-        """Return the parts of the queries that are worth a number of their own: name → bool [N]."""
+        """Return the parts of the queries whose scores are shown apart: name → bool [N]."""
         return {} if self.record.overlap is None or not self.known else self.record.overlap.parts()
 
     def only(self, where: np.ndarray) -> Runs:
-        """Return the numbers on some of the queries; bool [N] says on which."""
+        """Return the same runs with the numbers of some queries, bool [N]."""
         return Runs(self.records, where)
 
     @property
     def hours(self) -> float | None:
         """Device hours of the first seed; None if the device is unknown."""
-        return (
-            device_hours(self.record.cost.seconds, self.record.device)
-            if self.record.device
-            else None
-        )
+        if not self.record.device:
+            return None
+        return device_hours(self.record.cost.seconds, self.record.device)
 
     def costs(self) -> list[Value]:
         """Return the cells of COST_COLUMNS, for the first seed."""
-        hours = None if self.hours is None else Number(self.hours, 2)
-        tokens = self.record.preparing.tokens, self.record.answering.tokens
-        return [*tokens, Number(self.record.cost.seconds, 0), hours]
+        return [
+            self.record.preparing.tokens,
+            self.record.answering.tokens,
+            Number(self.record.cost.seconds, 0),
+            None if self.hours is None else Number(self.hours, 2),
+        ]

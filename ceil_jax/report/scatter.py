@@ -1,5 +1,5 @@
-"""A chart of scores against tokens as inline SVG: text that any reader can select and a screen
-reader can say."""
+"""A chart of scores against tokens as inline SVG, whose texts can be selected and are read by
+screen readers."""
 
 from __future__ import annotations
 
@@ -7,37 +7,41 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_WIDTH, _HEIGHT = 400, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 14, 14, 44
-"""Margins for the axes."""
+_WIDTH = 400
+_HEIGHT = 300
+_LEFT = 40
+_RIGHT = 14
+_TOP = 14
+_BOTTOM = 44
+"""The size of the chart, and its margins for the axes."""
 
 _LINE = 14
-"""Pixels between two labels at least."""
+"""The least distance between two labels."""
 
 
 class Point(NamedTuple):
     """A point of the chart."""
 
     label: str
-    """Its name; "" for a point in the background."""
+    """Its label; "" for a point in the background."""
     tokens: float
     score: float
     low: float
     high: float
     best: bool = False
-    """Whether it is the recommended one."""
+    """Whether it is recommended."""
 
 
 def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> str:
-    """Return an SVG element of 400 × 300 units that grows with its place on the page.
+    """Return an SVG element of 400 × 300 units that fills the width it has on a page.
 
     Points with a label have a line for their interval; those without are small and grey.
 
     Args:
-        points: at least one.
+        points: at least one point.
         xlabel: the name of the x axis.
         ylabel: the name of the y axis.
-        title: what the chart shows, for those who do not see it.
+        title: what the chart shows, for screen readers.
     """
     named = [point for point in points if point.label]
     largest = max(1.0, *(point.tokens for point in points)) * 1.05
@@ -79,8 +83,9 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
     heights = _apart([y(point.score) for point in named])
     for point, label_y in zip(named, heights, strict=True):
         kind = "best" if point.best else "final"
-        where, px, py = x(point.tokens), x(point.tokens), y(point.score)
-        left = where > _WIDTH * 0.55
+        px = x(point.tokens)
+        py = y(point.score)
+        left = px > _WIDTH * 0.55
         parts.append(
             f'<g class="{kind}"><line x1="{px:.1f}" x2="{px:.1f}" y1="{y(point.low):.1f}" '
             f'y2="{y(point.high):.1f}"/><circle cx="{px:.1f}" cy="{py:.1f}" r="5"/>'
@@ -107,9 +112,10 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """The places of labels, moved down as far as they would cover one another."""
+    """The heights of labels, those that would cover another one moved down."""
     moved = list(heights)
-    before = -_LINE * 1.0
+    free = 0.0
     for i in sorted(range(len(heights)), key=lambda i: heights[i]):
-        moved[i] = before = max(heights[i], before + _LINE)
+        moved[i] = max(heights[i], free)
+        free = moved[i] + _LINE
     return moved

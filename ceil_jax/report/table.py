@@ -24,7 +24,7 @@ class Number:
     digits: int = 1
     """Digits after the decimal point."""
     signed: bool = False
-    """Write the sign of positive numbers too, as for differences."""
+    """Whether positive numbers have a sign, as differences do."""
     sd: float | None = None
     interval: Interval | None = None
     paper: float | None = None
@@ -44,13 +44,13 @@ class Number:
 
 
 def money_columns(price: Price) -> tuple[str, str]:
-    """Return the names of the columns of money: a thousand queries, and preparing."""
+    """Return the names of the columns of money: for a thousand queries, and for preparing."""
     return f"{price.currency} a thousand queries", f"{price.currency} to prepare"
 
 
 def money_cells(amounts: Sequence[float]) -> list[Value]:
-    """Return amounts of money as the cells of a column, with the digits that its smallest needs; 0
-    costs nothing."""
+    """Return amounts of money as the cells of a column, with as many digits as the smallest one
+    needs."""
     after_point = max((digits(amount) for amount in amounts if amount), default=2)
     return [Number(amount, after_point) if amount else 0 for amount in amounts]
 
@@ -61,7 +61,7 @@ interval (`12.0 to 60.0`), or nothing."""
 
 
 def signed(interval: Interval | None) -> Number | None:
-    """A signed difference with its interval; None for None."""
+    """Return a difference as a number with a sign and its interval; None for None."""
     return None if interval is None else Number(interval.mean, signed=True, interval=interval)
 
 
@@ -82,11 +82,12 @@ class Table:
         return Table([*self.header, name], rows, self.title)
 
     def lines(self) -> list[list[str]]:
-        """The header and the rows as text for a reader."""
+        """Return the header and the rows, each cell as text for a reader."""
         return [list(self.header), *([written(cell) for cell in row] for row in self.rows)]
 
     def markdown(self) -> str:
-        """A Markdown table, under its title as a heading of the second level; ends in a newline."""
+        """Return a Markdown table, with the title as a heading of the second level above it; it
+        ends in a newline."""
         rule = ["---" if left else "---:" for left in self._left()]
         lines = [
             [cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()
@@ -97,28 +98,30 @@ class Table:
         )
 
     def text(self) -> str:
-        """Columns of equal width for a terminal: texts to the left, numbers to the right."""
-        lines, left = self.lines(), self._left()
+        """Return the table for a terminal, in columns of equal width: texts to the left, numbers to
+        the right."""
+        lines = self.lines()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if flush else cell.rjust(width)
-                for cell, width, flush in zip(line, widths, left, strict=True)
-            ).rstrip()
-            for line in lines
-        )
+        aligned = []
+        for line in lines:
+            cells = [
+                cell.ljust(width) if left else cell.rjust(width)
+                for cell, width, left in zip(line, widths, self._left(), strict=True)
+            ]
+            aligned.append("  ".join(cells).rstrip())
+        return "\n".join(aligned)
 
     def html(self) -> str:
-        """A `<table>` in a box that scrolls sideways on a narrow screen, with the text of cells
-        escaped."""
+        """Return a `<table>` in a box that scrolls sideways on a narrow screen; the text of cells
+        is escaped."""
         kinds = [' class="text"' if left else "" for left in self._left()]
 
         def row(cells: Sequence[str], tag: str) -> str:
-            made = (
+            elements = (
                 f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>"
                 for cell, kind in zip(cells, kinds, strict=True)
             )
-            return f"<tr>{''.join(made)}</tr>"
+            return f"<tr>{''.join(elements)}</tr>"
 
         header, *body = self.lines()
         rows = "".join(row([typeset(cell) for cell in line], "td") for line in body)
@@ -126,12 +129,13 @@ class Table:
         return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
     def data(self) -> dict[str, Any]:
-        """The title and the rows, each a mapping from column to value, as JSON values."""
+        """Return the title and the rows as JSON values; a row is a mapping from column to value."""
         rows = [dict(zip(self.header, map(json_value, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows}
 
     def _left(self) -> list[bool]:
-        """Whether each column is flush left: the first, and those that hold only text."""
+        """Whether each column is aligned to the left: the first column, and those that hold only
+        text."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
         return [
             number == 0
@@ -150,15 +154,13 @@ def json_value(cell: Value) -> Any:
     and `high`."""
     if isinstance(cell, Number):
         return cell.value if cell.interval is None else json_value(cell.interval)
-    return (
-        dict(zip(("value", "low", "high"), cell, strict=True))
-        if isinstance(cell, Interval)
-        else cell
-    )
+    if isinstance(cell, Interval):
+        return {"value": cell.mean, "low": cell.low, "high": cell.high}
+    return cell
 
 
 def written(cell: Value) -> str:
-    """A cell as text for a reader."""
+    """Return a cell as text for a reader."""
     if cell is None:
         return ""
     if isinstance(cell, int):

@@ -1,4 +1,4 @@
-"""Writes the two kinds of page: of a comparison that just ran, and of folders of finished runs."""
+"""Writes the page of a comparison that just ran, and the page of folders of finished runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 
 def write_report(folder: Path, comparison: Comparison) -> Path:
-    """Write `report.html`, self-contained, and `report.png` and `results.md` beside it, and return
-    the page."""
+    """Write the page `report.html`, with `report.png` and `results.md` beside it, and return its
+    path."""
     title = f"{comparison.record.task}: choosing in-context examples"
     page = render(title, [comparison], costs=comparison.costs, notes=[comparison.note])
     files = {"report.png": chart(comparison)[0], "results.md": comparison.markdown().encode()}
@@ -27,11 +27,14 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
 
 
 def write_page(roots: Sequence[Path], out: Path) -> Path:
-    """Write one page of every finished evaluation in folders of stages, or in folders of such, and
-    return `out`.
+    """Write one page of every finished evaluation in some folders of stages, or in folders of such
+    folders, and return `out`.
 
-    Evaluations that cannot be shown are named on the page and in the log. Without any finished
-    evaluation, or where a folder is missing or the page cannot be written, it raises a UserError.
+    The page and the log name the evaluations that cannot be shown.
+
+    Raises:
+        UserError: there is no finished evaluation, a folder is missing, or the page cannot be
+            written.
     """
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; name the page, such as {out / 'report.html'}")
@@ -53,7 +56,7 @@ def write_page(roots: Sequence[Path], out: Path) -> Path:
 
 
 def _stores(root: Path) -> list[Path]:
-    """Return the folders of stages in a folder: itself, or those directly in it."""
+    """Return the folders of stages that a folder names: itself, or those directly in it."""
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give the folder that --out of a run named")
     if any(root.glob("*/key.json")):
