@@ -4,7 +4,7 @@
 - `commands`: its sub-commands
 - `first`: what will fail, fails first: flags, names, libraries, servers, data and models
 - `mistakes`: a command line that cannot be read, in one line with a suggestion
-- `task_list`: the tasks with their metrics, and one of them in detail
+- `task_list`: the list of tasks with their metrics, and the details of a task
 - `data_flags`: a named task, or a file of the user's own
 - `propose`: the columns and the metric of a file that were not named
 - `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them

@@ -254,14 +254,14 @@ def tune_command(
     from ceil_jax.tuning.write import write_outcome
 
     config = opened.config
-    searched = Search(config, opened.task, search, opened.models, began, tokens_price)
+    running = Search(config, opened.task, search, opened.models, began, tokens_price)
     out = sys.stderr if json else sys.stdout
-    print(searched.forecast.text, file=out)
-    if searched.forecast.cut:
-        print(searched.forecast.cut, file=out)
-    outcome = searched.run()
+    print(running.forecast.text, file=out)
+    if running.forecast.cut:
+        print(running.forecast.cut, file=out)
+    outcome = running.run()
     key = [replace(config, out=Path()), file, search]
-    files = write_outcome(searched, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
+    files = write_outcome(running, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
     if json:
         selector = files.selector and str(files.selector)
         _print_json({**outcome.data(), "page": str(files.page), "selector": selector})
@@ -284,18 +284,18 @@ def tasks_command(
         data_dir: A folder of datasets with the column names of the hub; by default the hub or the
             embedded copy.
     """
-    from ceil_jax.cli.task_list import described, listed
+    from ceil_jax.cli.task_list import list_of_tasks, task_details
     from ceil_jax.tasks import TASKS
 
     if name is None:
-        print(listed(data_dir))
+        print(list_of_tasks(data_dir))
         return
     spec = TASKS[name]
     if spec.hub is not None and data_dir is None:
         from ceil_jax.cli.first import go_offline_without_hub
 
         go_offline_without_hub([spec.hub.repo])
-    print(described(spec, data_dir))
+    print(task_details(spec, data_dir))
 
 
 def report_command(

@@ -1,4 +1,4 @@
-"""The task of a command: one of TASKS, or a file of the user's own."""
+"""The task of a command: one of TASKS, or a file of the user."""
 
 from __future__ import annotations
 
@@ -74,11 +74,15 @@ def check_flags(config: RunConfig, file: OwnData) -> None:
 
 
 def read_data(config: RunConfig, file: OwnData, held_out: float = 0.1) -> Task:
-    """Load the task of `--data` if it is given, else of `--task`, and log its size and the output
-    folder.
+    """Load the task of `--data`, or of `--task` without it, and log its size and the output folder.
 
-    A share of a file's inputs is `held_out` as queries, unless --validation has them. Data that
-    cannot be read are a UserError.
+    Args:
+        config: the settings of the run.
+        file: the file of the user, if there is one.
+        held_out: the share of the file's inputs that become queries, unless --validation has them.
+
+    Raises:
+        UserError: the data cannot be read.
     """
     task = _named_task(config, file) if file.data is None else _own_task(config, file, held_out)
     limited = " (--limit)" if len(task.validation) < task.available else ""
@@ -96,8 +100,9 @@ def _named_task(config: RunConfig, file: OwnData) -> Task:
     from ceil_jax.tasks.load import load_task
 
     limit = file.max_new_tokens
-    where = config.task, config.data_dir, config.limit, config.data_seed
-    task = load_task(*where, bank_limit=config.bank_limit)
+    task = load_task(
+        config.task, config.data_dir, config.limit, config.data_seed, bank_limit=config.bank_limit
+    )
     return replace(task, max_new_tokens=limit or task.max_new_tokens)
 
 
@@ -127,7 +132,8 @@ def _own_task(config: RunConfig, file: OwnData, held_out: float) -> Task:
 
 
 def _unescaped(text: str) -> str:
-    """A shell passes \\t and \\n as two characters; \\\\ is one backslash."""
+    """A text of the command line, in which \\t and \\n are two characters each, and \\\\ is a
+    backslash."""
     marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
     if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
         log.info(r"%s: read with \t as a tab and \n as a line's end; \\ is a backslash", text)

@@ -1,5 +1,4 @@
-"""The beginning of every command: its settings, data and models are checked before anything is
-encoded."""
+"""The first checks of every command: its settings, data and models, before any text is encoded."""
 
 from __future__ import annotations
 
@@ -37,27 +36,26 @@ from ceil_jax.tasks.files import existing_file
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 1.0
-"""Seconds that the hub, or the proxy before it, has to take a connection."""
+"""How many seconds the hub, or the proxy before it, has to accept a connection."""
 
 ANSWER_SECONDS = 5.0
-"""Seconds that it then has to answer."""
+"""How many seconds it then has to answer."""
 
 EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ray"}
-"""The extra that brings a library that only some uses need."""
+"""The extra that installs a library which only some uses need."""
 
 
-class Begun(NamedTuple):
-    """A command's data and models, checked as far as that takes no work."""
+class CheckedCommand(NamedTuple):
+    """The data and models of a command, after the checks that take little time."""
 
     config: RunConfig
     """The settings, with the task's name."""
     task: Task
     models: Models
     rows: tuple[Row, ...]
-    """The rows that were named, with the configuration's settings, without those that the LM
-    cannot teach."""
+    """The named methods with the run's settings, without those that need another LM."""
     left_out: str
-    """A line on the rows that are left out and why; "" where none is."""
+    """A line on which methods are left out and why; "" if none is."""
 
 
 def begin(
@@ -66,43 +64,47 @@ def begin(
     methods: Sequence[str] = (),
     *needed: str,
     held_out: float = 0.1,
-) -> Begun:
-    """Read the data of a command and load its models; whatever can be refused is refused here,
-    before any text is encoded and any prompt is read.
+) -> CheckedCommand:
+    """Read the data of a command and load its models. All mistakes that can be found before a text
+    is encoded or a prompt is read are found here.
 
-    The cheapest checks come first: flags, files, libraries and names, which take no time; then a server,
-    which says in its first answers what it can do; then the data; models of this machine last.
+    The cheapest checks come first: flags, files, libraries and names; then a server, whose first
+    answers show what it can do; then the data; models on this machine last.
 
     Args:
         config: the settings of the run.
-        file: the file of the user's own, if there is one.
-        methods: the names of rows that the command is given; empty where it chooses them itself.
+        file: the file of the user, if there is one.
+        methods: the names of the methods that the user gave; empty if the command chooses them
+            itself.
         needed: libraries that the command needs besides those of the settings.
-        held_out: the share of a file's inputs that are its queries.
+        held_out: the share of a file's inputs that become queries.
 
     Raises:
         UserError: flags that exclude one another, a missing library, an unknown method, metric or
-            model, data that cannot be read, a server that does not answer, methods of which none
-            can learn from the LM.
+            model, data that cannot be read, a server that does not answer, or an LM from which no
+            named method can learn.
     """
     rows = tuple(config.row(name) for name in dict.fromkeys(methods))
     models = check_first(config, file, *needed) or Models()
     lm = NamedLM(models, config.lm, config.dtype, config.device_map, config.endpoint)
     usable = Usable(rows)
-    # those of this machine give log-probabilities
+    # LMs on this machine always give log-probabilities
     if is_address(config.lm) or is_function(config.lm):
         usable = scorable(lm.get(), rows)
     task = read_data(config, file, held_out=held_out)
     if any(row.encodes for row in usable.rows):
         NamedEncoder(models, config.encoder, config.endpoint).get()
-    return Begun(replace(config, task=task.name), task, models, *usable)
+    return CheckedCommand(replace(config, task=task.name), task, models, *usable)
 
 
 def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Models | None:
-    """Raise a UserError for what the settings alone show to be wrong, and for a server that does
-    not answer; do without an unreachable hub. Return the models that are on servers, if any.
+    """Check all that the settings show without data and local models, and ask the servers; go
+    offline if the hub cannot be reached. Return the models that are on servers, if there are any.
 
     For the arguments see `begin`.
+
+    Raises:
+        UserError: settings that are wrong, or a server that does not answer.
     """
     check_flags(config, file)
     for path in filter(None, (file.data, file.validation)):
@@ -111,19 +113,18 @@ def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Mod
         METRICS.require(file.metric)
     if config.out.is_file():
         raise UserError(f"--out {config.out} is a file; name a folder")
-    local = not is_address(config.lm) and config.lm != "tiny" and not is_function(config.lm)
-    wants = {"openai": is_address(config.lm), "torch": local, "ray": config.engine == "ray"}
-    for module in (*needed, *(name for name, wanted in wants.items() if wanted)):
+    for module in (*needed, *_libraries(config)):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{module} is not installed; pip install 'ceil-jax[{EXTRAS[module]}]'")
-    named = {"--lm": config.lm, "--encoder": config.encoder, "--skills.lm": config.skills.lm}
-    on_hub = {flag: name for flag, name in named.items() if name and _on_hub(name)}
-    wanted = [*on_hub.values()]
+    models = {"--lm": config.lm, "--encoder": config.encoder, "--skills.lm": config.skills.lm}
+    hub_models = {flag: name for flag, name in models.items() if name and _on_hub(name)}
+    repositories = list(hub_models.values())
     if file.data is None and config.data_dir is None:
-        hub = TASKS[config.task].hub
-        wanted += [] if hub is None else [hub.repo]
-    if wanted and go_offline_without_hub(wanted):
-        for flag, name in on_hub.items():
+        dataset = TASKS[config.task].hub
+        if dataset is not None:
+            repositories.append(dataset.repo)
+    if repositories and go_offline_without_hub(repositories):
+        for flag, name in hub_models.items():
             if not in_hub_cache(name):
                 raise UserError(
                     f"{flag} {name}: the hub cannot be reached, and its cache here has no such "
@@ -132,9 +133,21 @@ def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Mod
     return ask_servers(config)
 
 
+def _libraries(config: RunConfig) -> list[str]:
+    """The optional libraries that a run needs."""
+    libraries = []
+    if is_address(config.lm):
+        libraries.append("openai")
+    elif config.lm != "tiny" and not is_function(config.lm):
+        libraries.append("torch")
+    if config.engine == "ray":
+        libraries.append("ray")
+    return libraries
+
+
 def ask_servers(config: RunConfig) -> Models | None:
-    """Return the models of a run that are on servers, each of which has been asked what it can do;
-    None if there are none."""
+    """Return the models of a run that are on servers, after requests that find out what these can
+    do; None if there are none."""
     lms = [name for name in dict.fromkeys((config.lm, config.skills.lm)) if name]
     if not any(map(is_address, (*lms, config.encoder))):
         return None
@@ -142,23 +155,22 @@ def ask_servers(config: RunConfig) -> Models | None:
     for name in filter(is_address, lms):
         NamedLM(models, name, config.dtype, config.device_map, config.endpoint).get()
     if is_address(config.encoder):
-        # the length of its vectors is asked for by a first request
+        # a first request finds out the length of its vectors
         _ = NamedEncoder(models, config.encoder, config.endpoint).get().dim
     return models
 
 
 def _on_hub(name: str) -> bool:
     """Whether a model's name can only be a repository on the hub."""
-    named = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) is not None
-    return named and name not in ASSETS and not Path(name).is_dir()
+    has_owner = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) is not None
+    return has_owner and name not in ASSETS and not Path(name).is_dir()
 
 
-def go_offline_without_hub(wanted: Iterable[str]) -> bool:
-    """Tell the hub's libraries to use their caches only if the hub cannot be reached; they would
+def go_offline_without_hub(repositories: Iterable[str]) -> bool:
+    """If the hub cannot be reached, tell its libraries to use only their caches, because they would
     retry for a minute. Return whether only caches are used.
 
-    Has to be called before `huggingface_hub` is imported. A message names the repositories that are
-    `wanted`.
+    It has to be called before `huggingface_hub` is imported. `repositories` are named in a warning.
     """
     offline = os.environ.get("HF_HUB_OFFLINE", "")
     if offline:
@@ -166,12 +178,14 @@ def go_offline_without_hub(wanted: Iterable[str]) -> bool:
     if _reachable(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
         return False
     os.environ["HF_HUB_OFFLINE"] = "1"
-    log.warning("the hub cannot be reached; looking for %s in its cache only", ", ".join(wanted))
+    log.warning(
+        "the hub cannot be reached; looking for %s in its cache only", ", ".join(repositories)
+    )
     return True
 
 
 def _reachable(address: str) -> bool:
-    """Whether a server takes a connection soon, and then answers, with whatever; proxies of the
+    """Whether a server accepts a connection soon and then sends any answer; proxies of the
     environment are used."""
     parts = urllib.parse.urlsplit(address)
     proxy = urllib.request.getproxies().get(parts.scheme)
@@ -187,22 +201,22 @@ def _reachable(address: str) -> bool:
     except urllib.error.HTTPError:
         return True
     except (OSError, ValueError) as error:
-        # a certificate that Python does not know may be one that the hub's libraries know
+        # the hub's libraries may know a certificate that Python does not know
         return isinstance(getattr(error, "reason", None), ssl.SSLError)
     return True
 
 
 def _connects(host: str, port: int) -> bool:
-    """Whether something takes connections there within CONNECT_SECONDS."""
-    taken = threading.Event()
+    """Whether a host accepts a connection within CONNECT_SECONDS."""
+    connected = threading.Event()
 
     def connect() -> None:
         with suppress(OSError, ValueError):
             socket.create_connection((host, port), CONNECT_SECONDS).close()
-            taken.set()
+            connected.set()
 
-    # looking up a name has no limit of its own, and what waits for it must not keep the command
+    # looking up a host's name has no time limit, so that it runs in a thread that ends with us
     attempt = threading.Thread(target=connect, daemon=True)
     attempt.start()
     attempt.join(CONNECT_SECONDS)
-    return taken.is_set()
+    return connected.is_set()

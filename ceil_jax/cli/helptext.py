@@ -1,9 +1,7 @@
-"""Help texts of dataclass fields: each field's docstring as one paragraph, and the range of its
-numbers.
+"""The help texts of flags: the docstring of each setting as one paragraph, and its range.
 
-tyro reads a field's docstring with the indentation of its source and keeps its line breaks.
-`asked_for_help` makes a registry for `tyro.cli` that joins the lines instead. `--help` shows the
-settings in COMMON, `--help-all` all.
+tyro keeps the indentation and the line breaks of a docstring; `help_registry` makes a registry for
+it that joins the lines. `--help` shows only the settings in COMMON, `--help-all` all.
 """
 
 from __future__ import annotations
@@ -38,22 +36,22 @@ method ks trade_offs encoders lm_tokens minutes tolerance
 api_key_env chat context_length tokenizer concurrency max_tokens
 """
 COMMON = frozenset(_COMMON.split())
-"""The settings that the pages for users name: those of a run, of a file of one's own, of a search
-and of a server."""
+"""The settings that the pages for users name: of a run, of a user's file, of a search and of a
+server."""
 
 SEARCHED = frozenset({"shots", "trade_off"})
-"""The settings of a run that `tune` searches: it refuses them, and its help leaves them out."""
+"""The settings of a run that `tune` refuses and does not show, because it searches them."""
 
 SHORTENED = ("RunConfig", "OwnData", "TuneConfig", "EndpointConfig")
-"""The dataclasses of which `--help` shows the settings in COMMON only."""
+"""The dataclasses of which `--help` shows only the settings in COMMON."""
 
 
-def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
-    """Return the arguments as tyro knows them, and the registry that prints as much help as they
-    ask for."""
+def help_registry(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
+    """Return the arguments in tyro's words, and the registry for as much help as they ask for."""
     everything = "--help-all" in arguments
     short = not everything and not {"-h", "--help"}.isdisjoint(arguments)
-    # settings are left out for printing help only: tyro takes no argument that it does not show
+    # settings are left out only when help is printed, because tyro refuses flags that it does not
+    # show
     left_out = SEARCHED if arguments[:1] == ["tune"] and (short or everything) else frozenset()
     registry = ConstructorRegistry()
     registry.struct_rule(partial(_of_dataclass, short, left_out))
@@ -63,8 +61,8 @@ def asked_for_help(arguments: list[str]) -> tuple[list[str], ConstructorRegistry
 def _of_dataclass(
     short: bool, left_out: frozenset[str], info: StructTypeInfo
 ) -> StructConstructorSpec | None:
-    """Build a dataclass from flags; generic types, and those without a default instance, are left
-    to tyro. The help has no settings that are `left_out` of a run's."""
+    """Return how tyro builds a dataclass from flags; None for generic types and for those without a
+    default instance. The help leaves out some settings of a run, `left_out`."""
     generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or generic or not isinstance(info.default, info.type):
         return None
@@ -89,7 +87,7 @@ def _flag(kind: type, name: str, default: Any, hidden: bool) -> StructFieldSpec:
         hint = _METHOD
     elif hidden:
         hint = _hidden(hint)
-    # read from the source only when help is asked for
+    # docstrings are read from the source only when help is printed
     return StructFieldSpec(name, hint, default, helptext=partial(_help, kind, name, hint))
 
 
@@ -99,20 +97,20 @@ def _hints(kind: type) -> Mapping[str, Any]:
 
 
 def _method_flag(name: str, method: Method, cut: bool) -> StructFieldSpec:
-    """The settings of a method as flags behind its name: --ceil.epochs."""
+    """The settings of a method as flags that begin with its name: --ceil.epochs."""
     kind = type(method)
     summary = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
     return StructFieldSpec(name, _hidden(kind) if cut else kind, method, helptext=summary)
 
 
 def _hidden(hint: Any) -> Any:
-    # a marker, which a type checker takes for a generic alias
+    # type checkers take this marker for a generic alias
     suppress: Any = tyro.conf.Suppress
     return suppress[hint]
 
 
 def _config(names: Sequence[str], **settings: Any) -> RunConfig:
-    """The configuration whose methods came as settings of these names."""
+    """A configuration from settings, of which those in `names` are methods."""
     methods = tuple(settings.pop(name) for name in names)
     return RunConfig(**settings, methods=methods)
 
@@ -127,11 +125,11 @@ _METHOD = Annotated[
         str_from_instance=lambda method: [method.name],
     ),
 ]
-"""A method by its name; its settings are those of the flags behind that name."""
+"""A flag whose value is the name of a method."""
 
 
 def _help(kind: type, name: str, hint: Any) -> str:
-    """Return a field's docstring on one line, followed by its range if it has one."""
+    """Return the docstring of a field on one line, with its range if it has one."""
     allowed = range_of(hint)
     docstrings = (_docstrings(base).get(name) for base in kind.__mro__ if is_dataclass(base))
     docstring = next(filter(None, docstrings), "")
@@ -140,7 +138,7 @@ def _help(kind: type, name: str, hint: Any) -> str:
 
 @cache
 def _docstrings(kind: type) -> Mapping[str, str]:
-    """The docstrings below the fields that a dataclass itself defines, each on one line."""
+    """The docstrings of the fields that a dataclass itself defines, each on one line."""
     try:
         source = inspect.getsource(kind)
     except (OSError, TypeError):
@@ -148,8 +146,8 @@ def _docstrings(kind: type) -> Mapping[str, str]:
     [definition] = ast.parse(textwrap.dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
     docstrings = {}
-    for field, after in pairwise(definition.body):
-        match field, after:
+    for field, next_statement in pairwise(definition.body):
+        match field, next_statement:
             case ast.AnnAssign(target=ast.Name(id=field_name)), ast.Expr(
                 value=ast.Constant(value=str(text))
             ):

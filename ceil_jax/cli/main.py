@@ -1,5 +1,5 @@
-"""The command `ceil-jax`, and what all commands of the project share: scales, settings of JAX, exit
-codes."""
+"""The command `ceil-jax`, and the scales, JAX settings and exit codes of all commands of the
+project."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tyro
 
 from ceil_jax.cli import commands
-from ceil_jax.cli.helptext import asked_for_help
+from ceil_jax.cli.helptext import help_registry
 from ceil_jax.cli.mistakes import deferred, parsed
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
@@ -43,8 +43,8 @@ SCALED = ("compare", "score", "export")
 log = logging.getLogger(__name__)
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-"""The flags of all commands, which are read first: the scale decides what the other flags default
-to."""
+"""The flags of all commands. They are read first, because the scale sets the defaults of the
+others."""
 _SHARED.add_argument("--plugin", action="append", default=[])
 _SHARED.add_argument("--scale")
 _SHARED.add_argument("--quiet", action="store_true")
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
 
         def parse(words: list[str]) -> Callable[[], int | None]:
-            words, registry = asked_for_help(words)
+            words, registry = help_registry(words)
             return tyro.extras.subcommand_cli_from_dict(
                 names, prog="ceil-jax", description=DESCRIPTION, args=words, registry=registry
             )
@@ -85,14 +85,17 @@ def command(
     scales: Mapping[str, RunConfig] = SCALES,
     scaled: Sequence[str] = (),
 ) -> int:
-    """Run a command and return its exit code: 2 after a one-line message about a mistake of the
-    user.
+    """Run a command and return its exit code: 2 after a mistake of the user, with a message of one
+    line.
 
-    `run` gets the defaults that `--scale` names in `scales`, and the arguments that not all
-    commands take. The sub-commands in `scaled` take `--scale`, by default all. The command line is
-    by default that of the process.
+    Args:
+        name: the name of the command, for messages.
+        run: the command, called with the settings of the scale and the other arguments.
+        arguments: the command line; by default that of the process.
+        scales: the settings that `--scale` names.
+        scaled: the sub-commands that have scales; by default all.
     """
-    # stages share a GPU with the LM: JAX must not take three quarters of it at its first use
+    # JAX would take three quarters of the GPU at its first use, which the LM needs too
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if has_cache():
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
@@ -122,7 +125,7 @@ def command(
         )
         if shared_flags.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        # shells leave ~ as it is behind an equals sign
+        # shells do not expand ~ behind an equals sign
         rest = [
             re.sub(r"^(--[\w.-]+=|)(~/.*)", lambda match: f"{match[1]}{user_path(match[2])}", word)
             for word in rest
@@ -139,7 +142,7 @@ def command(
         print(f"{name}: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # the reader of the output, such as `head`, has closed it: flush nothing more into it
+        # the reader of the output, such as `head`, has closed it: nothing more can be written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
@@ -150,10 +153,10 @@ def command(
 
 
 def import_plugins(modules: Sequence[str]) -> None:
-    """Import the modules that `--plugin` names, which register what they bring.
+    """Import the modules that `--plugin` names; they register their methods, metrics and LMs.
 
     Raises:
-        UserError: a module that is not there, or that imports what the package does not have.
+        UserError: a module cannot be found, or it imports a name that the package does not have.
     """
     for module in modules:
         try:

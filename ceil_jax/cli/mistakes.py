@@ -1,4 +1,4 @@
-"""A command line that cannot be read: one line about the first mistake, in place of pages of
+"""Mistakes in a command line: a message of one line about the first one, in place of pages of
 help."""
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from ceil_jax.errors import UserError
 Result = TypeVar("Result")
 
 RENAMED = {"--methods": "--method", "--retriever": "--method", "--k": "--shots"}
-"""Flags that people type, and the ones that they mean."""
+"""Flags that people type by mistake, and the flags that they mean."""
 
 Parse = Callable[[list[str]], Callable[[], Result]]
-"""Reads the words of a command line and returns the command, ready to be called."""
+"""Reads the words of a command line, and returns the command with its arguments, to be called
+later."""
 
 
 def deferred(command: Callable[..., Result]) -> Callable[..., Callable[[], Result]]:
-    """Return a function with the same flags, whose result is the command with its arguments, not
-    yet called."""
+    """Return a function with the same parameters that returns the command with its arguments,
+    without calling it."""
 
     @functools.wraps(command)
     def bound(*args: Any, **kwargs: Any) -> Callable[[], Result]:
@@ -39,16 +40,16 @@ def parsed(
     commands: Sequence[str],
     shared: Mapping[str, str],
 ) -> Callable[[], Result]:
-    """Return the command that a command line names, ready to be called.
+    """Return the command of a command line with its arguments, to be called later.
 
     Args:
         arguments: the words of the command line.
-        parse: reads them; a mistake is written to stderr and raises SystemExit(2).
+        parse: reads these words; after a mistake it writes to stderr and raises SystemExit(2).
         commands: the names of all sub-commands.
-        shared: flags that are read before the command's own, with the commands that take them.
+        shared: flags that are no flags of a sub-command, with what to say about them.
 
     Raises:
-        UserError: a mistake, in one line.
+        UserError: the command line has a mistake.
     """
     errors = io.StringIO()
     try:
@@ -61,7 +62,7 @@ def parsed(
 
 
 def flags_of(command: str, parse: Parse[Any]) -> set[str]:
-    """Return the flags of a sub-command, as its full help lists them."""
+    """Return the flags of a sub-command, read from its full help."""
     text = io.StringIO()
     try:
         with redirect_stdout(text):
@@ -79,7 +80,7 @@ def _mistake(
     commands: Sequence[str],
     shared: Mapping[str, str],
 ) -> str:
-    """Return what is wrong with a command or its flags; "" where they are all known."""
+    """Return a message about an unknown command or flag; "" if all are known."""
     command = arguments[0] if arguments else ""
     if command not in commands:
         problem = f"unknown command {command!r}" if command else "name a command"
@@ -107,7 +108,7 @@ def _near(word: str, known: Sequence[str] | set[str], cutoff: float = 0.6) -> st
 
 
 def _first_sentence(errors: io.StringIO) -> str:
-    """The message in tyro's box, without the box, the causes and the advice below it."""
+    """The first sentence of tyro's message, without its box, the causes and the advice."""
     # a terminal without Unicode gets the box in ASCII
     lines = [line.strip(" │|") for line in errors.getvalue().splitlines()[1:]]
     message = " ".join(line for line in lines if line.strip("─-+╭╮╰╯ "))

@@ -1,4 +1,4 @@
-"""The columns and the metric of a file that were not named: looked at and proposed."""
+"""Proposals for the columns and the metric of a file, if the user has not named them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ceil_jax.tasks.spec import RowError
 
 
 class Column(NamedTuple):
-    """The kind of a column's values."""
+    """A column of a file, and what its values are like."""
 
     name: str
     rows: int
     distinct: int
     words: float
-    """Mean number of words of a value; 0 for a column of numbers."""
+    """The mean number of words in a value; 0 for a column of numbers."""
 
     @property
     def labels(self) -> bool:
-        """Whether its values are few enough to choose among."""
+        """Whether it has few enough distinct values to be labels."""
         return are_labels(self.distinct, self.rows)
 
     def __str__(self) -> str:
@@ -36,8 +36,8 @@ class Column(NamedTuple):
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return the columns that have a name, and texts or numbers, in the order in which they come
-    up."""
+    """Return the columns that have a name and hold texts or numbers, in the order of their first
+    value."""
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
@@ -61,50 +61,50 @@ def _words(values: Sequence[str]) -> float:
 def check_named(
     file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None
 ) -> None:
-    """Raise a UserError, which proposes other columns, if a file lacks `input` or `output` where
-    they are meant."""
+    """Raise a UserError that proposes columns if the user has named none, and the file has no
+    columns `input` and `output`, their defaults."""
     table = read_table(file, delimiter)
-    there = table.columns()
-    named = [name for name in inputs if name != "input" or same_text(name, there)]
-    answer = output if output != "output" or same_text(output, there) else ""
+    names = table.columns()
+    named = [name for name in inputs if name != "input" or same_text(name, names)]
+    answer = output if output != "output" or same_text(output, names) else ""
     if named and answer:
         return
     candidates = columns([row for row in table.rows if not isinstance(row, RowError)])
     flags = propose(candidates, named, answer)
-    how = (
-        f"name the columns, such as {flags}"
-        if flags
-        else "no two of them are a text and its answer"
-    )
-    listed = (
-        ", ".join(map(str, candidates)) or f"no column of texts or numbers, but {', '.join(there)}"
-    )
-    raise UserError(f"{file}: {len(table.rows):,} rows with {listed}{nested(table)}: {how}")
+    advice = "no two of them are a text and its answer"
+    if flags:
+        advice = f"name the columns, such as {flags}"
+    described = ", ".join(map(str, candidates))
+    if not described:
+        described = f"no column of texts or numbers, but {', '.join(names)}"
+    raise UserError(f"{file}: {len(table.rows):,} rows with {described}{nested(table)}: {advice}")
 
 
 def propose(candidates: Sequence[Column], inputs: Sequence[str], output: str) -> str:
-    """Return flags that name a file's columns; "" where no two of them can be meant.
+    """Return flags that name an input and an output among a file's columns; "" if no two columns
+    will do.
 
-    The output is the first column of labels, with the others named beside it, else the text with
-    the fewest words; the input is the text with the most words of the others. Columns that are
-    named already are not proposed again.
+    The output is the first column of labels, else the text with the fewest words. The input is the
+    text with the most words among the others. Further columns of labels are named as alternatives.
+    Columns that the user has named are not proposed.
     """
-    left = [column for column in candidates if column.name not in (*inputs, output)]
+    unnamed = [column for column in candidates if column.name not in (*inputs, output)]
     texts = sorted(
-        (column for column in left if column.words and column.distinct > 1),
+        (column for column in unnamed if column.words and column.distinct > 1),
         key=lambda column: -column.words,
     )
     if not inputs and texts:
         inputs = [texts.pop(0).name]
-    labels = [column.name for column in left if column.labels and column.name not in inputs]
-    others = "" if output else "".join(f" (or --output {shlex.quote(name)})" for name in labels[1:])
-    if not output and (labels or texts):
-        output = labels[0] if labels else texts[-1].name
+    labels = [column.name for column in unnamed if column.labels and column.name not in inputs]
+    alternatives = ""
+    if not output and labels:
+        output = labels[0]
+        alternatives = "".join(f" (or --output {shlex.quote(name)})" for name in labels[1:])
+    elif not output and texts:
+        output = texts[-1].name
     if not (inputs and output):
         return ""
-    metric = (
-        ["--metric", "accuracy"]
-        if any(column.name == output and column.labels for column in candidates)
-        else []
-    )
-    return shlex.join(["--input", *inputs, "--output", output, *metric]) + others
+    flags = ["--input", *inputs, "--output", output]
+    if any(column.name == output and column.labels for column in candidates):
+        flags += ["--metric", "accuracy"]
+    return shlex.join(flags) + alternatives

@@ -1,4 +1,4 @@
-"""The list of tasks with their metrics, and one task in detail, as text for a terminal."""
+"""The list of tasks with their metrics, and the details of a task, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from ceil_jax.tasks.load import load_task
 from ceil_jax.tasks.spec import TaskSpec
 
 
-def listed(data_dir: Path | None = None) -> str:
-    """Return all tasks in the order of TASKS."""
+def list_of_tasks(data_dir: Path | None = None) -> str:
+    """Return a table of all tasks."""
     rows = []
     for spec in TASKS.values():
-        source = (
-            "embedded"
-            if spec.embedded
-            else spec.hub.repo
-            if spec.hub
-            else f"files in {spec.folder}/"
-        )
+        source = f"files in {spec.folder}/"
+        if spec.embedded:
+            source = "embedded"
+        elif spec.hub:
+            source = spec.hub.repo
         here = spec.embedded or (data_dir and spec.folder and (data_dir / spec.folder).is_dir())
         rows.append([spec.name, spec.metric, "yes" if here else None, source])
     return (
@@ -31,8 +29,9 @@ def listed(data_dir: Path | None = None) -> str:
     )
 
 
-def described(spec: TaskSpec, data_dir: Path | None = None) -> str:
-    """Return a task's sizes, metrics, source and published numbers, and five prompts."""
+def task_details(spec: TaskSpec, data_dir: Path | None = None) -> str:
+    """Return the sizes, metrics, source and published numbers of a task, and five of its
+    prompts."""
     task = load_task(spec, data_dir)
     paper = ", ".join(f"{method} {value}" for method, value in spec.paper.items())
     lines = [

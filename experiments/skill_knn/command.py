@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NoReturn
 
 import tyro
 
-from ceil_jax.cli.helptext import asked_for_help
+from ceil_jax.cli.helptext import help_registry
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS
@@ -132,7 +132,7 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
 
     def parsed(config: RunConfig, rest: list[str]) -> None:
         kind = type(options)
-        rest, registry = asked_for_help(rest)
+        rest, registry = help_registry(rest)
         given = tyro.cli(
             kind,
             prog=f"{name}.py",
