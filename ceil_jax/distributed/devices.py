@@ -9,6 +9,7 @@ step, before a batch's loss combines the rows.
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -125,14 +126,18 @@ def map_batches(
 
 
 def _even(total: int, most: int, workers: int) -> int:
-    """Size of a batch, at most `most`, such that all workers get about the same number of rows.
+    """Return the size of a batch, at most `most`, with which all workers get about the same number
+    of rows.
 
     It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are
     compiled.
     """
-    rounds = -(-total // (workers * most))
-    share = -(-total // (workers * rounds))
-    return min(most, 1 << (share - 1).bit_length() if share <= 64 else -(-share // 8) * 8)
+    rounds = math.ceil(total / (workers * most))
+    share = math.ceil(total / (workers * rounds))
+    rounded = 8 * math.ceil(share / 8)
+    if share <= 64:
+        rounded = 2 ** (share - 1).bit_length()
+    return min(most, rounded)
 
 
 def _filled(batch: Any, size: int) -> Any:

@@ -110,8 +110,8 @@ def _resampled(
 
 @lru_cache(maxsize=16)
 def _first_draws(count: int, rows: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Return the first draws of a seed and the generator after them; all cells of a column share
-    them."""
+    """Return the first draws of a seed, and the generator after them. They are kept for samples of
+    the same size."""
     rng = np.random.default_rng(seed)
     return _draws(rng, rows, count), rng
 

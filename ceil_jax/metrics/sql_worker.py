@@ -1,4 +1,5 @@
-"""The child process in which SQL written by a language model runs: the standard library alone.
+"""The child process that runs SQL written by a language model. It imports only the standard
+library.
 
 It reads a job from each line of its input (JSON), and writes a line with the outcome. A query may
 read one database file, which is opened read-only and immutable. An authorizer allows SELECT,

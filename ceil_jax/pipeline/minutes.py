@@ -96,8 +96,8 @@ class Cut(Stage[Comparison]):
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
-    """Yield ever smaller comparisons: their setups and rows."""
-    left = tuple(rows)
+    """Yield the setups and methods of ever smaller comparisons, the whole one first."""
+    remaining = tuple(rows)
     queries = len(setup.task.validation)
     shares = (1.0, 0.75, 0.5, 0.25)
 
@@ -105,24 +105,25 @@ def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, 
         drawn = draw(setup.task.validation, queries, setup.config.data_seed)
         config = with_fewer_training_queries(setup.config, share)
         smaller = setup_of(config, replace(setup.task, validation=drawn), setup.models)
-        return smaller, tuple(config.configured(row) for row in left)
+        return smaller, tuple(config.configured(row) for row in remaining)
 
-    trained = [row for row in reversed(left) if row.trains]
-    # rows that learn from sets first, then from single examples; within each, the last row first
-    dear = [row for row in trained if row.learns_from_lm]
-    dear.sort(key=lambda row: not row.method.learns_sets)
-    free = [row for row in trained if row not in dear]
+    trained = [row for row in reversed(remaining) if row.trains]
+    # first the methods that learn from sets, then those that learn from single examples; of each
+    # kind, the last one first
+    trained_with_lm = [row for row in trained if row.learns_from_lm]
+    trained_with_lm.sort(key=lambda row: not row.method.learns_sets)
+    trained_without_lm = [row for row in trained if row not in trained_with_lm]
     for share in shares:
         yield cut(share)
-    for least in dear:
-        left = tuple(row for row in left if row != least)
-        for share in shares if any(row in dear for row in left) else shares[:1]:
+    for dropped in trained_with_lm:
+        remaining = tuple(row for row in remaining if row != dropped)
+        for share in shares if any(row in trained_with_lm for row in remaining) else shares[:1]:
             yield cut(share)
     while queries > FEWEST_QUERIES:
         queries = max(FEWEST_QUERIES, int(0.9 * queries))
         yield cut()
-    for least in free:
-        left = tuple(row for row in left if row != least)
+    for dropped in trained_without_lm:
+        remaining = tuple(row for row in remaining if row != dropped)
         yield cut()
 
 

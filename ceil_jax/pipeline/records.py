@@ -131,7 +131,7 @@ class Texts(Stage[None]):
 
 @dataclass(frozen=True)
 class RecordOfRun(Stage[Record]):
-    """The stage of a record. A record that is on disk is not written again."""
+    """The stage that writes the record of a run, once."""
 
     kind = "run"
     what = "recording"

@@ -80,8 +80,8 @@ class CeilSelector(Settings):
         **settings: Unpack[SettingOptions],
     ) -> None:
         check_names("CeilSelector", settings, Settings)
-        values: dict[str, Any] = {**settings}
-        super().__init__(**values)
+        untyped: dict[str, Any] = {**settings}  # a type checker cannot match its keys to the fields
+        super().__init__(**untyped)
         self.bank = bank
         self.encoder, query_side = as_encoders(encoder)
         self.query_encoder: Any = (
@@ -89,7 +89,7 @@ class CeilSelector(Settings):
         )
         self._bank_side = example_encoder(self.encoder)
         self._query_side = example_encoder(self.query_encoder)
-        self._told = False
+        self._has_warned = False
 
     @classmethod
     def from_examples(
@@ -404,11 +404,13 @@ class CeilSelector(Settings):
             select_from(query, each, call)
             for query, each in zip(query_examples, shortlists, strict=True)
         ]
-        met = sum(selection.excluded > 0 for selection in selections)
-        if met and not self._told:
-            self._told = True
-            way = (
-                "their own examples are left out, now and later: own_answer=True would choose them"
+        in_bank = sum(selection.excluded > 0 for selection in selections)
+        if in_bank and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%d of %d queries stand in the bank; their own examples are left out, now and "
+                "later: own_answer=True would choose them",
+                in_bank,
+                len(query_examples),
             )
-            log.warning("%d of %d queries stand in the bank; %s", met, len(query_examples), way)
         return selections

@@ -2,11 +2,11 @@
 probable that is.
 
 A difference of 1 point on 24 rows says nothing, on 2,000 rows a lot. Both are judged by one number:
-let δ be the points by which the dearer prompt is truly better, and take δ, given the rows that both
-have answered, to be normal around the measured difference. The expected loss is E[max(δ, 0)]. With
-many rows it is the measured difference, or 0 where the cheaper prompt is better; with few rows it
-is large even where both score alike. Tests of web pages end by the same number (Stucchio, Bayesian
-A/B testing at VWO, 2015).
+let δ be the points by which the dearer prompt is truly better. Given the rows that both have
+answered, δ is taken to be normal around the measured difference. The expected loss is E[max(δ, 0)].
+With many rows it is the measured difference, or 0 where the cheaper prompt is better; with few rows
+it is large even where both score alike. Tests of web pages end by the same number (Stucchio,
+Bayesian A/B testing at VWO, 2015).
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Loss(NamedTuple):
 def loss_of(ahead: np.ndarray, groups: np.ndarray | None = None) -> Loss:
     """Return what one prompt may lose against another.
 
-    Half a row is added on which one is right and the other wrong, half a row of the reverse, and one
-    on which they agree (Agresti and Min, Statistics in Medicine, 2005): rows that are all alike
-    prove no certainty.
+    Two rows are added, so that rows that are all equal do not look certain (Agresti and Min,
+    Statistics in Medicine, 2005): half a row on which only one prompt is right, half a row on which
+    only the other one is, and one on which both agree.
 
     Args:
         ahead: float [N], by how much the other prompt is better on each row that both have

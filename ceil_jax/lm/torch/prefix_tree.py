@@ -9,8 +9,8 @@ import numpy as np
 
 
 class Trie:
-    """The distinct prefixes of some rows. Each prefix corresponds to one token of the trie, its
-    last; tokens are numbered depth first.
+    """The distinct prefixes of some rows, each a token of the trie: the last token of the prefix.
+    Tokens are numbered depth first.
 
     A token's ancestors, to which it may attend, come before it; its descendants follow directly
     after it.

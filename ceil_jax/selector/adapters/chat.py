@@ -1,5 +1,5 @@
-"""A selection as the messages of a chat, the form that OpenAI's API made common; and banks of
-conversations (`selector.adapters.conversations`) with all their turns."""
+"""A selection as the messages of a chat, in the form of OpenAI's API; examples that are
+conversations (`selector.adapters.conversations`) keep all their turns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ceil_jax.selector.adapters.conversations import turns_of
 from ceil_jax.tasks.example import Example, filled
 
 Message = dict[str, Any]
-"""`{"role": …, "content": …}`, and what else a message of a conversation has."""
+"""`{"role": …, "content": …}`, with any further fields of a message."""
 
 
 def chat_messages(
@@ -21,23 +21,22 @@ def chat_messages(
     user: str | None = None,
     assistant: str = "{output}",
 ) -> list[Message]:
-    """Return `[{"role": …, "content": …}]`: each example a turn of the user and the assistant's
-    answer, the query last.
+    """Return `[{"role": …, "content": …}]`: for each example a turn of the user and the assistant's
+    answer, and the query as the last turn.
 
-    Examples that are conversations give all their turns, tool calls included, but their system
-    message: that of all of them is the first message where they share one and `system` is not
-    given.
+    Examples that are conversations give all their turns and tool calls, but not their system
+    message. If they all have the same one, it is the first message unless `system` is given.
 
     Args:
         selection: the examples and the query.
-        system: the first message, as it is.
-        user: how a query stands in its turn: names of columns in braces, written as in a template.
-            `{input}` is the input where no column is called so. By default what the selection's
-            template shows before the answer.
-        assistant: how an answer does; it may name the output too.
+        system: the text of the first message.
+        user: the text of a query's turn, with names of columns in braces, as in a template.
+            `{input}` is the input if no column has this name. By default the text of the
+            selection's template before the answer.
+        assistant: the text of an answer's turn, likewise; it may name the output too.
 
     Raises:
-        UserError: a name that an example or the query lacks.
+        UserError: an example or the query lacks a column that is named.
     """
     conversations = [turns_of(example) for example in selection.examples]
     query_turns = turns_of(selection.query)
@@ -50,17 +49,17 @@ def chat_messages(
         if turns:
             messages += _without_system(turns)
             continue
-        messages.append({"role": "user", "content": _asked(selection, example, user)})
+        messages.append({"role": "user", "content": _user_turn(selection, example, user)})
         names = _names(selection, example)
         names |= {"output": example.output, selection.output_key: example.output}
         messages.append({"role": "assistant", "content": filled(assistant, example, names)})
     if query_turns:
         return messages + _without_system(query_turns)
-    query = _asked(selection, selection.query, user)
+    query = _user_turn(selection, selection.query, user)
     return [*messages, {"role": "user", "content": query}]
 
 
-def _asked(selection: Selection, example: Example, user: str | None) -> str:
+def _user_turn(selection: Selection, example: Example, user: str | None) -> str:
     """The user's turn of an example or the query."""
     if user is None:
         return selection.template.query(example).rstrip()
@@ -68,7 +67,7 @@ def _asked(selection: Selection, example: Example, user: str | None) -> str:
 
 
 def _names(selection: Selection, example: Example) -> dict[str, str]:
-    """The names of an example's input beside its fields."""
+    """The texts of an example's input, by each of its names that no field has."""
     names = ("input", selection.template.input, selection.input_key)
     return {name: example.input for name in names if name not in example.fields}
 

@@ -1,5 +1,5 @@
-"""Conversations as examples: the lines of OpenAI's fine-tuning files and of ShareGPT's, with tool
-calls and several turns."""
+"""Conversations as examples, from files in the form of OpenAI's fine-tuning or of ShareGPT, with
+tool calls and several turns."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ _EXPECTED = (
 def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> list[Example]:
     """Return an example for each conversation of a file or a list of rows.
 
-    The output is the assistant's last turn: its text, or its tool calls as JSON. The input, by
-    which examples are found, is what the user said before it. All turns come along in the field
-    `messages`, from which `chat_messages` takes them; other columns are fields too, lists and
-    objects (`tools`) as JSON.
+    The output is the assistant's last turn: its text, or its tool calls as JSON. The input is the
+    text of the user's turns before it. The field `messages` keeps all turns for `chat_messages`.
+    Other columns are fields too; lists and objects (`tools`) become JSON.
 
     Raises:
-        UserError: a file that cannot be read, or a row without such a conversation; the message
-            names its line and field.
+        UserError: the file cannot be read, or a row has no such conversation; the message names its
+            line and field.
 
     Examples:
-        >>> asked = {"role": "user", "content": "Hall light on"}
-        >>> answered = {"role": "assistant", "content": "Done."}
-        >>> row = {"messages": [asked, answered], "lang": "en"}
+        >>> question = {"role": "user", "content": "Hall light on"}
+        >>> answer = {"role": "assistant", "content": "Done."}
+        >>> row = {"messages": [question, answer], "lang": "en"}
         >>> example = conversation_examples([row])[0]
         >>> example.input, example.output, example.fields["lang"]
         ('Hall light on', 'Done.', 'en')
@@ -60,23 +59,23 @@ def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> li
 
 
 def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
-    """Return a query of a conversation that the assistant is to answer next.
+    """Return a query from a conversation that the assistant has to continue.
 
     Raises:
-        UserError: no list of messages, or none of the user's.
+        UserError: there is no list of messages, or none of them is the user's.
     """
     try:
         turns = _turns(FIELD, list(messages))
     except FieldError as error:
         raise UserError(f"the query: {error}") from None
-    return Example("", _said(turns), "", fields={FIELD: _json(turns)})
+    return Example("", _words_of_user(turns), "", fields={FIELD: _json(turns)})
 
 
 def turns_of(example: Example) -> list[dict[str, Any]]:
-    """Return the turns of an example that is a conversation; [] of any other.
+    """Return the turns of an example that is a conversation; [] for other examples.
 
-    A tool call that no tool answers gets an empty answer, without which servers refuse what
-    follows.
+    A tool call without an answer gets an empty one, because servers refuse the turns after it
+    otherwise.
     """
     text = example.fields.get(FIELD, "")
     if not text.startswith("[{"):
@@ -115,7 +114,7 @@ def _example(id: str, row: Row) -> Example:
     return valid(
         Example(
             _text(row["id"]) if row.get("id") not in (None, "") else id,
-            _said(kept[:-1]),
+            _words_of_user(kept[:-1]),
             _answer(kept[-1]),
             fields={**{name: text for name, text in fields.items() if text}, FIELD: _json(kept)},
         )
@@ -144,34 +143,34 @@ def _turns(column: str, value: Any) -> list[dict[str, Any]]:
     return turns
 
 
-def _from_share_gpt(message: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> Any:
-    """A message of ShareGPT's, whose tools are called by a turn of their own."""
+def _from_share_gpt(message: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> Any:
+    """A message of ShareGPT in OpenAI's form. In ShareGPT's, a tool call is a turn by itself."""
     sender = str(message["from"])
     text = message.get("value") or ""
     role = _ROLES.get(sender, sender)
     if sender == "function_call":
         calls = json.loads(text) if str(text).lstrip()[:1] in ("{", "[") else {"name": text}
-        several = calls if isinstance(calls, list) else [calls]
-        made = [
+        calls = calls if isinstance(calls, list) else [calls]
+        tool_calls = [
             {
-                "id": f"call_{len(before)}_{number}",
+                "id": f"call_{len(earlier)}_{number}",
                 "type": "function",
                 "function": {
                     "name": call.get("name", ""),
                     "arguments": _text(call.get("arguments", call.get("parameters", {}))),
                 },
             }
-            for number, call in enumerate(several)
+            for number, call in enumerate(calls)
         ]
-        return {"role": role, "content": None, "tool_calls": made}
+        return {"role": role, "content": None, "tool_calls": tool_calls}
     if role == "tool":
-        calls = (before[-1].get("tool_calls") if before else None) or [{"id": "call"}]
+        calls = (earlier[-1].get("tool_calls") if earlier else None) or [{"id": "call"}]
         return {"role": role, "tool_call_id": calls[0]["id"], "content": text}
     return {"role": role, "content": text}
 
 
-def _said(turns: Sequence[Mapping[str, Any]]) -> str:
-    """The user's words in some turns."""
+def _words_of_user(turns: Sequence[Mapping[str, Any]]) -> str:
+    """The text of the user's turns."""
     texts = [_content(turn) for turn in turns if turn["role"] == "user"]
     return "\n".join(text for text in texts if text)
 

@@ -1,4 +1,4 @@
-"""A DSPy teleprompter whose programs take other demos for every query."""
+"""A DSPy teleprompter: its programs choose their demos for each query."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from ceil_jax.selector.adapters.dspy_bank import KEY, DemoBank, bank_of_demos, b
 
 
 class CeilFewShot(Teleprompter):
-    """Compiles a program so that each of its predictors chooses its demos for each call.
+    """Compiles a program so that each of its predictors chooses demos for each call.
 
-    No LM is called to compile. What a predictor is given is its query, so a program of several
-    steps gets demos for each step. A program that MIPROv2 or GEPA has optimised keeps its
-    instructions. `program.save("program.json")` keeps the bank with its vectors; `load` brings it
-    back.
+    Compiling calls no LM. The query of a predictor is its inputs, so that a program of several
+    steps gets demos for each step. Instructions that MIPROv2 or GEPA have optimised are kept.
+    `program.save("program.json")` saves the bank with its vectors, which `load` reads.
 
     Examples:
         >>> import dspy
@@ -55,13 +54,13 @@ class CeilFewShot(Teleprompter):
     ) -> None:
         """
         Args:
-            selector: a bank with its encoders; or an encoder alone (its name will do) for a
-                `trainset`.
-            input: the signature's field that is an example's input in the selector's own bank; by
+            selector: a bank with its encoders; or, for a `trainset`, an encoder or its name.
+            input: the field of the signature that is the input of the selector's examples; by
                 default its only input field.
-            output: likewise; by default its last output field, which comes after any reasoning.
-            options: of `CeilSelector.select`. Examples of a trainset can be filtered by their
-                fields.
+            output: the field that is their output; by default the last output field, which comes
+                after any reasoning.
+            options: arguments of `CeilSelector.select`. Examples of a trainset can be filtered by
+                their fields.
         """
         super().__init__()
         self.selector = selector
@@ -77,22 +76,22 @@ class CeilFewShot(Teleprompter):
         teacher: Module | None = None,
         valset: Sequence[Demo] | None = None,
     ) -> Module:
-        """A copy of the program that chooses demos per query; the student is left as it was.
+        """Return a copy of the program that chooses demos for each query.
 
         Args:
-            student: the program; it is copied.
-            trainset: the bank, in place of the selector's own; λ and encoders are still the
-                selector's. A predictor is asked by those of its input fields that all examples
-                have. One that shares no input or no output with them keeps the student's demos.
+            student: the program, which stays as it is.
+            trainset: the bank, in place of the selector's own; λ and encoders are the selector's.
+                Examples are chosen by those input fields of a predictor that all of them have. A
+                predictor that shares no input or no output with them keeps its demos.
             teacher: not used; DSPy passes it to every teleprompter.
             valset: not used either.
 
         Raises:
-            UserError: no bank; a trainset that fits no predictor; a signature of several inputs for
-                the selector's own bank, with `input` not given.
+            UserError: there is no bank; no predictor fits the trainset; or, for the selector's own
+                bank, the signature has several inputs and `input` is not given.
         """
         program = student.deepcopy()
-        # predictors of the same inputs share a bank
+        # predictors with the same inputs share a bank
         bank_of = functools.cache(functools.partial(self._bank_of, trainset or ()))
         changed = 0
         for predictor in program.predictors():
@@ -114,16 +113,16 @@ class CeilFewShot(Teleprompter):
         return program
 
     def load(self, student: Module, file: str | os.PathLike[str]) -> Module:
-        """A copy of the program with what `program.save` wrote, its banks included; no text is
-        encoded but queries.
+        """Return a copy of the program in the state that `program.save` wrote, with its banks; no
+        text is encoded.
 
         Args:
-            student: the program as it was before it was compiled: a file holds no code.
-            file: a JSON file. This teleprompter has the encoder that the banks were embedded by;
-                its own bank is not used, and its options are taken in place of the saved ones.
+            student: the program before it was compiled, because a file has no code.
+            file: a JSON file. Its banks have to be embedded by the encoder of this teleprompter,
+                whose bank is not used, and whose options replace the saved ones.
 
         Raises:
-            UserError: no such file, no bank in it, or one that the encoder does not fit.
+            UserError: the file does not exist, has no bank, or has one of another encoder.
         """
         path = Path(file)
         try:
@@ -132,9 +131,13 @@ class CeilFewShot(Teleprompter):
             raise UserError(
                 f"{path} is no program that program.save('….json') wrote: {error!r:.100}"
             ) from None
-        # a program that is one predictor is saved as that predictor's state
-        alone = isinstance(student, Predict)
-        states = {"self": state} if alone else state if isinstance(state, dict) else {}
+        # the state of a program that is a single predictor is the state of that predictor
+        is_predictor = isinstance(student, Predict)
+        states: dict[str, Any] = {}
+        if is_predictor:
+            states = {"self": state}
+        elif isinstance(state, dict):
+            states = state
         banks = {
             name: bank_of_state(kept[KEY], self.selector, self.options, f"{path}, {name!r}")
             for name, kept in states.items()
@@ -152,7 +155,7 @@ class CeilFewShot(Teleprompter):
             name: {key: value for key, value in kept.items() if key != KEY}
             for name, kept in states.items()
         }
-        program.load_state(plain["self"] if alone else plain)
+        program.load_state(plain["self"] if is_predictor else plain)
         for name, bank in banks.items():
             _choose_by(known[name], bank)
         return program
@@ -186,7 +189,7 @@ class CeilFewShot(Teleprompter):
 
 
 class _Choosing:
-    """A wrapper of a Predict that takes its demos from a bank, unless the call names its own."""
+    """A mixin for Predict: its demos come from a bank, unless the call has some."""
 
     chooser: DemoBank
 
@@ -212,17 +215,17 @@ class _Choosing:
 
 
 def _choose_by(predictor: Predict, bank: DemoBank) -> None:
-    """Let a predictor take its demos from a bank."""
+    """Make a predictor take its demos from a bank."""
     if not isinstance(predictor, _Choosing):
-        # a class of its own kind: it may be of the user's own kind
+        # a subclass of the predictor's class, which may be the user's
         kind = type(predictor)
         predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
     predictor.chooser = bank
 
 
 def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
-    """The predictor's input fields that all examples have; none where no output is among their
-    fields, because DSPy shows a demo only if it has some of both."""
+    """The predictor's input fields that all examples have; () if no example has an output of the
+    predictor, because DSPy shows only demos that have an input and an output."""
     outputs = predictor.signature.output_fields
     if not any(name in example for name in outputs for example in trainset):
         return ()

@@ -1,5 +1,4 @@
-"""The bank behind a DSPy predictor: what chooses its demos, and how it is kept in a saved
-program."""
+"""The bank of a DSPy predictor: it chooses the demos, and becomes a part of the saved program."""
 
 from __future__ import annotations
 
@@ -23,21 +22,21 @@ KEY = "ceil"
 """The name of a bank in the state of a predictor."""
 
 _NOT_KEPT = ("count_tokens", "template", "card")
-"""Settings that are not kept: DSPy writes its own prompts."""
+"""Settings that are not saved, because DSPy writes its own prompts."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DemoBank:
-    """Chooses the demos of a predictor's call. Copies of a program share it, and so the live bank.
+    """Chooses the demos for a predictor's calls. Copies of a program share it.
 
     Args:
         selector: the bank.
-        query: the predictor's input fields by which examples are found.
+        query: the predictor's input fields by which examples are chosen.
         fields: the fields of its signature.
-        answer: the output field that is an example's output; "" with a trainset.
-        demos: DSPy's own examples, whose positions are the ids of the selector's; None for the
-            selector's own bank.
-        options: of `CeilSelector.select`.
+        answer: the field that is the output of the selector's examples; "" with a trainset.
+        demos: the trainset, in which an example of the selector has its id as its position; None
+            for the selector's own bank.
+        options: arguments of `CeilSelector.select`.
     """
 
     selector: CeilSelector
@@ -68,11 +67,10 @@ class DemoBank:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the bank as JSON values: rows, vectors and settings, but no encoder.
+        """Return the bank as JSON values: examples, vectors and settings, without the encoder.
 
         Raises:
-            UserError: an option or a demo that JSON cannot hold, such as a filter that is a
-                function.
+            UserError: an option or a demo is no JSON value, such as a filter that is a function.
         """
         rows = [
             {**vars(example), "fields": dict(example.fields)} for example in self.selector.examples
@@ -103,53 +101,54 @@ class DemoBank:
 
 
 def bank_of_state(
-    state: Any, given: CeilSelector | Any, options: Mapping[str, Any], where: str
+    state: Any, encoder: CeilSelector | Any, options: Mapping[str, Any], where: str
 ) -> DemoBank:
-    """Return the bank that `DemoBank.state` gave.
+    """Return the bank whose state `DemoBank.state` returned.
 
     Args:
-        state: of a file that anybody may have written.
-        given: an encoder, or a selector whose encoders are taken.
+        state: the state, from a file that is not trusted.
+        encoder: an encoder, or a selector with encoders.
         options: of `CeilSelector.select`, in place of the saved ones.
-        where: what messages call the state.
+        where: the place of the state, for messages.
 
     Raises:
-        UserError: the state is none of a bank, or its vectors do not fit the rows or the encoder.
+        UserError: it is not the state of a bank, or its vectors fit neither its rows nor the
+            encoder.
     """
     try:
         rows = [example_of(row, f"{where}, row {i}") for i, row in enumerate(state["rows"], 1)]
         vectors = np.frombuffer(base64.b64decode(state["vectors"], validate=True), np.float32)
-        demos = None if state["demos"] is None else [Demo(dict(one)) for one in state["demos"]]
+        demos = None if state["demos"] is None else [Demo(dict(demo)) for demo in state["demos"]]
         query = tuple(map(str, state["query"]))
         names = tuple(map(str, state["fields"]))
         answer = str(state["answer"])
         settings = dict(state["settings"])
         saved = dict(state["options"])
-        found = vectors.reshape(len(rows), -1) if rows else None
+        matrix = vectors.reshape(len(rows), -1) if rows else None
         if demos is not None and {int(row.id) for row in rows} - set(range(len(demos))):
             raise ValueError("rows without a demo")
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{where} is no bank of a saved program: {error!r:.100}") from None
-    encoders: dict[str, Any] = {"encoder": given}
-    if isinstance(given, CeilSelector):
-        encoders = {"encoder": given.encoder, "query_encoder": given.query_encoder}
-    selector = CeilSelector.from_examples(rows, vectors=found, **encoders, **settings)
+    encoders: dict[str, Any] = {"encoder": encoder}
+    if isinstance(encoder, CeilSelector):
+        encoders = {"encoder": encoder.encoder, "query_encoder": encoder.query_encoder}
+    selector = CeilSelector.from_examples(rows, vectors=matrix, **encoders, **settings)
     return DemoBank(selector, query, names, answer, demos, {**saved, **options})
 
 
 def bank_of_demos(
     trainset: Sequence[Demo],
     names: tuple[str, ...],
-    given: CeilSelector | Any,
+    encoder: CeilSelector | Any,
     options: Mapping[str, Any],
 ) -> DemoBank:
     """Return a bank of DSPy's own examples.
 
     Args:
         trainset: the examples.
-        names: the fields by which they are found.
-        given: an encoder, or a selector whose encoders and settings are taken.
-        options: of `CeilSelector.select`.
+        names: the fields by which they are chosen.
+        encoder: an encoder, or a selector whose encoders and settings are taken.
+        options: arguments of `CeilSelector.select`.
     """
     rows = []
     for number, example in enumerate(trainset):
@@ -163,11 +162,15 @@ def bank_of_demos(
         )
         text = joined(example, names)
         rows.append({**metadata, "id": str(number), "input": text, "output": answer})
-    return DemoBank(CeilSelector.over(rows, given), names, names, "", trainset, options)
+    return DemoBank(CeilSelector.over(rows, encoder), names, names, "", trainset, options)
 
 
 def joined(values: Any, names: tuple[str, ...]) -> str:
-    """Return the values of some fields as one text; a UserError if one is missing."""
+    """Return the values of some fields as one text.
+
+    Raises:
+        UserError: a field is missing.
+    """
     missing = [name for name in names if name not in values]
     if missing:
         raise UserError(
@@ -177,7 +180,7 @@ def joined(values: Any, names: tuple[str, ...]) -> str:
 
 
 def _number(value: Any) -> Any:
-    """numpy's numbers as Python's; a TypeError for anything else."""
+    """A number of numpy or a collection as a JSON value; a TypeError for other values."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | set | frozenset):

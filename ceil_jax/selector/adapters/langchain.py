@@ -26,12 +26,12 @@ _ESCAPES: dict[str, dict[int, str]] = {
 
 
 class CeilExampleSelector(BaseExampleSelector):
-    """The examples that a `CeilSelector` chooses, as the dictionaries that LangChain formats.
+    """An example selector of LangChain: the examples of a `CeilSelector` as dictionaries.
 
-    `FewShotPromptTemplate` formats its prompt twice: the examples one by one, then their joined
-    text with the query's variables, where what stands in braces in an example is evaluated.
-    `braces` names its `template_format`, so that examples come out as they are. The chat template
-    formats once and needs `braces="keep"`.
+    `FewShotPromptTemplate` formats its prompt twice: each example, then their joined text with the
+    query's variables, which evaluates text in braces inside an example. If `braces` names its
+    `template_format`, they are escaped, so that the prompt shows examples unchanged. The chat
+    template formats once and needs `braces="keep"`.
 
     Examples:
         >>> rows = [{"input": "a dull film", "output": "bad"}, {"input": "great fun", "output": "good"}]
@@ -51,17 +51,17 @@ class CeilExampleSelector(BaseExampleSelector):
     ) -> None:
         """
         Args:
-            selector: stays live: what is added to it or removed is seen by the next prompt.
-            input_key: the prompt's variable that is the query, and the examples' key for their
-                input; the selector's by default.
-            output_key: the examples' key for their output, likewise. Metadata are keys of their
-                own.
-            braces: where an example holds one: "refuse" it; escape it for the `template_format` of
-                a `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" it.
-            options: of `CeilSelector.select`.
+            selector: the selector; examples added to it or removed change the next prompt.
+            input_key: the prompt's variable for the query, and the key of an example's input; by
+                default the selector's.
+            output_key: the key of an example's output; by default the selector's. Metadata have
+                further keys.
+            braces: "refuse" examples with a brace; escape braces for the `template_format` of a
+                `FewShotPromptTemplate`, "f-string" or "jinja2"; or "keep" them.
+            options: arguments of `CeilSelector.select`.
 
         Raises:
-            UserError: another word for braces; an option out of its range.
+            UserError: `braces` is another word, or an option is out of its range.
         """
         CallSettings(**{**selector.settings, **options})
         if braces not in ("refuse", *_ESCAPES):
@@ -77,7 +77,7 @@ class CeilExampleSelector(BaseExampleSelector):
         self.output_key = output_key or selector.output_key
 
     def add_example(self, example: Mapping[str, str]) -> str:
-        """Add an example to the bank; its id, which `selector.remove` takes."""
+        """Add an example to the bank, and return its id for `selector.remove`."""
         row = {
             key: value
             for key, value in example.items()
@@ -88,11 +88,11 @@ class CeilExampleSelector(BaseExampleSelector):
         return self.selector.add([row])[0]
 
     def select_examples(self, input_variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The examples for one query, in prompt order.
+        """Return the examples for a query, in prompt order.
 
         Raises:
-            UserError: no query among the variables; an example with a brace, where braces are
-                refused.
+            UserError: there is no query among the variables, or an example has a brace and braces
+                are refused.
         """
         query = self._value(input_variables, self.input_key, "query")
         return [self._row(example) for example in self.selector.select(query, **self.options)]

@@ -18,10 +18,10 @@ from ceil_jax.tasks.spec import FieldError, Row, RowError
 from ceil_jax.tasks.tables.table_rows import numbered_rows
 
 _SIDES = {"inputs": "input_", "outputs": "output_", "metadata": "metadata_"}
-"""The parts of a LangSmith example → what the names of their columns begin with in its CSV."""
+"""The parts of a LangSmith example → the beginning of their columns' names in its CSV files."""
 
 _CLIENT = ("id", "inputs", "outputs", "metadata")
-"""What is taken of the client's own `Example`s."""
+"""The attributes that are read from an `Example` of the client."""
 
 
 def langsmith_examples(
@@ -32,21 +32,20 @@ def langsmith_examples(
 ) -> list[Example]:
     """Return the examples of a dataset that LangSmith exported.
 
-    Each key of `inputs`, `outputs` and `metadata` is a field of the example, which filters and
-    templates may name; ids stay. Examples whose `inputs` hold `messages` become conversations
+    Each key of `inputs`, `outputs` and `metadata` becomes a field of the example for filters and
+    templates. Ids are kept. Examples whose `inputs` hold `messages` become conversations
     (`conversations.conversation_examples`).
 
     Args:
-        source: a file (.jsonl, .json or .csv), a data frame, rows in a list, or what the client's
-            `list_examples` yields.
-        input: the key of `inputs` by which examples are found; by default all of its texts, one a
-            line.
-        output: the key of `outputs` that is the answer; by default the only one, or all of them as
+        source: a file (.jsonl, .json or .csv), a data frame, a list of rows, or the examples of the
+            client's `list_examples`.
+        input: the key of `inputs` that is the input; by default all of its texts, one a line.
+        output: the key of `outputs` that is the output; by default the only key, or all of them as
             JSON.
 
     Raises:
-        UserError: a file that cannot be read; a row without inputs or outputs, or without a key
-            that is named; the message names its line and field.
+        UserError: the file cannot be read, or a row lacks inputs, outputs or a named key; the
+            message names its line and field.
 
     Examples:
         >>> row = {"inputs": {"question": "2 + 2"}, "outputs": {"answer": "4"}}
@@ -71,7 +70,7 @@ def langsmith_examples(
 
 
 def _row_of_client(row: Any) -> Any:
-    """A row as a mapping: the client's examples are objects."""
+    """An example of the client, which is an object, as a mapping; other rows as they are."""
     if isinstance(row, Mapping) or not hasattr(row, "inputs"):
         return row
     return {name: getattr(row, name, None) for name in _CLIENT}
@@ -88,28 +87,30 @@ def _example(id: str, row: Row, input: str | None, output: str | None) -> Exampl
     if not outputs:
         expected = 'an object such as {"answer": "…"}, or columns output_answer'
         raise FieldError("outputs", expected, row.get("outputs"))
-    own = row.get("id") if row.get("id") not in (None, "") else id
+    own_id = row.get("id")
+    if own_id not in (None, ""):
+        id = str(own_id)
     fields = {**_side(row, "metadata"), **outputs, **inputs}
     texts = {name: _text(value) for name, value in fields.items()}
     conversation = _conversation(inputs, outputs)
     if conversation:
-        [found] = conversation_examples([{"messages": conversation}])
+        [example] = conversation_examples([{"messages": conversation}])
         kept = {name: text for name, text in texts.items() if text and name != FIELD}
-        kept[FIELD] = found.fields[FIELD]
-        return valid(Example(str(own), found.input, found.output, fields=kept))
-    asked = _named(inputs, input, "inputs")
-    answered = _named(outputs, output, "outputs")
+        kept[FIELD] = example.fields[FIELD]
+        return valid(Example(id, example.input, example.output, fields=kept))
+    input_values = _named(inputs, input, "inputs")
+    output_values = _named(outputs, output, "outputs")
     if output is None and len(outputs) > 1:
         answer = json.dumps(outputs, ensure_ascii=False)
     else:
-        answer = "\n".join(map(_text, answered))
-    question = "\n".join(text for text in map(_text, asked) if text)
+        answer = "\n".join(map(_text, output_values))
+    question = "\n".join(text for text in map(_text, input_values) if text)
     kept = {name: text for name, text in texts.items() if text}
-    return valid(Example(str(own), question, answer, fields=kept))
+    return valid(Example(id, question, answer, fields=kept))
 
 
 def _side(row: Row, name: str) -> dict[str, Any]:
-    """One of the parts of an example: an object, JSON, or the columns of a CSV file."""
+    """A part of an example, from an object, from JSON, or from the columns of a CSV file."""
     value = plain(row.get(name))
     if isinstance(value, str) and value.lstrip()[:1] == "{":
         try:
@@ -129,7 +130,7 @@ def _side(row: Row, name: str) -> dict[str, Any]:
 
 
 def _parsed(cell: Any) -> Any:
-    """A cell of a CSV file, in which objects and lists are JSON."""
+    """The value of a cell of a CSV file, in which objects and lists are JSON."""
     if isinstance(cell, str) and cell.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(cell)
@@ -139,7 +140,7 @@ def _parsed(cell: Any) -> Any:
 
 
 def _named(side: Mapping[str, Any], key: str | None, name: str) -> Sequence[Any]:
-    """The value of a key, or all values."""
+    """The value of a key, or all values without a key."""
     if key is None:
         return list(side.values())
     if key not in side:
@@ -148,17 +149,19 @@ def _named(side: Mapping[str, Any], key: str | None, name: str) -> Sequence[Any]
 
 
 def _conversation(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Any]:
-    """The messages of a chat dataset, the answer last; [] of any other."""
-    asked = inputs.get("messages")
-    if not (isinstance(asked, list) and asked and all(isinstance(one, Mapping) for one in asked)):
+    """The messages of a chat dataset, the answer last; [] for other datasets."""
+    messages = inputs.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return []
+    if not all(isinstance(message, Mapping) for message in messages):
         return []
     answer = outputs.get("messages", outputs.get("message", outputs.get("output")))
     if isinstance(answer, list):
-        return [*asked, *answer]
+        return [*messages, *answer]
     if isinstance(answer, Mapping):
-        return [*asked, answer]
+        return [*messages, answer]
     text = answer if isinstance(answer, str) else _text(next(iter(outputs.values())))
-    return [*asked, {"role": "assistant", "content": text}]
+    return [*messages, {"role": "assistant", "content": text}]
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""Few-shot examples chosen for each question in lm-evaluation-harness.
+"""Few-shot examples chosen for each question of a task in lm-evaluation-harness.
 
-The harness tells a task's `ContextSampler` the question only if the task's `fewshot_split` and
-`test_split` are the same. `choose_few_shot` therefore changes a loaded task: it replaces the
-sampler and passes it every question.
+The harness passes the question to a task's `ContextSampler` only if the task's `fewshot_split` and
+`test_split` are the same. So `choose_few_shot` changes a loaded task: it replaces the sampler, and
+passes it each question.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ def choose_few_shot(
     text: Callable[[Doc], str] | None = None,
     balance: Literal["label"] | None = None,
 ) -> ConfigurableTask:
-    """The task itself, whose few-shot examples a selector chooses for each question from now on.
+    """Make a selector choose a task's few-shot examples for each question, and return the task.
 
-    A few-shot document that asks the question itself, word for word, is never among its examples.
+    A few-shot document that asks the same question, word for word, is never among its examples.
 
     Args:
-        task: as `TaskManager().load(name)["tasks"][name]` gives it. Its few-shot documents are the
-            bank; how many a prompt takes is the harness's `num_fewshot`, and they stand in it as
-            the task says.
-        selector: gives its encoders, λ and shortlist, its own bank is not used; or an encoder, or
-            its name. The task's own is `task.sampler.selector` from now on, whose settings may be
-            changed.
-        text: what the encoder sees of a document; by default what the task asks of it
+        task: a task from `TaskManager().load(name)["tasks"][name]`. Its few-shot documents are the
+            bank; the harness's `num_fewshot` says how many are in a prompt, and the task how they
+            are written.
+        selector: a selector, whose encoders, λ and shortlist are used, but not its bank; or an
+            encoder, or its name. The task's selector is `task.sampler.selector`, whose settings may
+            be changed later.
+        text: returns the text of a document for the encoder; by default the task's question
             (`doc_to_text`).
-        balance: as many examples of each answer as of any other, or one more.
+        balance: "label" for as many examples of each answer, or one more.
 
     Raises:
-        UserError: a task that draws no few-shot examples; a document whose text is not a text.
+        UserError: the task draws no few-shot examples, or the text of a document is no str.
     """
     sampled = isinstance(getattr(task, "sampler", None), ContextSampler)
     if not (isinstance(task, ConfigurableTask) and sampled):
@@ -75,13 +75,14 @@ def choose_few_shot(
 
 
 class CeilSampler(ContextSampler):
-    """The documents of a task that a selector chooses for a question, in prompt order.
+    """A sampler of a task: a selector chooses the documents for a question, in prompt order.
 
     Args:
         task: the harness's task; its few-shot documents are the bank.
-        selector: gives encoders and settings (`CeilSelector.over`), or an encoder.
-        text: a document → the text that is embedded.
-        balance: as `choose_few_shot` has it.
+        selector: a selector, whose encoders and settings are used (`CeilSelector.over`), or an
+            encoder.
+        text: returns the text of a document for the encoder.
+        balance: as in `choose_few_shot`.
 
     Examples:
         >>> from datasets import Dataset
@@ -122,13 +123,16 @@ class CeilSampler(ContextSampler):
         )
         self.selector = CeilSelector.over(rows, selector)
         self.question: Doc | None = None
-        """The question, for a harness that does not pass it on."""
+        """The next question, for a harness that does not pass it to `sample`."""
 
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
     ) -> list[Doc]:
-        """n documents for the question, none of which asks it; a UserError if fewer than n
-        differ."""
+        """Return n documents for a question, none of which asks it.
+
+        Raises:
+            UserError: fewer than n documents differ from the question and from one another.
+        """
         if df is not None:
             raise UserError(
                 "CeilSampler has embedded its documents; give choose_few_shot a task with the "
@@ -137,12 +141,12 @@ class CeilSampler(ContextSampler):
         question = self.question if eval_doc is None else eval_doc
         assert question is not None, "choose_few_shot lets the task tell it"
         key_of_question = self.key(question)
-        # by what the task asks: `text` may be a view that many documents share, such as their
-        # passage
+        # the key comes from the task's question, because many documents may share their `text`,
+        # such as a passage
         chosen = self.selector.select(
             self._text(question),
             k=n,
-            # the harness asks for n whatever their relevance
+            # the harness needs n documents, however relevant they are
             min_relevance=None,
             own_answer=True,
             filter=lambda example: self.keys[int(example.id)] != key_of_question,
@@ -156,7 +160,7 @@ class CeilSampler(ContextSampler):
         return [self.df[int(example.id)] for example in chosen]
 
     def key(self, doc: Doc) -> str:
-        """Return what a document's question is known by."""
+        """Return the key of a document's question, equal for equal questions."""
         prompt = self._asks(doc)
         return question_key(prompt if isinstance(prompt, str) else self._text(doc))
 
@@ -170,7 +174,7 @@ class CeilSampler(ContextSampler):
 
 
 def _tell(task: Any) -> None:
-    """Let the task say which document is asked, to whatever CeilSampler it has then."""
+    """Make the task pass each question to the CeilSampler that it has at that time."""
     context = task.fewshot_context
     requests = task.build_all_requests
 
@@ -180,7 +184,7 @@ def _tell(task: Any) -> None:
 
     def build_all_requests(*, cache_requests: bool = False, **kwargs: Any) -> None:
         if cache_requests:
-            # the harness keeps them by the task's name and num_fewshot alone
+            # the harness caches them by the task's name and num_fewshot alone
             raise UserError(
                 "cache_requests would give these prompts to other samplers and theirs to this one"
             )
@@ -191,7 +195,7 @@ def _tell(task: Any) -> None:
 
 
 def _answer(task: ConfigurableTask, doc: Doc) -> str:
-    """The answer as `balance` counts it."""
+    """The answer of a document, by which `balance` counts."""
     target = task.doc_to_target(doc)
     if isinstance(target, list) and target:
         target = target[0]

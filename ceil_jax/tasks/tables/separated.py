@@ -114,18 +114,21 @@ def _separator(lines: Sequence[str], usual: str) -> str:
 
 
 def _fit(sample: Sequence[str], separator: str, cut: bool) -> _Fit:
+    """How well a separator fits the first lines of a table; `cut` if the table has more lines."""
     records = _records(sample, separator)
     rows = _plain(sample, separator) if records.error else records.records
     if cut and len(rows) > 2:
-        rows = rows[:-1]  # the last one may end below the sample
-    header, *lengths = [len(cells) for _, cells in rows] or [0]
-    counts = Counter(lengths)
+        rows = rows[:-1]  # the last row may end below the sample
+    if not rows:
+        return _Fit(0.0, 0.0)
+    header, *lengths = [len(cells) for _, cells in rows]
+    rows_of_length = Counter(lengths)
 
     def share(length: int) -> float:
-        part = counts[length] / max(len(lengths), 1)
+        part = rows_of_length[length] / max(len(lengths), 1)
         return part if length > 1 and part >= 0.5 else 0.0
 
-    return _Fit(share(header), max(map(share, counts), default=0.0))
+    return _Fit(share(header), max(map(share, rows_of_length), default=0.0))
 
 
 def _plain(lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
