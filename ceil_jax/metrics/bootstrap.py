@@ -42,6 +42,11 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether it has a width and does not contain 0: a difference is then called certain."""
+        return self.low < self.high and (self.low > 0 or self.high < 0)
+
     def percent(self) -> Interval:
         return Interval(*(100 * number for number in self))
 

@@ -23,9 +23,8 @@ class Difference:
 
     @property
     def certain(self) -> bool:
-        """Whether its interval has a width and leaves out 0."""
-        _, low, high = self.interval
-        return low < high and (low > 0 or high < 0)
+        """Whether its interval excludes 0."""
+        return self.interval.excludes_zero
 
     def upwards(self) -> Difference:
         """Return the same difference with the higher method first."""

@@ -118,8 +118,8 @@ class Outcome:
         prompt, and its expected loss is at most the tolerance."""
         if self.classifier is None:
             return False
-        minus = self.classifier.minus.percent()
-        certainly_worse = minus.low < minus.high < 0
+        minus = self.classifier.minus
+        certainly_worse = minus.excludes_zero and minus.high < 0
         return not certainly_worse and 100 * self.classifier.loss.expected <= self.tolerance
 
     @property
@@ -425,10 +425,9 @@ def _scored(interval: Interval) -> str:
 
 
 def _difference(interval: Interval) -> str:
-    """A difference in points, and whether it is certain: its interval has a width and excludes 0."""
-    certain = interval.low < interval.high and (interval.low > 0 or interval.high < 0)
+    """A difference in points, and whether it is certain."""
     points = f"{signed(interval.percent())} points"
-    return f"{points}, {'certain' if certain else 'not certain'}"
+    return f"{points}, {'certain' if interval.excludes_zero else 'not certain'}"
 
 
 def _data(standing: Standing) -> dict[str, Any]:
