@@ -113,17 +113,20 @@ def candidates(extent: Extent) -> list[Candidate]:
     """Return the candidates of a search that need no preparation by the LM."""
     return [
         candidate
-        for row in extent.methods
-        for candidate in _variants(row, extent)
+        for method in extent.methods
+        for candidate in _variants(method, extent)
         if not candidate.prepared
     ]
 
 
-def prepared(rows: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]:
+def prepared(methods: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]:
     """Return those candidates of some methods that an LM has to prepare, with K = `shots`."""
     with_shots = replace(extent, ks=(shots,), encoders=())
     return [
-        candidate for row in rows for candidate in _variants(row, with_shots) if candidate.prepared
+        candidate
+        for method in methods
+        for candidate in _variants(method, with_shots)
+        if candidate.prepared
     ]
 
 

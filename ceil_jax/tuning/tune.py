@@ -151,7 +151,7 @@ class Search:
         budget = self.field.budget
         costs = self.costs
         whole = Extent(
-            methods=tuple(row for row in self.methods if not Candidate(row, 1).prepared),
+            methods=tuple(method for method in self.methods if not Candidate(method, 1).prepared),
             ks=self.ks,
             trade_offs=self.search.trade_offs,
             encoders=self.search.encoders,
