@@ -157,7 +157,7 @@ def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]
         raise UserError(
             f"{name}: {error}; a function that makes the {kind} takes no arguments"
         ) from None
-    made = function()
-    if not isinstance(made, expected):
-        raise UserError(f"{name} returned {type(made).__name__}; expected {expected.__name__}")
-    return made
+    result = function()
+    if not isinstance(result, expected):
+        raise UserError(f"{name} returned {type(result).__name__}; expected {expected.__name__}")
+    return result

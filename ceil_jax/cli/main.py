@@ -146,8 +146,10 @@ def command(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
-        kept = "finished stages and the prompts that the LM has read are kept"
-        print(f"{name}: stopped; {kept}, and the same command goes on from there", file=sys.stderr)
+        message = "finished stages and the prompts that the LM has read are kept"
+        print(
+            f"{name}: stopped; {message}, and the same command goes on from there", file=sys.stderr
+        )
         return 130
     return code or 0
 

@@ -65,12 +65,12 @@ def check_named(
     columns `input` and `output`, their defaults."""
     table = read_table(file, delimiter)
     names = table.columns()
-    named = [name for name in inputs if name != "input" or same_text(name, names)]
+    named_inputs = [name for name in inputs if name != "input" or same_text(name, names)]
     answer = output if output != "output" or same_text(output, names) else ""
-    if named and answer:
+    if named_inputs and answer:
         return
     candidates = columns([row for row in table.rows if not isinstance(row, RowError)])
-    flags = propose(candidates, named, answer)
+    flags = propose(candidates, named_inputs, answer)
     advice = "no two of them are a text and its answer"
     if flags:
         advice = f"name the columns, such as {flags}"

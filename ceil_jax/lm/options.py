@@ -133,9 +133,9 @@ def _values(value: Any) -> Iterator[str]:
         yield from _values(value[0])
     elif isinstance(value, dict):
         yield from (name for name, flag in value.items() if flag is True)
-        named = [inner for name, inner in value.items() if _LABEL_FIELD.fullmatch(name)]
+        labelled = [inner for name, inner in value.items() if _LABEL_FIELD.fullmatch(name)]
         others = [inner for inner in value.values() if isinstance(inner, str)]
-        for inner in named or (value.values() if len(value) == 1 else others):
+        for inner in labelled or (value.values() if len(value) == 1 else others):
             yield from _values(inner)
 
 

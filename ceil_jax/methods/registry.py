@@ -153,16 +153,16 @@ class Usable(NamedTuple):
 def applicable(task: Task, rows: Sequence[Row]) -> Usable:
     """Return the rows whose methods can be used on a task."""
     refusals: dict[str, list[str]] = {}
-    kept = []
+    usable = []
     for row in rows:
         reasons = [method.refusal(task) for method in row.method.chain if row.encodes]
         why = next(filter(None, reasons), "")
         if why:
             refusals.setdefault(why, []).append(row.label)
         else:
-            kept.append(row)
+            usable.append(row)
     lines = (f"{', '.join(labels)}: {why}" for why, labels in refusals.items())
-    return Usable(tuple(kept), f"Left out: {'; '.join(lines)}." if refusals else "")
+    return Usable(tuple(usable), f"Left out: {'; '.join(lines)}." if refusals else "")
 
 
 def scorable(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
@@ -172,17 +172,17 @@ def scorable(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
     Raises:
         UserError: no row is left.
     """
-    kept = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
-    labels = [row.label for row in rows if row not in kept]
+    usable = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
+    labels = [row.label for row in rows if row not in usable]
     why = (
         f"{lm.name} gives no log-probabilities, which {', '.join(labels)} would learn from; free "
         "and free_map learn from the bank's outputs instead"
     )
-    if labels and not kept:
+    if labels and not usable:
         raise UserError(why)
     if labels:
         log.warning("%s; left out", why)
-    return Usable(kept, f"Left out: {why}." if labels else "")
+    return Usable(usable, f"Left out: {why}." if labels else "")
 
 
 RETRIEVERS.update(

@@ -132,8 +132,8 @@ def _words(step: str, numbers: list[int]) -> Iterator[Word]:
     """Yield the words of a step in canonical form, with the classes of steps in place of
     references."""
     bare = " ".join(word for word in _TOKEN.findall(step) if word not in _DROPPED)
-    named = _PHRASE.sub(lambda match: _CANONICAL[match[1]], bare)
-    for word in named.split():
+    canonical = _PHRASE.sub(lambda match: _CANONICAL[match[1]], bare)
+    for word in canonical.split():
         if re.fullmatch(r"#\d+", word):
             yield numbers[int(word[1:]) - 1]
         else:

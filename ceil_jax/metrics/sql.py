@@ -149,6 +149,6 @@ class SqlExecution(Metric):
             if outcome.outcome == "gold failed"
         ]
         if failed:
-            named = ", ".join(failed[:5])
-            log.warning("%d gold queries do not run and count as wrong: %s", len(failed), named)
+            listed = ", ".join(failed[:5])
+            log.warning("%d gold queries do not run and count as wrong: %s", len(failed), listed)
         return np.array([outcome.right for outcome in outcomes], np.float64)

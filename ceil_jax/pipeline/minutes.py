@@ -187,10 +187,10 @@ def _message(
         f"{method.title} on {method.training_queries} training queries"
         for method in taught.values()
     ]
-    kept = {row.name for row in rows}
-    gone = [row.label for row in all_rows if row.name not in kept]
-    if gone:
-        parts.append(f"no {' and no '.join(gone)}")
+    names = {row.name for row in rows}
+    dropped = [row.label for row in all_rows if row.name not in names]
+    if dropped:
+        parts.append(f"no {' and no '.join(dropped)}")
     rest = f"; --minutes {minutes_for(whole, SHARE)} for all of it" if seconds < whole else ""
     about = "" if counting.exact else "about "
     return (

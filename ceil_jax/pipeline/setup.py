@@ -178,15 +178,15 @@ def setup_of(
 def tell_of_older_stages(root: Path) -> None:
     """Log a line, once a folder, if it has stages of a version whose keys were others: they are
     computed again, but what the LM has read is kept."""
-    told = root / TOLD
-    if told.exists() or not any(root.glob("chosen-*/key.json")):
+    marker = root / TOLD
+    if marker.exists() or not any(root.glob("chosen-*/key.json")):
         return
     log.warning(
         "%s holds stages of an earlier version, which are computed again; what the LM has read is "
         "kept, so that they take no LM tokens",
         root,
     )
-    write_json(told, {"told": "stages of an earlier version"})
+    write_json(marker, {"told": "stages of an earlier version"})
 
 
 def open_run(

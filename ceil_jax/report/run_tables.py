@@ -85,8 +85,8 @@ class RunTable:
     def remarks(self) -> str:
         """Lines on single rows: which encoder their training kept; and for each kind of trouble
         with the LM's answers, what it is and how many answers had it."""
-        kept = [f"{row.label}: {row.record.kept}" for row in self.rows if row.record.kept]
-        lines = [f"{'; '.join(kept)}."] if kept else []
+        kept_encoders = [f"{row.label}: {row.record.kept}" for row in self.rows if row.record.kept]
+        lines = [f"{'; '.join(kept_encoders)}."] if kept_encoders else []
         for trouble, column in TROUBLE_COLUMNS.items():
             counts = [(row, row.record.troubles.get(trouble, 0)) for row in self.rows]
             cells = [

@@ -43,10 +43,10 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
         ylabel: the name of the y axis.
         title: what the chart shows, for screen readers.
     """
-    named = [point for point in points if point.label]
+    labelled = [point for point in points if point.label]
     largest = max(1.0, *(point.tokens for point in points)) * 1.05
-    floor = max(0.0, min(point.low for point in named or points) - 3)
-    ceiling = min(100.0, max(point.high for point in named or points) + 3)
+    floor = max(0.0, min(point.low for point in labelled or points) - 3)
+    ceiling = min(100.0, max(point.high for point in labelled or points) + 3)
     span = max(1.0, ceiling - floor)
 
     def x(tokens: float) -> float:
@@ -80,8 +80,8 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
                 f'<circle class="raced" cx="{x(point.tokens):.1f}" cy="{y(point.score):.1f}" '
                 'r="2.5"/>'
             )
-    heights = _apart([y(point.score) for point in named])
-    for point, label_y in zip(named, heights, strict=True):
+    heights = _apart([y(point.score) for point in labelled])
+    for point, label_y in zip(labelled, heights, strict=True):
         kind = "best" if point.best else "final"
         px = x(point.tokens)
         py = y(point.score)
@@ -94,7 +94,7 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
         )
     description = "; ".join(
         f"{p.label} {p.score:.1f} ({p.low:.1f} to {p.high:.1f}) with {p.tokens:,.0f} tokens"
-        for p in named
+        for p in labelled
     )
     return (
         f'<svg class="scatter" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'

@@ -73,8 +73,8 @@ class _Best:
     def sort(self) -> tuple[Float[np.ndarray, "b k"], Int[np.ndarray, "b k"]]:
         """Return the k best items so far, best first; ties go to the lower index."""
         count, k = self._scores.shape
-        held = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
-        rows, scores, indices = map(np.concatenate, zip(held, *self._candidates, strict=True))
+        current = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
+        rows, scores, indices = map(np.concatenate, zip(current, *self._candidates, strict=True))
         rows = rows.astype(np.uint16)  # which numpy sorts in linear time
         order = np.lexsort(
             (-scores, rows)

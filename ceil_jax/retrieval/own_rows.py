@@ -41,8 +41,8 @@ class OwnRows:
     def __call__(self, queries: Sequence[Example]) -> list[list[int]]:
         """Return the bank positions of each query's own rows. Log once how many queries have
         any."""
-        own = [self._positions.get(self._key(query), []) for query in queries]
-        in_bank = sum(bool(positions) for positions in own)
+        own_positions = [self._positions.get(self._key(query), []) for query in queries]
+        in_bank = sum(bool(positions) for positions in own_positions)
         if self._known_by == "words" and in_bank and not self._warned:
             self._warned = True
             log.warning(
@@ -51,4 +51,4 @@ class OwnRows:
                 in_bank,
                 len(queries),
             )
-        return own
+        return own_positions

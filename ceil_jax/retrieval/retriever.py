@@ -342,13 +342,19 @@ def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int
         raise UserError(
             f"retriever {kind.name!r} returned {len(choice.positions)} rows; {expected}"
         )
-    for number, (row, own) in enumerate(zip(choice.positions.tolist(), queries.own, strict=True)):
+    for number, (row, own_positions) in enumerate(
+        zip(choice.positions.tolist(), queries.own, strict=True)
+    ):
         try:
-            taken = [position for position in map(operator.index, row) if position != -1]
+            chosen = [position for position in map(operator.index, row) if position != -1]
         except TypeError:
-            taken = [-1]
-        within = all(0 <= position < bank for position in taken)
-        if not within or not len(set(taken)) == len(taken) <= k or not set(own).isdisjoint(taken):
+            chosen = [-1]
+        within = all(0 <= position < bank for position in chosen)
+        if (
+            not within
+            or not len(set(chosen)) == len(chosen) <= k
+            or not set(own_positions).isdisjoint(chosen)
+        ):
             raise UserError(
                 f"retriever {kind.name!r} returned {row!r:.120} for query {number + 1}; {expected}"
             )

@@ -68,11 +68,11 @@ class Ranking:
 
     def choose(self, queries: Queries, k: int) -> Choice:
         rows = []
-        for query, own in zip(queries.examples, queries.own, strict=True):
+        for query, own_positions in zip(queries.examples, queries.own, strict=True):
             # at least one more than k, so that a random draw does not depend on whether the query
             # is in the bank
-            best, scores = self.rank(query, min(k + max(1, len(own)), len(self.bank)))
-            others = [int(position) for position in best if position not in own][:k]
+            best, scores = self.rank(query, min(k + max(1, len(own_positions)), len(self.bank)))
+            others = [int(position) for position in best if position not in own_positions][:k]
             rows.append([(p, float(scores[p]), float(scores[p])) for p in others])
         return choice_of(rows)
 
@@ -153,9 +153,9 @@ class OneOfEachOutput(ComparesVectors):
 
         assert queries.vectors is not None, "declared in Needs"
         rows = []
-        for vector, own in zip(queries.vectors, queries.own, strict=True):
+        for vector, own_positions in zip(queries.vectors, queries.own, strict=True):
             relevance = similarity(self.items @ vector).astype(np.float64)
-            relevance[list(own)] = -np.inf
+            relevance[list(own_positions)] = -np.inf
             if self.min_relevance is not None:
                 relevance[relevance < self.min_relevance] = -np.inf
             order = best_first(relevance, int(np.isfinite(relevance).sum()))
@@ -175,8 +175,8 @@ def fixed_rows(
     """
     scored = [(int(position), -float(rank)) for rank, position in enumerate(fixed[:k], 1)]
     return [
-        [(position, score, score) for position, score in scored if position not in own]
-        for own in queries.own
+        [(position, score, score) for position, score in scored if position not in own_positions]
+        for own_positions in queries.own
     ]
 
 

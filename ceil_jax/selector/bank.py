@@ -195,19 +195,19 @@ class Bank:
             return []
         with self._changing:
             snapshot = self.snapshot
-            named = self._with_ids(examples)
+            added = self._with_ids(examples)
             start = len(snapshot.live)
-            stop = len(snapshot.live) + len(named)
+            stop = len(snapshot.live) + len(added)
             if stop > len(self._room):
                 self._room = np.empty((max(stop, 2 * start), vectors.shape[1]), np.float32)
                 if start:
                     self._room[:start] = snapshot.vectors
             self._room[start:stop] = vectors
-            snapshot.examples.extend(named)
-            self._rows |= {example.id: start + i for i, example in enumerate(named)}
-            live = np.concatenate([snapshot.live, np.ones(len(named), bool)])
+            snapshot.examples.extend(added)
+            self._rows |= {example.id: start + i for i, example in enumerate(added)}
+            live = np.concatenate([snapshot.live, np.ones(len(added), bool)])
             self.snapshot = Snapshot(snapshot.examples, self._room[:stop], live)
-            return [example.id for example in named]
+            return [example.id for example in added]
 
     def _with_ids(self, examples: Sequence[Example]) -> list[Example]:
         counts = Counter(example.id for example in examples if example.id)
@@ -216,15 +216,15 @@ class Bank:
             raise UserError(
                 f"an example with id {known!r} is there already; ids are unique: remove it first"
             )
-        named = []
+        with_ids = []
         for example in examples:
             if not example.id:
                 while (id := f"bank-{self.next_id}") in self._rows or id in counts:
                     self.next_id += 1
                 example = replace(example, id=id)
                 self.next_id += 1
-            named.append(example)
-        return named
+            with_ids.append(example)
+        return with_ids
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove examples by id. The memory of their vectors is freed once more than half of the
@@ -233,8 +233,8 @@ class Bank:
         with self._changing:
             unknown = [id for id in ids if id not in self._rows]
             if unknown:
-                named = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
-                raise UserError(f"no example with id {named} in the bank; nothing was removed")
+                listed = ", ".join(map(repr, unknown[:3])) + (" …" if len(unknown) > 3 else "")
+                raise UserError(f"no example with id {listed} in the bank; nothing was removed")
             live = self.snapshot.live.copy()
             for id in ids:
                 live[self._rows.pop(id)] = False

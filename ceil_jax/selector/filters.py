@@ -35,8 +35,8 @@ def of_this_bank(call: CallSettings, examples: Iterable[Example] | None) -> Call
     balance = None if call.balance is None else meant(call.balance)
     if examples is None or not isinstance(call.filter, Mapping):
         return replace(call, balance=balance)
-    wanted = {meant(name): value for name, value in call.filter.items()}
-    return replace(call, balance=balance, filter=wanted)
+    renamed = {meant(name): value for name, value in call.filter.items()}
+    return replace(call, balance=balance, filter=renamed)
 
 
 def field_reader(name: str, call: CallSettings) -> Callable[[Example], str | None]:
@@ -66,16 +66,16 @@ def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
     """Return whether an example passes a call's filter, as a function. A UserError if the filter is
     neither a mapping nor a function, or contains an operator."""
-    wanted = call.filter
-    if wanted is None:
+    condition = call.filter
+    if condition is None:
         return lambda example: True
-    if callable(wanted):
-        return wanted
-    if not isinstance(wanted, Mapping):
+    if callable(condition):
+        return condition
+    if not isinstance(condition, Mapping):
         raise UserError(
-            f"filter is {wanted!r}; expected {{'field': value}} or a function of an Example"
+            f"filter is {condition!r}; expected {{'field': value}} or a function of an Example"
         )
-    tests = [(field_reader(name, call), _values(name, value)) for name, value in wanted.items()]
+    tests = [(field_reader(name, call), _values(name, value)) for name, value in condition.items()]
     return lambda example: all(
         any(says(read(example), value) for value in values) for read, values in tests
     )
@@ -106,9 +106,9 @@ def check_filter(call: CallSettings, examples: Iterable[Example]) -> None:
         return
     for name, value in call.filter.items():
         check_field("field in filter", name, bank, call)
-        there = list(dict.fromkeys(map(field_reader(name, call), bank)))
-        if not any(says(text, wanted) for text in there for wanted in _values(name, value)):
-            listed = ", ".join(map(repr, there[:6])) + (" …" if len(there) > 6 else "")
+        texts = list(dict.fromkeys(map(field_reader(name, call), bank)))
+        if not any(says(text, accepted) for text in texts for accepted in _values(name, value)):
+            listed = ", ".join(map(repr, texts[:6])) + (" …" if len(texts) > 6 else "")
             raise UserError(
                 f"filter: no example has {name!r} = {value!r:.60}; its values are {listed}"
             )

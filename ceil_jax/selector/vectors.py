@@ -41,8 +41,8 @@ class RememberedQueries:
     def __init__(self, embeddings: Any) -> None:
         self.embed_documents = embeddings.embed_documents
         self.embed_query = lru_cache(QUERIES_REMEMBERED)(embeddings.embed_query)
-        named = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
-        self.model = str(named or type(embeddings).__name__)
+        model_name = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
+        self.model = str(model_name or type(embeddings).__name__)
 
 
 def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
@@ -62,10 +62,10 @@ def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
         if callable(getattr(encoder_like, "embed_documents", None)) and callable(
             getattr(encoder_like, "embed_query", None)
         ):
-            named = getattr(encoder_like, "model_name", None) or getattr(
+            model_name = getattr(encoder_like, "model_name", None) or getattr(
                 encoder_like, "model", None
             )
-            name = str(named or type(encoder_like).__name__)
+            name = str(model_name or type(encoder_like).__name__)
             query = FunctionEncoder(
                 lambda texts: [encoder_like.embed_query(text) for text in texts], name
             )

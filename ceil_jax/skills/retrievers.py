@@ -71,9 +71,9 @@ class TargetSketch(Ranking):
         self._weights = np.array([sum(parts.values()) for parts in self._parts])
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
-        wanted = self._sketch(query.output)
+        sketch = self._sketch(query.output)
         overlap = np.array(
-            [sum(parts[part] for part in parts.keys() & wanted) for parts in self._parts]
+            [sum(parts[part] for part in parts.keys() & sketch) for parts in self._parts]
         )
         draw = text_rng(query.id, self.arguments.seed).permutation(len(overlap))
         return np.lexsort((draw, self._weights - overlap, -overlap))[:n], overlap

@@ -35,9 +35,9 @@ def hub_snapshot(folder: Path) -> Path:
         return folder
     main = folder / "refs" / "main"
     if main.is_file():
-        named = snapshots / main.read_text(errors="replace").strip()
-        if named.parent == snapshots and named.is_dir():
-            return named
+        snapshot = snapshots / main.read_text(errors="replace").strip()
+        if snapshot.parent == snapshots and snapshot.is_dir():
+            return snapshot
     commits = sorted(path for path in snapshots.iterdir() if path.is_dir())
     if len(commits) == 1:
         return commits[0]

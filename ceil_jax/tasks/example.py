@@ -186,10 +186,10 @@ def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
             field = example.field(name)
             known = same_text(name, names)
             if field is None and known is None:
-                there = dict.fromkeys((*example.fields, *names))
+                available = dict.fromkeys((*example.fields, *names))
                 raise UserError(
                     f"{pattern!r} names {name!r}, which {example.id or 'the query'!r} lacks; it "
-                    f"has {', '.join(map(repr, there))}; literal braces are written {{{{ and }}}}"
+                    f"has {', '.join(map(repr, available))}; literal braces are written {{{{ and }}}}"
                 )
             value = names[known] if field is None and known is not None else field or ""
         pieces.append(value)
@@ -217,11 +217,11 @@ def column_template(
     """
     known = [output, input, *(columns or ())]
     pattern = _renamed(pattern, lambda name: same_text(name, known) or name)
-    named = [name for _, name in _pieces(pattern)]
-    if named[-1:] not in ([output], ["output"]):
+    names_in_pattern = [name for _, name in _pieces(pattern)]
+    if names_in_pattern[-1:] not in ([output], ["output"]):
         raise UserError(f"template {pattern!r} must end with its only {{{output}}}")
     if columns is None:
-        columns = {*named[:-1]} - ({"input"} if input not in named else set())
+        columns = {*names_in_pattern[:-1]} - ({"input"} if input not in names_in_pattern else set())
     others = {*columns} - {input, output}
     input_name = input if "input" in others else "input"
     answer = output if "output" in others else "output"

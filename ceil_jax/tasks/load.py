@@ -109,9 +109,13 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
     if root is None and spec.hub is not None:
         return _hub_split(spec, spec.hub, name)
     columns = ", ".join(spec.columns)
-    wanted = f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {columns})"
+    expected_file = (
+        f"{spec.folder}/{name}.jsonl (or .jsonl.gz, .json, .csv, .parquet; columns {columns})"
+    )
     if root is None:
-        raise UserError(f"task {spec.name!r} has no hub copy: give a data_dir that holds {wanted}")
+        raise UserError(
+            f"task {spec.name!r} has no hub copy: give a data_dir that holds {expected_file}"
+        )
     folder, stems = root / spec.folder, [name, *filter(None, [spec.files.get(name)])]
     whole = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
     # a part of a split has an addition to its name, as in train_sample.jsonl
@@ -126,7 +130,9 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
         log.warning("%s: %s has no split %r; going on without it", spec.name, folder, name)
         return None
     if file is None:
-        raise UserError(f"task {spec.name!r}: no split {name!r}; looked for {wanted} under {root}")
+        raise UserError(
+            f"task {spec.name!r}: no split {name!r}; looked for {expected_file} under {root}"
+        )
     if file not in whole:
         log.warning("%s: split %r is partial, from %s", spec.name, name, file.name)
     return read_table(file)

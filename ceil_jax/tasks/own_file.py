@@ -207,8 +207,8 @@ class _Reader:
         """Return the example of each row. Its id is the value of the column `id`, else `name` and
         the row's number."""
         needs_database = self.metric == "sql_execution"
-        named = (*self.template.fields, *((DATABASE,) if needs_database else ()))
-        columns = Columns(self.options.inputs, self.options.output, named)
+        field_names = (*self.template.fields, *((DATABASE,) if needs_database else ()))
+        columns = Columns(self.options.inputs, self.options.output, field_names)
         hint = "--input, --output and --template name columns"
         if needs_database:
             hint += (
@@ -364,11 +364,13 @@ def _hold_out(
         raise UserError(
             f"{path}: all rows have one input; at least 2 different ones make a bank and a query"
         )
-    held = set(draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed))
+    held_out_keys = set(
+        draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed)
+    )
     queries = []
     bank = []
     for position, (example, key) in enumerate(zip(examples, keys, strict=True)):
-        if key not in held:
+        if key not in held_out_keys:
             bank.append(example)
         elif example.id == f"train-{position}":
             queries.append(replace(example, id=f"validation-{position}"))

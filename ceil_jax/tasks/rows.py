@@ -48,11 +48,11 @@ def examples_of(
         UserError: a column is missing, or rows cannot be read; the message names the file, the
             lines and the field.
     """
-    there = table.columns() if columns else {}
-    if there and (absent := _absent(columns, there)):
+    available = table.columns() if columns else {}
+    if available and (absent := _absent(columns, available)):
         raise UserError(
             f"{table.source}: no column {', '.join(map(repr, absent))}; it has "
-            f"{', '.join(map(repr, there))}" + nested(table) + (f"; {hint}" if hint else "")
+            f"{', '.join(map(repr, available))}" + nested(table) + (f"; {hint}" if hint else "")
         )
     examples: list[Example] = []
     bad: list[tuple[int, RowError]] = []
@@ -162,15 +162,15 @@ def row_example(
     """
     inputs = [same_text(name, row) or name for name in columns.input]
     answer = same_text(columns.output, row) or columns.output
-    named = {same_text(name, row) or name for name in columns.named}
+    field_columns = {same_text(name, row) or name for name in columns.named}
     parts = tuple(_needed(row, name) for name in inputs)
     output = _needed(row, answer) if answered or not missing(only_item(row.get(answer))) else ""
-    if ids and "id" not in {*inputs, answer, *named}:
+    if ids and "id" not in {*inputs, answer, *field_columns}:
         id = check_text("id", as_text(row.get("id")) or id)
         row = {name: value for name, value in row.items() if name != "id"}
     fields = {}
     for name, value in row.items():
-        if name in named:
+        if name in field_columns:
             fields[name] = _needed(row, name, blank=True)
         elif name in (*inputs, answer) or missing(value) or as_text(value) == "":
             continue

@@ -127,8 +127,8 @@ def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndar
     parser = structure_parser_of(bank)
     if parser is None:
         return None
-    named = sum(_NAMED.search(example.output) is not None for example in bank)
-    if named >= 0.9 * len(bank):
+    with_names = sum(_NAMED.search(example.output) is not None for example in bank)
+    if with_names >= 0.9 * len(bank):
         forms = [form_without_words(query.output) for query in queries]
     else:
         forms = [" ".join(sorted(parser(query.output))) for query in queries]

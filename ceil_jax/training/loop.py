@@ -277,9 +277,9 @@ def ending(
     tau = {choice: held_out(params) for choice, params in weights.items()}
     tau.setdefault("best", tau["start"])
     quality = {choice: float(np.mean(values)) for choice, values in tau.items()}
-    kept = "start" if quality["average"] <= quality["start"] else "average"
-    if best is not None and better_beyond_noise(tau["best"], tau[kept]):
-        kept = "best"
+    chosen = "start" if quality["average"] <= quality["start"] else "average"
+    if best is not None and better_beyond_noise(tau["best"], tau[chosen]):
+        chosen = "best"
     log.info(
         "%s: held-out τ of the start %.3f, of the best evaluation %.3f, of the averaged weights "
         "%.3f (%d queries); kept: %s",
@@ -288,9 +288,9 @@ def ending(
         quality["best"],
         quality["average"],
         len(tau["start"]),
-        kept,
+        chosen,
     )
-    return weights[kept], Ending(kept, quality)
+    return weights[chosen], Ending(chosen, quality)
 
 
 def held_out_count(count: int) -> int:

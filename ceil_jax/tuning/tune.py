@@ -110,7 +110,7 @@ class Search:
         self.config = config
         self.search = search
         self.price = price
-        wanted = searched(search, config, task)
+        methods = searched(search, config, task)
         self.task, self.tuning, repeated = split_rows(
             task, search.tuning_rows, search.final_rows, config.data_seed
         )
@@ -126,7 +126,7 @@ class Search:
                 f"{repeated:,} held-out rows were left out, for they repeat others or stand in the "
                 "bank."
             )
-        self.methods, left_out = scorable(self.field.base.lm.get(), wanted)
+        self.methods, left_out = scorable(self.field.base.lm.get(), methods)
         if left_out:
             self.notes.append(left_out)
         trained = [method for method in self.methods if method.learns_from_lm]

@@ -63,9 +63,9 @@ def parse_address(spec: str) -> Address:
     """
     parts = _split(spec)
     fields = parse_qsl(parts.query, keep_blank_values=True)
-    named = {name: value for name, value in fields if value}
-    version = named.pop(_QUERY, None)
-    if parts.username is not None or parts.password is not None or named:
+    present = {name: value for name, value in fields if value}
+    version = present.pop(_QUERY, None)
+    if parts.username is not None or parts.password is not None or present:
         raise UserError(
             f"the address of the endpoint at {parts.hostname} holds a user name, a password or a "
             "query; put the key into an environment variable and name that with "

@@ -107,7 +107,7 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     if not removed["wrapper"] and not fenced:
         # indentation is kept; a single space comes from a tokenizer
         inner = re.sub(r"\A (?! )", "", trimmed(text.strip("\ufeff")))
-    return Answer(inner, ended, tuple(name for name, there in removed.items() if there))
+    return Answer(inner, ended, tuple(name for name, was_removed in removed.items() if was_removed))
 
 
 def completed_answer(choice: Any, *_: str) -> Answer:
@@ -151,7 +151,7 @@ def _calls(message: Any) -> list[_Call]:
 def _written(calls: list[_Call], prompt: str) -> str:
     """Calls as text: with the tool's name if the prompt's examples have such names, else only their
     arguments."""
-    named = re.search(r"""["'](name|function|tool)["']\s*:""", prompt)
+    name_field = re.search(r"""["'](name|function|tool)["']\s*:""", prompt)
     texts = []
     for call in calls:
         text = call.arguments
@@ -159,9 +159,9 @@ def _written(calls: list[_Call], prompt: str) -> str:
             values = json.loads(text)
         except ValueError:
             values = None
-        if named and isinstance(values, dict):
+        if name_field and isinstance(values, dict):
             field = "parameters" if '"parameters"' in prompt else "arguments"
-            text = json.dumps({named[1]: call.name, field: values}, ensure_ascii=False)
+            text = json.dumps({name_field[1]: call.name, field: values}, ensure_ascii=False)
         elif f"{call.name}(" in prompt and isinstance(values, dict):
             pairs = (f"{name}={json.dumps(value)}" for name, value in values.items())
             text = f"{call.name}({', '.join(pairs)})"

@@ -89,8 +89,8 @@ class Client:
         it. If `read` fails because something is missing or has a wrong type, a `Refused` is raised.
         """
         # some gateways stream unless told otherwise
-        told = {**body, "stream": False} if path.endswith("/completions") else body
-        sent = {self._spelt.get(name, name): value for name, value in told.items()}
+        full_body = {**body, "stream": False} if path.endswith("/completions") else body
+        sent = {self._spelt.get(name, name): value for name, value in full_body.items()}
         sent.pop("", None)
         try:
             answer = self._asked(path, sent)

@@ -43,10 +43,10 @@ class Session:
 
     def keep(self, rows: Sequence[int]) -> None:
         """Continue only with some rows, in the given order."""
-        kept = torch.tensor(rows, device=self._mask.device)
-        self._cache.batch_select_indices(kept)
-        self._mask = self._mask[kept]
-        self.predicted = self.predicted[kept]
+        indices = torch.tensor(rows, device=self._mask.device)
+        self._cache.batch_select_indices(indices)
+        self._mask = self._mask[indices]
+        self.predicted = self.predicted[indices]
 
     def _forward(self, inputs: torch.Tensor, positions: torch.Tensor) -> None:
         self.predicted = self._model(

@@ -40,14 +40,14 @@ class PaddedReader:
         lengths = [len(text) for text in texts]
         owners = list(texts.values())
         for batch in by_token_budget(lengths, self.budget):
-            wanted = max(
+            count = max(
                 lengths[text] + 1 - rows[row].start for text in batch for row in owners[text]
             )
             most = max(
                 1,
                 self.budget
                 * _LOGITS
-                // (wanted * self.model.get_output_embeddings().weight.shape[0]),
+                // (count * self.model.get_output_embeddings().weight.shape[0]),
             )
             for start in range(0, len(batch), most):
                 rows_of_texts = [owners[text] for text in batch[start : start + most]]
@@ -67,8 +67,8 @@ class PaddedReader:
         inputs = padded_ids([of_text[0].ids[:-1] for of_text in texts], self.model.device)
         rows = [(number, row) for number, of_text in enumerate(texts) for row in of_text]
         begin = min(row.start for _, row in rows) - 1
-        wanted = inputs.shape[1] - begin
-        logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=wanted).logits
+        count = inputs.shape[1] - begin
+        logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=count).logits
         # for each scored token: its text, the position before it, the token
         at = [
             (number, i - 1 - begin, row.ids[i])

@@ -54,9 +54,9 @@ class PassAttention:
     def carry(self) -> Layers:
         """Return the keys and values that the next pass needs: those of one path, so never more
         tokens than one row."""
-        kept = self._columns(self._trie.path(self._stop))
+        columns = self._columns(self._trie.path(self._stop))
         return {
-            layer: (_taken(keys, kept).clone(), _taken(values, kept).clone())
+            layer: (_taken(keys, columns).clone(), _taken(values, columns).clone())
             for layer, (keys, values) in self._seen.items()
         }
 

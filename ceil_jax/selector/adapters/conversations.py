@@ -109,14 +109,17 @@ def _example(id: str, row: Row) -> Example:
     )
     if last < 1:
         raise FieldError(column, "an answer of the assistant behind a message of the user", turns)
-    kept = turns[: last + 1]
+    conversation = turns[: last + 1]
     fields = {name: _text(value) for name, value in row.items() if name != column and name != "id"}
     return valid(
         Example(
             _text(row["id"]) if row.get("id") not in (None, "") else id,
-            _words_of_user(kept[:-1]),
-            _answer(kept[-1]),
-            fields={**{name: text for name, text in fields.items() if text}, FIELD: _json(kept)},
+            _words_of_user(conversation[:-1]),
+            _answer(conversation[-1]),
+            fields={
+                **{name: text for name, text in fields.items() if text},
+                FIELD: _json(conversation),
+            },
         )
     )
 

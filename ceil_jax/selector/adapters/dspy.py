@@ -139,9 +139,11 @@ class CeilFewShot(Teleprompter):
         elif isinstance(state, dict):
             states = state
         banks = {
-            name: bank_of_state(kept[KEY], self.selector, self.options, f"{path}, {name!r}")
-            for name, kept in states.items()
-            if isinstance(kept, dict) and KEY in kept
+            name: bank_of_state(
+                predictor_state[KEY], self.selector, self.options, f"{path}, {name!r}"
+            )
+            for name, predictor_state in states.items()
+            if isinstance(predictor_state, dict) and KEY in predictor_state
         }
         program = student.deepcopy()
         known = dict(program.named_parameters())
@@ -152,8 +154,8 @@ class CeilFewShot(Teleprompter):
                 "program that was compiled and saved"
             )
         plain = {
-            name: {key: value for key, value in kept.items() if key != KEY}
-            for name, kept in states.items()
+            name: {key: value for key, value in predictor_state.items() if key != KEY}
+            for name, predictor_state in states.items()
         }
         program.load_state(plain["self"] if is_predictor else plain)
         for name, bank in banks.items():

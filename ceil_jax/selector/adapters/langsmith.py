@@ -95,9 +95,9 @@ def _example(id: str, row: Row, input: str | None, output: str | None) -> Exampl
     conversation = _conversation(inputs, outputs)
     if conversation:
         [example] = conversation_examples([{"messages": conversation}])
-        kept = {name: text for name, text in texts.items() if text and name != FIELD}
-        kept[FIELD] = example.fields[FIELD]
-        return valid(Example(id, example.input, example.output, fields=kept))
+        example_fields = {name: text for name, text in texts.items() if text and name != FIELD}
+        example_fields[FIELD] = example.fields[FIELD]
+        return valid(Example(id, example.input, example.output, fields=example_fields))
     input_values = _named(inputs, input, "inputs")
     output_values = _named(outputs, output, "outputs")
     if output is None and len(outputs) > 1:
@@ -105,8 +105,8 @@ def _example(id: str, row: Row, input: str | None, output: str | None) -> Exampl
     else:
         answer = "\n".join(map(_text, output_values))
     question = "\n".join(text for text in map(_text, input_values) if text)
-    kept = {name: text for name, text in texts.items() if text}
-    return valid(Example(id, question, answer, fields=kept))
+    example_fields = {name: text for name, text in texts.items() if text}
+    return valid(Example(id, question, answer, fields=example_fields))
 
 
 def _side(row: Row, name: str) -> dict[str, Any]:

@@ -96,8 +96,10 @@ def _unpacked(archive: Path) -> Path:
     def fill(folder: Path) -> None:
         try:
             with tarfile.open(archive) as tar:
-                wanted = [member for member in tar.getmembers() if member.name.endswith(".sqlite")]
-                tar.extractall(folder, wanted, filter="data")
+                databases = [
+                    member for member in tar.getmembers() if member.name.endswith(".sqlite")
+                ]
+                tar.extractall(folder, databases, filter="data")
         except (tarfile.TarError, EOFError) as error:
             raise UserError(f"cannot unpack {archive}: {error}") from None
 

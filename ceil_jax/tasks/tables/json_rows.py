@@ -45,15 +45,19 @@ def json_rows(source: str, text: str) -> TableRows:
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     rows = [_object(line) for _, line in numbered]
     if len(rows) == 1 and isinstance(rows[0], dict):
-        held = rows_of_object(rows[0])
-        return TableRows(source, rows, [numbered[0][0]]) if held is None else _held(source, held)
+        inner_rows = rows_of_object(rows[0])
+        return (
+            TableRows(source, rows, [numbered[0][0]])
+            if inner_rows is None
+            else _held(source, inner_rows)
+        )
     if rows and isinstance(rows[0], RowError) and (objects := _one_after_the_other(text)):
         if len(objects) > 1:
             return TableRows(source, [row for _, row in objects], [line for line, _ in objects])
         [(_, only)] = objects
-        held = rows_of_object(only)
-        if held is not None:
-            return _held(source, held)
+        inner_rows = rows_of_object(only)
+        if inner_rows is not None:
+            return _held(source, inner_rows)
         lists = [repr(name) for name, value in only.items() if isinstance(value, list)]
         raise UserError(
             f"{source} is one object, expected a list of rows or one a line; keys with lists: "

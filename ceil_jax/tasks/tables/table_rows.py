@@ -54,7 +54,7 @@ def numbered_rows(source: str, rows: Sequence[Row | RowError], unit: str = "row"
 def check_names(source: str, names: Sequence[str]) -> None:
     """Raise a UserError if two columns have the same name, compared by `question_key`. Columns
     without a name are ignored."""
-    named = [name for name in names if name.strip()]
-    if len({*named}) < len(named) or look_alikes(named):
-        listed = ", ".join(map(ascii if look_alikes(named) else repr, names))
+    not_blank = [name for name in names if name.strip()]
+    if len({*not_blank}) < len(not_blank) or look_alikes(not_blank):
+        listed = ", ".join(map(ascii if look_alikes(not_blank) else repr, names))
         raise UserError(f"{source}: two columns have one name: {listed}")

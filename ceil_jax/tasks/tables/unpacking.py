@@ -136,10 +136,10 @@ def _only_file(path: Path, content: bytes, limit: int) -> tuple[bytes, str]:
         info for info in archive.infolist() if not info.is_dir() and not _beside(info.filename)
     ]
     if len(files) != 1:
-        held = ", ".join(repr(info.filename) for info in files[:5]) or "no file"
+        listed = ", ".join(repr(info.filename) for info in files[:5]) or "no file"
         more = f" and {len(files) - 5:,} more" if len(files) > 5 else ""
         raise UserError(
-            f"{path} is a zip archive of {held}{more}: unpack it, and name the file of rows"
+            f"{path} is a zip archive of {listed}{more}: unpack it, and name the file of rows"
         )
     [info] = files
     if info.flag_bits & 1:

@@ -111,8 +111,8 @@ def fit_structure_head(rows: Observations, like: StructureHead | None = None) ->
         if like
         else tuple(sorted(name for name, _ in counts.most_common(STRUCTURES)))
     )
-    held = [structures.intersection(names) for structures in rows.structures]
-    y = MultiLabelBinarizer(classes=names).fit_transform(held).astype(np.float32)
+    known_structures = [structures.intersection(names) for structures in rows.structures]
+    y = MultiLabelBinarizer(classes=names).fit_transform(known_structures).astype(np.float32)
 
     def fitted(rows: Observations, y: np.ndarray, penalty: float) -> StructureHead:
         from scipy.sparse import csr_matrix, hstack
