@@ -1,12 +1,11 @@
-"""The commands; what they compute lives in the other rooms.
+"""The commands. The code that computes is in the other folders.
 
-- `main`: the command `ceil-jax`, and what all commands share (`command`)
+- `main`: the command `ceil-jax`, and `command`, which all commands of the project use
 - `commands`: its sub-commands
-- `first`: what will fail, fails first: flags, names, libraries, servers, data and models
-- `mistakes`: a command line that cannot be read, in one line with a suggestion
+- `first`: the first checks of every command: flags, names, libraries, servers, data and models
+- `mistakes`: messages of one line about mistakes in a command line
 - `task_list`: the list of tasks with their metrics, and the details of a task
-- `data_flags`: a named task, or a file of the user's own
-- `propose`: the columns and the metric of a file that were not named
-- `helptext`: help texts of dataclass fields as paragraphs, in short (`--help`) and all of them
-  (`--help-all`)
+- `data_flags`: the flags of a user's file, and the task of a command
+- `propose`: proposals for the columns and the metric of a file
+- `helptext`: the help texts of flags, for `--help` and `--help-all`
 """

@@ -57,7 +57,7 @@ class Checkpoint:
         save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
         tokenizer.tokenizer.save_pretrained(folder)
         modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-        # the weights are written as float32, whatever the checkpoint was
+        # the weights are written as float32, also those of another type
         config = {
             key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
         }

@@ -1,4 +1,4 @@
-"""A row evaluated: its answers, their metric and what they cost, on record."""
+"""The evaluation of a row, which records its answers, their metric and their cost."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
     user.
 
     Args:
-        run: computes what is missing.
+        run: computes the stages that are not on disk.
         setup: the task and its settings.
         row: the row.
         folder: the folder to write; a selector in it is replaced.

@@ -259,7 +259,7 @@ def check_needs(
         encoder: whether there is an encoder.
         rewrite: whether there are skills.
         sketch: whether outputs have a sketch.
-        trade_off: λ; None where it has none.
+        trade_off: λ; None for a retriever without λ.
         fixed: whether there are fixed examples.
     """
     needs = kind.needs

@@ -29,7 +29,7 @@ MMR_WEIGHT = 0.5
 
 
 class NoExamples:
-    """Chooses nothing, whatever k is."""
+    """Chooses no examples."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         pass

@@ -10,7 +10,7 @@ statistics, so that simulated candidates with known scores can race in the same 
 - `extent`: how many candidates and rows a search has.
 - `rows`: bank, tuning rows and final rows.
 - `budget`: LM tokens and minutes, spent and remaining.
-- `fitting`: the largest search that a budget pays for, and what it is expected to take.
+- `fitting`: the largest search that a budget pays for, and the forecast of its cost.
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
 - `loss`: the expected loss of a cheaper prompt.

@@ -1,4 +1,4 @@
-"""The largest search that a budget pays for, and what it is expected to take.
+"""The largest search that a budget pays for, and the forecast of its cost.
 
 Nothing here asks an LM: prompts and speeds are measured by `tune`, and arrive as numbers.
 """
@@ -15,7 +15,7 @@ from ceil_jax.tuning.candidates import candidates
 from ceil_jax.tuning.extent import FIRST_ROWS, Extent
 
 LEAST_FINAL = 8
-"""Final rows of the smallest search. They are answered whatever the budget says, so that every
+"""Final rows of the smallest search. They are answered even if the budget is spent, so that every
 search ends with a table."""
 
 ROUNDS = 2.0
@@ -159,7 +159,7 @@ def without_vectors(whole: Extent) -> Extent:
 
 
 class Forecast(NamedTuple):
-    """The search that is planned, and what it is expected to take."""
+    """The search that is planned, and the forecast of its cost."""
 
     whole: Extent
     """The search without any cut."""

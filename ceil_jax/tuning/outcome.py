@@ -105,7 +105,7 @@ class Outcome:
     tolerance: float = 2.0
     """Points that a cheaper prompt may be expected to lose."""
     price: Price | None = None
-    """The price of the LM's tokens; None where money is not shown."""
+    """The price of the LM's tokens; None if money is not shown."""
 
     @property
     def recommended(self) -> Standing:

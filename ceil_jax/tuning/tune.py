@@ -222,7 +222,7 @@ class Search:
         )
 
     def _expected(self, extent: Extent, costs: Costs, need: Need) -> str:
-        """A line on what a search is expected to take."""
+        """A line with the forecast of a search's tokens and time."""
         budget = self.field.budget
         speed = f"{1 / costs.pace:,.0f}" if costs.pace else "too many to measure"
         # the race goes on until rows or budget are spent

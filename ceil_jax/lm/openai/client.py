@@ -68,7 +68,7 @@ class Client:
         self._key = read_key(config.api_key_env)
         self._http = Http(self.base, self.budget, config, self._key)
         self._spelt: dict[str, str] = {}
-        """Fields that the server has refused → what is sent instead."""
+        """Fields that the server has refused → the names under which they are sent instead."""
         self._worker = threading.local()
         self._estimates = False
         version = address.api_version

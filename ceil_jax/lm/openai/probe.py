@@ -50,7 +50,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     Args:
         client: asks the server.
         model: the model's name there.
-        chat: whether chat is wanted, whatever else there is.
+        chat: whether chat is used, even if the server has another interface.
 
     Raises:
         UserError: the server has neither interface, does not know the model, or wants a key.

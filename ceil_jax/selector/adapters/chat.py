@@ -73,7 +73,7 @@ def _names(selection: Selection, example: Example) -> dict[str, str]:
 
 
 def _system_of(conversations: Sequence[Sequence[Message]]) -> str | None:
-    """The system message that all conversations have; None where they differ or have none."""
+    """The system message of all conversations; None if they differ or have none."""
     contents = {
         next((turn.get("content") for turn in turns if _is_system(turn)), None)
         for turns in conversations

@@ -197,7 +197,7 @@ def _json(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A column's value as text; "" where there is none."""
+    """A column's value as text; "" for None."""
     if value is None:
         return ""
     return value if isinstance(value, str) else _json(value)

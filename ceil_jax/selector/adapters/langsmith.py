@@ -165,7 +165,7 @@ def _conversation(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list
 
 
 def _text(value: Any) -> str:
-    """A value as text; "" where there is none."""
+    """A value as text; "" for a missing value."""
     value = plain(value)
     if value is None:
         return ""
