@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -289,7 +290,7 @@ class CachedLM(LanguageModel):
         Requests are made one block at a time, so that only the prompts of one block are in memory.
         """
         values: list[Any] = []
-        groups = 0
+        first_group = 0
         with ExitStack() as stack:
             read: ReadChunks | None = None
             progress: Any = None
@@ -297,23 +298,23 @@ class CachedLM(LanguageModel):
                 block = requests[start : start + BLOCK]
                 keys = [request.key(self.name) for request in block]
                 distinct = dict(zip(keys, block, strict=True))
-                before = self.readings.find(list(distinct))
-                chunks = self._chunks(distinct, before, groups, kind)
-                groups += -(-len(distinct) // LanguageModel.at_once[kind])
+                stored = self.readings.find(list(distinct))
+                chunks = self._chunks(distinct, stored, first_group, kind)
+                first_group += math.ceil(len(distinct) / LanguageModel.at_once[kind])
                 if chunks and read is None:
                     if self._shard is None and self.readings.shards:
                         message = "%s: some prompts were read by no shard; reading them here"
                         log.warning(message, self._what)
                     reader = self._reader or self._here
                     read = stack.enter_context(reader(len(requests) - start))
-                known = len(block) - sum(map(len, chunks))
+                done = len(block) - sum(map(len, chunks))
                 if progress is not None:
-                    progress.update(known)
+                    progress.update(done)
                 elif chunks or len(requests) > BLOCK:
                     progress = stack.enter_context(
-                        bar(len(requests), self._what, initial=start + known)
+                        bar(len(requests), self._what, initial=start + done)
                     )
-                readings_by_key = dict(before)
+                readings_by_key = dict(stored)
                 groups_to_read = [[distinct[key] for key in chunk] for chunk in chunks]
                 for number, readings in read(groups_to_read) if read else ():
                     new = dict(zip(chunks[number], readings, strict=True))
@@ -322,31 +323,40 @@ class CachedLM(LanguageModel):
                     progress.update(len(new))
                 for meter in self._meters:
                     for key, reading in readings_by_key.items():
-                        meter.enter(key, reading.cost, key not in before)
+                        meter.enter(key, reading.cost, key not in stored)
                 values += [_value(readings_by_key.get(key), distinct[key]) for key in keys]
         return values
 
     def _chunks(
         self,
         requests: Mapping[bytes, LMRequest],
-        before: Mapping[bytes, Reading],
-        groups: int,
+        stored: Mapping[bytes, Reading],
+        first_group: int,
         kind: str,
     ) -> list[list[bytes]]:
         """Return the keys of a block's requests that this process has to read, in chunks that are
-        read together. `before` holds the stored readings, and `groups` is the number of groups in
-        the blocks before this one."""
+        read together.
+
+        Requests are dealt to shards in groups of consecutive ones.
+
+        Args:
+            requests: the requests of the block, by key.
+            stored: the readings of those that were read before.
+            first_group: the number of the block's first group.
+            kind: "score" or "write".
+        """
         # groups have the same size for every LM, so that shards agree on them and actors have equal
         # shares
         size = LanguageModel.at_once[kind]
+
+        def is_ours(position: int) -> bool:
+            return self._shard is None or self._shard.owns(first_group + position // size)
+
         missing = [
-            key
-            for position, key in enumerate(requests)
-            if key not in before
-            and (self._shard is None or self._shard.owns(groups + position // size))
+            key for position, key in enumerate(requests) if key not in stored and is_ours(position)
         ]
-        size = size if self._reader else self.lm.at_once[kind]
-        return [missing[start : start + size] for start in range(0, len(missing), size)]
+        chunk = size if self._reader else self.lm.at_once[kind]
+        return [missing[start : start + chunk] for start in range(0, len(missing), chunk)]
 
     @contextmanager
     def _here(self, requests: int) -> Iterator[ReadChunks]:
