@@ -9,6 +9,7 @@ scripts (`n_tokens`), 2,048 less the longest answer are what the LM could read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
-from ceil_jax.report.table import Number, Table
+from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.tasks.load import load_task
 
@@ -55,9 +56,10 @@ class Counting(LanguageModel):
             if not there:
                 raise UserError(f"{folder} holds neither {' nor '.join(names)}")
             files.append(str(there[0]))
-        self.tokenizer = ByteLevelBPETokenizer(*files)
+        vocabulary, merges = files
+        self.tokenizer = ByteLevelBPETokenizer(vocabulary, merges)
 
-    def count_tokens(self, texts):
+    def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([len(encoded.ids) for encoded in self.tokenizer.encode_batch(list(texts))])
 
 
@@ -92,7 +94,7 @@ def examples_that_fit(lm: LanguageModel, options: Options, name: str) -> list[fl
 
 def main(options: Options) -> None:
     lm = Counting(options.tokenizer)
-    rows = []
+    rows: list[list[Value]] = []
     for name in options.tasks:
         means = examples_that_fit(lm, options, name)
         rows.append([name, PAPER[name], *(Number(mean, 1) for mean in means)])

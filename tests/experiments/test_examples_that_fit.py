@@ -22,7 +22,7 @@ def letters(tmp_path):
 def test_tokens_are_those_of_the_files(letters):
     lm = Counting(letters)
     assert lm.count_tokens(["abc", ""]).tolist() == [3, 0]
-    with pytest.raises(UserError, match="holds neither vocab.json nor encoder.json"):
+    with pytest.raises(UserError, match=r"holds neither vocab\.json nor encoder\.json"):
         Counting(letters / "nowhere")
 
 
