@@ -74,8 +74,8 @@ def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     # docstrings of several lines in the source, of the run's own fields and of a part's, across
     # their line breaks
     assert "right answers of 64 training queries" in words
-    assert "training then takes the λ tuned for" in words
-    assert "with large ones, for as many examples" in words
+    assert "of the kernel, in training and in MAP inference. tuned: chosen for" in words
+    assert "candidate sets a step uses, drawn anew in every step" in words
     assert "Range: at least 2." in words
     assert "Range: above 0." in words
     assert not any(field.metadata for field in fields(RunConfig)), (
@@ -296,7 +296,7 @@ def test_settings_that_a_dataclass_inherits_have_their_help(capsys, monkeypatch)
         main(["compare", "--help-all"])
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
     assert "--epr.no-in-batch-negatives With the contrastive loss: whether" in shown
-    assert "--ceil.sets-per-step INT|{auto,all} Candidate sets of each query in a step" in shown
+    assert "--ceil.sets-per-step INT|{auto,all} How many of each query's candidate sets" in shown
 
 
 FILMS = [
