@@ -47,7 +47,9 @@ PAPER = {
 class Counting(LanguageModel):
     """GPT-Neo's context length and its tokenizer, without the model."""
 
-    name, context_length, tokens_read = "gpt-neo-tokens", 2048, 0
+    name = "gpt-neo-tokens"
+    context_length = 2048
+    tokens_read = 0
 
     def __init__(self, folder: Path) -> None:
         files = []

@@ -68,7 +68,7 @@ SEEDS = (0, 1, 2)
 DRAWS = 10
 """Random choices of queries for each split, in the table of strata, and of halves."""
 PARTS = 5
-"""Of the cross-fitting of a task's own scores."""
+"""Parts of the cross-fitting of a task's own scores."""
 PICKED = ("cosine, layer 3", "cosine, layer 5", "words: recall", "BM25 of inputs")
 """Features that order candidates as they are, beside the cosine."""
 SHOTS = 4
@@ -141,7 +141,7 @@ class Stored:
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
     """(training, held-out) numbers of queries, for each of SEEDS that was run."""
     rises: Sequence[Rise]
-    """Of EPR, likewise."""
+    """EPR's, likewise."""
 
     @property
     def name(self) -> str:

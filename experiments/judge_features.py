@@ -41,7 +41,7 @@ STRUCTURES = 200
 HEAD_PENALTY = 0.001
 """The middle of the grid of `free`, which would choose one."""
 FOLDS = 3
-"""Of the cross-fitting."""
+"""Parts of the cross-fitting."""
 
 NAMES = (
     *(f"cosine, layer {layer}" for layer in range(LAYERS - 1)),
@@ -216,7 +216,7 @@ class Pairs:
         return np.column_stack([by_input, by_output, *structures, shared, *rest])
 
     def _words(self, asked: Sequence[str], position: int) -> list[float]:
-        """What a query's words and those of an example share."""
+        """Overlap of a query's words with those of an example."""
         shown = self.words[position]
         common = set(asked) & set(shown)
         weight = sum(self.idf[word] for word in set(asked))

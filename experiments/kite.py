@@ -41,7 +41,7 @@ SPLITS = ("geoquery", "geoquery.template", "geoquery.length")
 NOISES = (0.01, 0.1, 1.0)
 WEIGHTS = (0.0, 0.01, 0.1)
 WIDTHS = (None, 0.5, 1.0)
-"""Of the Gaussian kernel exp(−|u − v|² / 2 σ²); None is the cosine itself."""
+"""Widths of the Gaussian kernel exp(−|u − v|² / 2 σ²); None is the cosine itself."""
 
 
 def kernel(cosines: Array, width: float | None) -> Array:

@@ -47,7 +47,15 @@ log = logging.getLogger(__name__)
 EXPERIMENT = "optimisers"
 
 TASKS = (
-    *("cmsqa", "movie_reviews", "sst5", "geoquery", "webqs", "mtop", "qnli", "mrpc", "nl2bash"),
+    "cmsqa",
+    "movie_reviews",
+    "sst5",
+    "geoquery",
+    "webqs",
+    "mtop",
+    "qnli",
+    "mrpc",
+    "nl2bash",
 )
 """The cheapest first."""
 
@@ -174,7 +182,10 @@ def run(options: argparse.Namespace) -> None:
             arena = Arena(name, split, sizes, shared, options.out, options.data_dir)
             log.warning(
                 "%s, split %d: %d rows in the bank, %d LM tokens to prepare",
-                *(name, split, len(arena.bank), arena.budget),
+                name,
+                split,
+                len(arena.bank),
+                arena.budget,
             )
             done = {one.name for one in recorded(options.record) if one.experiment == EXPERIMENT}
 

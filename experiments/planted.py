@@ -85,7 +85,7 @@ class Options:
     noise: float = 0.0
     """Relative to the score's spread within a query."""
     planted: Literal["mean", "max"] = "mean"
-    """Of the similarities of a set's examples."""
+    """The score of a set, from the similarities of its examples."""
     candidates: int = 0
     """Start from EPR, trained on so many single examples a query."""
     sampler: Literal["random", "k_dpp"] = "random"

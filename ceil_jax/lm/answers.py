@@ -18,7 +18,7 @@ Ended = Literal["stop", "length", "refused", "tool_call"]
 filter of the server; tool_call: it was taken from a tool call."""
 
 Removed = Literal["reasoning", "fence", "wrapper"]
-"""What was removed around an answer: reasoning, a code fence, or other marks such as a role
+"""The text that was removed around an answer: reasoning, a code fence, or other marks such as a role
 prefix."""
 
 

@@ -50,7 +50,8 @@ class TinyLM(LanguageModel):
 
     def scores(self, continuations: Continuations) -> tuple[list[float], list[int]]:
         scored = [self._scored(*choice) for choice in zip(*continuations, strict=True)]
-        scores, lengths = [score for score, _ in scored], [length for _, length in scored]
+        scores = [score for score, _ in scored]
+        lengths = [length for _, length in scored]
         self.tokens_read += int(self.count_tokens(continuations.distinct_prompts()).sum()) + sum(
             lengths
         )

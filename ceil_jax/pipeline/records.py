@@ -85,7 +85,7 @@ class Record:
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     gains: str = ""
-    """What the gains of examples are called if they are shown: the log determinant, for DPP-MAP."""
+    """The name of the examples' gains if they are shown: the log determinant, for DPP-MAP."""
     kept: str = ""
     """A remark on training, such as "training kept EPR's encoder"; "" if there is none."""
     troubles: Mapping[str, int] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class RecordOfRun(Stage[Record]):
     seeded: bool = unkeyed(True)
     """Whether the result depends on the seed."""
     gains: str = unkeyed("")
-    """What the gains of examples are called if they are shown."""
+    """The name of the examples' gains if they are shown."""
     kept: str = unkeyed("")
     trade_off: float | None = unkeyed(None)
     device: str = unkeyed("")

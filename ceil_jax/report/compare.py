@@ -50,7 +50,7 @@ class Comparison(RunTable):
 
     @property
     def _preparing(self) -> list[float]:
-        """What preparing each row costs in money, as if all of its tokens were read."""
+        """Return the cost of preparing each row in money, as if all of its tokens were read."""
         assert self.price is not None
         return [self.price.of_tokens(row.record.preparing.tokens) for row in self.rows]
 

@@ -136,7 +136,7 @@ class RetrieverArguments:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a retriever must be given, and how it can be exported.
+    """The needs of a retriever, and how it can be exported.
 
     Examples:
         >>> needs = Needs(vectors="inputs", trade_off="tunable", shortlist=True)

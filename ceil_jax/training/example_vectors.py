@@ -33,7 +33,7 @@ class ExamplesOfSets(NamedTuple):
     """The examples of some candidate sets of B queries, M sets of k for each query."""
 
     source: Any
-    """What the vectors are made from, as an argument of `ExampleVectors.vectors` and
+    """The source of the vectors, as an argument of `ExampleVectors.vectors` and
     `ExampleVectors.gradient`."""
     subsets: Int[np.ndarray, "b m k"]
     """The examples of each set, as positions among the n examples of its query; −1 at empty

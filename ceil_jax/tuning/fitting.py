@@ -43,7 +43,7 @@ class Need(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What the parts of a search cost, measured before it begins."""
+    """The costs of the parts of a search, measured before it begins."""
 
     zero: float
     """LM tokens of a prompt without examples, its answer included."""

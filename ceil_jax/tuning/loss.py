@@ -21,7 +21,7 @@ _NORMAL = NormalDist()
 
 
 class Loss(NamedTuple):
-    """What one prompt may lose against another, in units of the metric."""
+    """The possible loss of one prompt against another, in units of the metric."""
 
     ahead: float
     """By how much the other prompt is better on the rows that both have answered."""

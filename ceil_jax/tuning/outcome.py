@@ -73,7 +73,7 @@ class ClassifierResult(NamedTuple):
     minus: Interval
     """Its score minus that of the recommended prompt, on the same rows."""
     loss: Loss
-    """What taking it in place of the recommended prompt may lose."""
+    """The loss to be expected if it is taken in place of the recommended prompt."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Outcome:
     """The winner first."""
     verdict: Verdict
     spent: str
-    """What was spent of the budget, in words."""
+    """The part of the budget that was spent, in words."""
     tokens: int
     notes: tuple[str, ...] = ()
     classifier: ClassifierResult | None = None
@@ -266,7 +266,7 @@ class Outcome:
         ]
 
     def _worth(self) -> str:
-        """What the recommended prompt saves against the first finalist that is dearer and loses at
+        """Return the saving of the recommended prompt against the first finalist that is dearer and loses at
         most the tolerance to it; "" if there is none."""
         best = self.recommended
         losses = self.verdict.losses[self.verdict.recommended]
@@ -323,7 +323,7 @@ class Outcome:
 
     @property
     def spending(self) -> str:
-        """What the search itself cost, in words; in money too, if tokens have a price."""
+        """Return the cost of the search itself, in words; in money too, if tokens have a price."""
         if self.price is None:
             return self.spent
         return f"{self.spent}, about {self.price.shown(self.price.of_tokens(self.tokens))}"

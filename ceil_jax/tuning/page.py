@@ -29,7 +29,7 @@ LEGEND = {
     "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
     "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",
 }
-"""What the words in the tables mean."""
+"""The meanings of the words in the tables."""
 
 _LONGEST = 600
 """The most characters that the page shows of a text."""

@@ -137,7 +137,7 @@ class Search:
             self.methods = tuple(method for method in self.methods if method not in trained)
 
     costs: Costs
-    """What prompts and texts cost here, measured for the forecast."""
+    """The costs of prompts and texts here, measured for the forecast."""
 
     @cached_property
     def forecast(self) -> Forecast:

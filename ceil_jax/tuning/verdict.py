@@ -110,9 +110,9 @@ def judge(
     grouped = [by_group(sample, groups) for sample in samples]
     tests = []
     for first, second in combinations(range(len(samples)), 2):
-        better, worse = first, second
-        if scores[first].mean < scores[second].mean:
-            better, worse = second, first
+        pair = (first, second)
+        better = max(pair, key=lambda i: scores[i].mean)
+        [worse] = {*pair} - {better}
         difference = paired(grouped[better], grouped[worse])
         interval = bootstrap_interval(*difference, resamples=resamples)
         p = min(1.0, 2 * chance(grouped[better], grouped[worse]))
@@ -143,7 +143,7 @@ def _loss(
     groups: np.ndarray | None,
     raced_groups: np.ndarray | None,
 ) -> Loss:
-    """What a finalist may lose against another that is ahead by `ahead` [N] on the final rows;
+    """Return the loss of a finalist against another that is ahead by `ahead` [N] on the final rows;
     `raced` and `other_raced` are their scores in the race."""
     both = min(len(raced), len(other_raced))
     ahead = np.concatenate([other_raced[:both] - raced[:both], ahead])

@@ -55,7 +55,8 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
     if choice.get("text") not in (text, "", None) and len(tokens) > 1:
         tokens = tokens[:-1]
     positions = continuation_tokens(tokens, text, len(prompt))
-    first_log_prob, rest = log_probs[:1], log_probs[1 : positions.stop]
+    first_log_prob = log_probs[:1]
+    rest = log_probs[1 : positions.stop]
     if None in rest:
         raise ValueError("log-probabilities of some of the tokens only")
     if first_log_prob == [None]:

@@ -38,7 +38,7 @@ _OTHERWISE = {
 BREACH = "; the server does not keep to the interface"
 """The end of messages about incomplete answers."""
 CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
-"""What servers say if a model did not end within the token limit."""
+"""The errors of servers that give none of an answer which the token limit cuts."""
 BYTES_A_TOKEN = 4
 """The estimated number of UTF-8 bytes of a token."""
 _KEYS = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY", "LITELLM_API_KEY")

@@ -31,7 +31,7 @@ class _Records(NamedTuple):
     records: list[tuple[int, list[str]]]
     """The number of the first line of each record, and its cells; empty lines are left out."""
     error: str = ""
-    """What is wrong with the quotes; "" if they pair up."""
+    """Return the fault in the quotes; "" if they pair up."""
     line: int = 0
     """The line of that error; 0 if there is none."""
 
