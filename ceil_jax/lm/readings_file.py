@@ -198,7 +198,10 @@ class ReadingsFile:
             log.warning(
                 "%s is damaged (%s); it lies in %s now, %d of its readings could be saved: prompts "
                 "of the others are read again",
-                *(self.path, error, aside.name, len(rows)),
+                self.path,
+                error,
+                aside.name,
+                len(rows),
             )
         self.add(rows, replace=False)
 

@@ -62,10 +62,14 @@ class Comparison(RunTable):
             [
                 # an accuracy says little without the number of its queries
                 f"{record.task}: {record.metric} in percent on {self.asked}, {record.lm}",
-                *("", self.table().text(), "", *map(str, self.differences)),
+                "",
+                self.table().text(),
+                "",
+                *map(str, self.differences),
                 *(["", self.certainty] if self.differences else []),
                 *(["", parts.text()] if (parts := self.parts()) else []),
-                *("", cost_table(self.costs).text()),
+                "",
+                cost_table(self.costs).text(),
                 *(["", "\n".join(notes)] if (notes := self._notes) else []),
             ]
         )

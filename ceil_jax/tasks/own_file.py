@@ -469,6 +469,9 @@ def _warn_of_conflicts(
         log.warning(
             "%s: %d text%s more than one answer, such as %.60r with %s: labels that differ are no "
             "copies; the bank keeps each text's first row",
-            *(source, len(conflicts), " has" if len(conflicts) == 1 else "s have"),
-            *(text, ", ".join(f"{answer!r:.40}" for answer in list(several.values())[:3])),
+            source,
+            len(conflicts),
+            " has" if len(conflicts) == 1 else "s have",
+            text,
+            ", ".join(f"{answer!r:.40}" for answer in list(several.values())[:3]),
         )

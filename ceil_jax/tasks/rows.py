@@ -240,7 +240,10 @@ def ids_of_rows(table: TableRows) -> bool:
         log.warning(
             "%s: column 'id' repeats (%r %d times; %d such): it is metadata, and examples get ids "
             "of their own",
-            *(table.source, repeated[0], ids[repeated[0]], len(repeated)),
+            table.source,
+            repeated[0],
+            ids[repeated[0]],
+            len(repeated),
         )
     return not repeated and any(ids)
 

@@ -69,8 +69,22 @@ runs only."""
 
 
 _SAME = (
-    *("experiment", "row", "column", "task", "method", "metric", "lm", "device", "date"),
-    *("bank", "seed", "value", "low", "high", "trade_off", "examples"),
+    "experiment",
+    "row",
+    "column",
+    "task",
+    "method",
+    "metric",
+    "lm",
+    "device",
+    "date",
+    "bank",
+    "seed",
+    "value",
+    "low",
+    "high",
+    "trade_off",
+    "examples",
 )
 """Fields of a line that a record has under the same name."""
 

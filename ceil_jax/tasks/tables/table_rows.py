@@ -41,7 +41,8 @@ class TableRows:
             log.warning(
                 "%s: columns %s hold whole numbers of 16 digits and more as floats, because cells "
                 "are missing: their last digits are lost; read such columns as texts",
-                *(self.source, ", ".join(map(repr, lost))),
+                self.source,
+                ", ".join(map(repr, lost)),
             )
         return replace(self, rows=rows)
 
