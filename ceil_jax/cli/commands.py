@@ -292,7 +292,7 @@ def tasks_command(
         return
     spec = TASKS[name]
     if spec.hub is not None and data_dir is None:
-        from ceil_jax.cli.first import go_offline_without_hub
+        from ceil_jax.store.hub import go_offline_without_hub
 
         go_offline_without_hub([spec.hub.repo])
     print(task_details(spec, data_dir))

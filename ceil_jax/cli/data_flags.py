@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 from ceil_jax.errors import Range, UserError, check_ranges
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.files import existing_file
 
 log = logging.getLogger(__name__)
 
@@ -51,84 +53,98 @@ class OwnData:
     def __post_init__(self) -> None:
         check_ranges(self)
 
+    def check(self, config: RunConfig) -> None:
+        """Check what can be checked before data are read.
+
+        Raises:
+            UserError: flags of `--data` without it, `--task` beside it, a file that does not exist,
+                or an unknown metric.
+        """
+        if self.data is None:
+            # the length of answers is a setting of every task
+            given = replace(self, max_new_tokens=None)
+            names = [
+                field.name
+                for field in fields(given)
+                if getattr(given, field.name) != getattr(NO_FILE, field.name)
+            ]
+            if names:
+                flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+                raise UserError(
+                    f"{flags}: only with --data FILE; a named task has its own columns and metric"
+                )
+        elif config.task != RunConfig().task:
+            raise UserError(
+                f"--task {config.task}: not beside --data, which is a task of its own; give one of "
+                "them"
+            )
+        for path in filter(None, (self.data, self.validation)):
+            existing_file(path)
+        if self.metric is not None:
+            METRICS.require(self.metric)
+
+    def read(self, config: RunConfig, held_out: float = 0.1) -> Task:
+        """Load the task of `--data`, or of `--task` without it, and log its size and the output
+        folder.
+
+        Args:
+            config: the settings of the run.
+            held_out: the share of the file's inputs that become queries, unless --validation has
+                them.
+
+        Raises:
+            UserError: the data cannot be read.
+        """
+        task = self._named_task(config) if self.data is None else self._own_task(config, held_out)
+        limited = " (--limit)" if len(task.validation) < task.available else ""
+        cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
+        bank = f"{len(task.train):,} examples in the bank{cut}"
+        if not task.validation[0].choices:
+            ends = ", ".join(map(repr, task.stop)) or "the LM alone"
+            limit = f"{task.max_new_tokens:,} tokens at most (--max-new-tokens)"
+            log.info("%s: answers are written, %s, ended by %s (--stop)", task.name, limit, ends)
+        log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
+        return task
+
+    def _own_task(self, config: RunConfig, held_out: float) -> Task:
+        from ceil_jax.cli.propose import check_named
+        from ceil_jax.tasks.own_file import FileOptions, load_file
+
+        assert self.data is not None
+        delimiter = self.delimiter and _unescaped(self.delimiter)
+        if self.input == NO_FILE.input or self.output == NO_FILE.output:
+            check_named(self.data, self.input, self.output, delimiter)
+        options = FileOptions(
+            input=self.input,
+            output=self.output,
+            template=self.template and _unescaped(self.template),
+            metric=self.metric,
+            seed=config.data_seed,
+            validation=self.validation or held_out,
+            stop=None if self.stop is None else [_unescaped(end) for end in self.stop],
+            max_new_tokens=self.max_new_tokens,
+            delimiter=delimiter,
+            skip_bad_rows=self.skip_bad_rows,
+            limit=config.limit,
+            bank_limit=config.bank_limit,
+        )
+        return load_file(self.data, options)
+
+    def _named_task(self, config: RunConfig) -> Task:
+        from ceil_jax.tasks.load import load_task
+
+        task = load_task(
+            config.task,
+            config.data_dir,
+            config.limit,
+            config.data_seed,
+            bank_limit=config.bank_limit,
+        )
+        return replace(task, max_new_tokens=self.max_new_tokens or task.max_new_tokens)
+
 
 NO_FILE = OwnData()
 """No file: use the task that `--task` names."""
-
-
-def check_flags(config: RunConfig, file: OwnData) -> None:
-    """Raise a UserError for flags of `--data` without it, and for `--task` beside it."""
-    if file.data is None:
-        # the length of answers is a setting of every task
-        file = replace(file, max_new_tokens=None)
-        names = [f.name for f in fields(file) if getattr(file, f.name) != getattr(NO_FILE, f.name)]
-        if names:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-            raise UserError(
-                f"{flags}: only with --data FILE; a named task has its own columns and metric"
-            )
-    elif config.task != RunConfig().task:
-        raise UserError(
-            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
-        )
-
-
-def read_data(config: RunConfig, file: OwnData, held_out: float = 0.1) -> Task:
-    """Load the task of `--data`, or of `--task` without it, and log its size and the output folder.
-
-    Args:
-        config: the settings of the run.
-        file: the file of the user, if there is one.
-        held_out: the share of the file's inputs that become queries, unless --validation has them.
-
-    Raises:
-        UserError: the data cannot be read.
-    """
-    task = _named_task(config, file) if file.data is None else _own_task(config, file, held_out)
-    limited = " (--limit)" if len(task.validation) < task.available else ""
-    cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
-    bank = f"{len(task.train):,} examples in the bank{cut}"
-    if not task.validation[0].choices:
-        ends = ", ".join(map(repr, task.stop)) or "the LM alone"
-        limit = f"{task.max_new_tokens:,} tokens at most (--max-new-tokens)"
-        log.info("%s: answers are written, %s, ended by %s (--stop)", task.name, limit, ends)
-    log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
-    return task
-
-
-def _named_task(config: RunConfig, file: OwnData) -> Task:
-    from ceil_jax.tasks.load import load_task
-
-    limit = file.max_new_tokens
-    task = load_task(
-        config.task, config.data_dir, config.limit, config.data_seed, bank_limit=config.bank_limit
-    )
-    return replace(task, max_new_tokens=limit or task.max_new_tokens)
-
-
-def _own_task(config: RunConfig, file: OwnData, held_out: float) -> Task:
-    from ceil_jax.cli.propose import check_named
-    from ceil_jax.tasks.own_file import FileOptions, load_file
-
-    assert file.data is not None
-    delimiter = file.delimiter and _unescaped(file.delimiter)
-    if file.input == NO_FILE.input or file.output == NO_FILE.output:
-        check_named(file.data, file.input, file.output, delimiter)
-    options = FileOptions(
-        input=file.input,
-        output=file.output,
-        template=file.template and _unescaped(file.template),
-        metric=file.metric,
-        seed=config.data_seed,
-        validation=file.validation or held_out,
-        stop=None if file.stop is None else [_unescaped(end) for end in file.stop],
-        max_new_tokens=file.max_new_tokens,
-        delimiter=delimiter,
-        skip_bad_rows=file.skip_bad_rows,
-        limit=config.limit,
-        bank_limit=config.bank_limit,
-    )
-    return load_file(file.data, options)
 
 
 def _unescaped(text: str) -> str:

@@ -22,7 +22,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
-from ceil_jax.store.hub_cache import hub_name, hub_snapshot
+from ceil_jax.store.hub import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.store.weights import check_weights
 from ceil_jax.tasks.assets import fetch

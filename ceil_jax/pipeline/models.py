@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ceil_jax.encoders.text_encoder import sides
 from ceil_jax.errors import UserError
@@ -13,7 +15,11 @@ from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.readings import Reader
 from ceil_jax.lm.registry import key_without_weights
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.registry import is_function
+from ceil_jax.tasks.assets import ASSETS
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
@@ -40,19 +46,18 @@ class Models:
         them from characters."""
 
         def made() -> CountingLM:
-            served = is_address(lm.spec)
-            if not served and ":" not in lm.spec:
+            if not (lm.is_served or lm.is_function):
                 return counting_lm(lm.spec, lm.dtype)
             loaded = lm.get()
-            count = by_characters if served else loaded.count_tokens
+            count = by_characters if lm.is_served else loaded.count_tokens
             # a server reads a prompt again for each choice of several tokens
             return CountingLM(
                 loaded.name,
                 loaded.context_length,
                 1,
                 count,
-                exact=not served,
-                reads_rows=served,
+                exact=not lm.is_served,
+                reads_rows=lm.is_served,
             )
 
         return self.once(("counting", lm.spec, lm.dtype), made)
@@ -67,7 +72,7 @@ class CountingModels(Models):
         Raises:
             UserError: the LM is a server or a function, whose tokens cannot be counted here.
         """
-        if is_address(lm.spec) or ":" in lm.spec:
+        if lm.is_served or lm.is_function:
             raise UserError(
                 f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM"
             )
@@ -75,16 +80,41 @@ class CountingModels(Models):
 
 
 @dataclass(frozen=True, eq=False)
-class NamedLM:
+class NamedModel:
+    """A model by name: what can be said of it before it is loaded."""
+
+    models: Models
+    spec: str
+    """As in `--lm` and `--encoder`: a name, a folder, a hub id, module:function or an address."""
+
+    @cached_property
+    def is_served(self) -> bool:
+        """Whether it runs on a server."""
+        return is_address(self.spec)
+
+    @cached_property
+    def is_function(self) -> bool:
+        """Whether a function of the user's makes it."""
+        return is_function(self.spec)
+
+    @cached_property
+    def is_on_hub(self) -> bool:
+        """Whether the name can only be a repository on the hub."""
+        has_owner = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", self.spec) is not None
+        return has_owner and self.spec not in ASSETS and not Path(self.spec).is_dir()
+
+
+@dataclass(frozen=True, eq=False)
+class NamedLM(NamedModel):
     """A language model by name, loaded on first use. Its key is the loaded LM's key, which
     identifies weights, dtype and prompt format; for local models it is known without loading the
     weights."""
 
-    models: Models
-    spec: str
     dtype: str = "auto"
     device_map: str | None = None
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    actors: int = 0
+    """Number of Ray actors that read its prompts; 0 to read them in this process."""
 
     def get(self) -> LanguageModel:
         """Return the loaded LM."""
@@ -96,6 +126,26 @@ class NamedLM:
         return partial(
             load_lm, self.spec, dtype=self.dtype, device_map=self.device_map, endpoint=self.endpoint
         )
+
+    def reader(self) -> Reader | None:
+        """Return what reads its prompts in Ray actors; None if this process reads them."""
+        if not self.actors:
+            return None
+        from ceil_jax.lm.ray_reading import actor_pool
+
+        return actor_pool(self.loader(), self.key, self.actors)
+
+    @property
+    def libraries(self) -> list[str]:
+        """The optional libraries that it needs."""
+        libraries = []
+        if self.is_served:
+            libraries.append("openai")
+        elif self.spec != "tiny" and not self.is_function:
+            libraries.append("torch")
+        if self.actors:
+            libraries.append("ray")
+        return libraries
 
     @property
     def can_score(self) -> bool:
@@ -110,12 +160,10 @@ class NamedLM:
 
 
 @dataclass(frozen=True, eq=False)
-class NamedEncoder:
+class NamedEncoder(NamedModel):
     """An untrained encoder by name, loaded on first use. Its key identifies its weights, network
     and tokenizer."""
 
-    models: Models
-    name: str
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
 
     def get(self) -> Encoder:
@@ -124,9 +172,9 @@ class NamedEncoder:
         # needed
         from ceil_jax.encoders.registry import load_encoder
 
-        endpoint = self.endpoint if is_address(self.name) else None
+        endpoint = self.endpoint if self.is_served else None
         return self.models.once(
-            ("encoder", self.name, endpoint), lambda: load_encoder(self.name, endpoint=endpoint)
+            ("encoder", self.spec, endpoint), lambda: load_encoder(self.spec, endpoint=endpoint)
         )
 
     def check_trainable(self) -> None:
@@ -144,3 +192,45 @@ class NamedEncoder:
     @cached_property
     def key(self) -> str:
         return self.get().fingerprint
+
+
+class NamedModels(NamedTuple):
+    """The models that the settings of a run name."""
+
+    cache: Models
+    lm: NamedLM
+    """The LM that scores and answers."""
+    skill_lm: NamedLM
+    """The LM that rewrites inputs as skills."""
+    encoder: NamedEncoder
+    """The untrained encoder."""
+
+    @property
+    def on_hub(self) -> dict[str, str]:
+        """The ids of those that are on the hub, by flag."""
+        models: dict[str, NamedModel] = {"--lm": self.lm, "--encoder": self.encoder}
+        if self.skill_lm is not self.lm:
+            models["--skills.lm"] = self.skill_lm
+        return {flag: model.spec for flag, model in models.items() if model.is_on_hub}
+
+    def ask_servers(self) -> None:
+        """Load those that are on servers, whose first answers show what they can do."""
+        for lm in (self.lm, self.skill_lm):
+            if lm.is_served:
+                lm.get()
+        if self.encoder.is_served:
+            # a first request finds out the length of its vectors
+            _ = self.encoder.get().dim
+
+
+def named_models(config: RunConfig, models: Models) -> NamedModels:
+    """Return the models that the settings of a run name; `models` holds those that are loaded."""
+    actors = config.actors if config.engine == "ray" else 0
+    lm = NamedLM(models, config.lm, config.dtype, config.device_map, config.endpoint, actors)
+    rewriter = config.skills.lm
+    return NamedModels(
+        models,
+        lm,
+        replace(lm, spec=rewriter) if rewriter else lm,
+        NamedEncoder(models, config.encoder, config.endpoint),
+    )

@@ -139,8 +139,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def read_shard(self, run: Run, shard: Shard) -> ReadingMeter:
         """Read one shard's part of the prompts into a file of its own, and return a meter with
         their number and cost."""
-        reader = None if run.engine is None else run.engine(self.prompting.lm)
-        lm = CachedLM(self.prompting.lm.get(), Readings(run.root, shard), reader, shard)
+        named = self.prompting.lm
+        lm = CachedLM(named.get(), Readings(run.root, shard), named.reader(), shard)
         with lm.metered(f"{self.what}, shard {shard}") as meter:
             self._score(run, lm)
         return meter

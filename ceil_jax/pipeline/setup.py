@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM
+from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM, NamedModels, named_models
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Bank, BankQueries, Examples
@@ -106,20 +106,24 @@ class Setup:
 
     # the models and the prompts
 
-    def _lm(self, spec: str) -> NamedLM:
-        """An LM, which is loaded when it is first used."""
-        config = self.config
-        return NamedLM(self.models, spec, config.dtype, config.device_map, config.endpoint)
-
     @cached_property
+    def _named(self) -> NamedModels:
+        return named_models(self.config, self.models)
+
+    @property
     def lm(self) -> NamedLM:
         """The LM that scores and answers."""
-        return self._lm(self.config.lm)
+        return self._named.lm
 
-    @cached_property
+    @property
     def skill_lm(self) -> NamedLM:
         """The LM that rewrites inputs as skills."""
-        return self._lm(self.config.skills.lm or self.config.lm)
+        return self._named.skill_lm
+
+    @property
+    def pretrained(self) -> NamedEncoder:
+        """The untrained encoder."""
+        return self._named.encoder
 
     @cached_property
     def demonstrations(self) -> tuple[Demonstration, ...]:
@@ -135,11 +139,6 @@ class Setup:
                 "FILE"
             )
         return tuple(load_demonstrations(source))
-
-    @cached_property
-    def pretrained(self) -> NamedEncoder:
-        """The untrained encoder."""
-        return NamedEncoder(self.models, self.config.encoder, self.config.endpoint)
 
     @cached_property
     def prompting(self) -> Prompting:
@@ -219,9 +218,4 @@ def open_run(
     tell_of_older_stages(config.out)
     task = task if task.name in TASKS else separated(task)
     setup = setup_of(config, task, models or Models(), trained_by)
-    engine = None
-    if config.engine == "ray":
-        from ceil_jax.lm.ray_reading import actor_pool
-
-        engine = lambda lm: actor_pool(lm.loader(), lm.key, config.actors)  # noqa: E731
-    return Session(Run(config.out, setup.models, engine=engine), setup)
+    return Session(Run(config.out, setup.models), setup)

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ceil_jax.lm.readings import CachedLM, Reader, Readings
+from ceil_jax.lm.readings import CachedLM, Readings
 from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost
@@ -201,16 +201,11 @@ class Run:
     Args:
         root: the folder that holds the stages' folders.
         models: loads LMs and encoders; shared with other runs.
-        engine: a function from an LM to a reader of its prompts, such as a Ray pool; by default
-            they are read in this process.
     """
 
-    def __init__(
-        self, root: Path, models: Models, *, engine: Callable[[NamedLM], Reader] | None = None
-    ) -> None:
+    def __init__(self, root: Path, models: Models) -> None:
         self.root = root
         self.models = models
-        self.engine = engine
         self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, CachedLM] = {}
@@ -218,8 +213,7 @@ class Run:
     def lm(self, lm: NamedLM) -> CachedLM:
         """Return the LM behind a cache, so that it reads each prompt once."""
         if lm.key not in self._lms:
-            reader = None if self.engine is None else self.engine(lm)
-            self._lms[lm.key] = CachedLM(lm.get(), self.readings, reader)
+            self._lms[lm.key] = CachedLM(lm.get(), self.readings, lm.reader())
         return self._lms[lm.key]
 
     def folder(self, stage: Stage[Any]) -> Path:

@@ -35,7 +35,7 @@ from ceil_jax.selector.vectors import (
     embed,
     unit_vectors,
 )
-from ceil_jax.store.hub_cache import hub_snapshot
+from ceil_jax.store.hub import hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.files import TableLike

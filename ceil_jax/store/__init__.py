@@ -4,7 +4,7 @@
 - `locking`: one process at a time in a folder; errors of a full or unwritable disk
 - `places`: paths with `~`, and the home folder
 - `sidecars`: files of file managers and editors, which are never content
-- `hub_cache`: the folders of the Hugging Face hub's cache
+- `hub`: whether the Hugging Face hub can be reached, and the folders of its cache
 - `weights`: whether a model has safetensors, checked before it is fetched
 - `code`: the code of plugins, as part of a key
 - `hashing`: hashes of values, files and folders

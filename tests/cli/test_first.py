@@ -14,12 +14,13 @@ import pytest
 from lm_server import QUICK
 
 from ceil_jax.cli.data_flags import NO_FILE
-from ceil_jax.cli.first import CONNECT_SECONDS, check_first, go_offline_without_hub
+from ceil_jax.cli.first import check_first
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Models, NamedLM
+from ceil_jax.pipeline.models import Models
+from ceil_jax.store.hub import CONNECT_SECONDS, go_offline_without_hub
 
 LOCAL = RunConfig(encoder="tiny", lm="tiny")
 
@@ -116,10 +117,9 @@ def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
     models = check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK))
     asked = len(server.requests)
     assert asked > 1
-    lm = NamedLM(models, f"{address}#tiny", endpoint=QUICK)
-    assert lm.get().can_score
+    assert models.lm.get().can_score
+    check_first(LOCAL)
     assert len(server.requests) == asked
-    assert check_first(LOCAL) is None
     server.change = lambda path, request, answer: (404, {})
     with pytest.raises(UserError, match="an address often ends in /v1"):
         check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK), NO_FILE)

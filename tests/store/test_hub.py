@@ -3,7 +3,7 @@
 import pytest
 from refusing import refused
 
-from ceil_jax.store.hub_cache import hub_name, hub_snapshot
+from ceil_jax.store.hub import hub_name, hub_snapshot
 
 
 @pytest.fixture
