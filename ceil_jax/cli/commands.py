@@ -112,7 +112,6 @@ def compare_command(
     from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.compare import compare_rows
     from ceil_jax.report.dry_run import planned
-    from ceil_jax.report.write import write_report
     from ceil_jax.store.hashing import digest
 
     models = CountingModels() if dry_run else opened.models
@@ -135,7 +134,7 @@ def compare_command(
     if not json:
         print("\n" + table.text())
     key = [replace(config, out=Path()), file, [row.name for row in rows]]
-    page = write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}", table)
+    page = table.write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}")
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
     else:

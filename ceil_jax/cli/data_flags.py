@@ -95,7 +95,7 @@ class OwnData:
         Raises:
             UserError: the data cannot be read.
         """
-        task = self._named_task(config) if self.data is None else self._own_task(config, held_out)
+        task = self._own_task(config, held_out) if self.data else self._named_task(config)
         limited = " (--limit)" if len(task.validation) < task.available else ""
         cut = " (--bank-limit)" if len(task.train) == config.bank_limit else ""
         bank = f"{len(task.train):,} examples in the bank{cut}"

@@ -16,10 +16,9 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
-from ceil_jax.store.hashing import file_sha256
+from ceil_jax.store.hashing import file_sha256, is_sidecar
 from ceil_jax.store.hub import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
-from ceil_jax.store.sidecars import is_sidecar
 from ceil_jax.store.weights import check_weights
 
 LMS: Registry[Callable[[], LanguageModel]] = Registry("language model")

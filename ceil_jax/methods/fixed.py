@@ -104,9 +104,17 @@ class FixedPrompt(Method):
             f"{summary['rows']} rows"
         )
 
-    def fixed_part(self, shots: int) -> FixedPart:
-        """Return the fixed part of a prompt of `shots` examples: all of them."""
-        return FixedPart(self, shots)
+    def fixed_part(self, shots: int, bank: int) -> FixedPart:
+        """Return the fixed part of a prompt: all of its examples.
+
+        Args:
+            shots: number of examples in a prompt.
+            bank: number of examples in the bank.
+
+        Raises:
+            UserError: the bank or the pool is too small.
+        """
+        return FixedPart(self, shots, self.rounds(bank), self.pool_size(bank, shots))
 
     def rounds(self, bank: int) -> tuple[int, ...]:
         """Return the number of rows in each round, at most half of a bank of `bank` examples in
@@ -149,3 +157,7 @@ class FixedPart(NamedTuple):
     """The method that finds them."""
     size: int
     """The number of fixed examples."""
+    rounds: tuple[int, ...]
+    """The number of rows on which sets are scored in each round."""
+    pool: int
+    """The number of examples of the bank that sets are drawn from."""

@@ -107,11 +107,16 @@ class FixedNear(Method):
         """Return how the fixed examples were found."""
         return self.fixed.training_data(bank, summary)
 
-    def fixed_part(self, shots: int) -> FixedPart:
-        """Return the fixed part of a prompt of `shots` examples: all but the near ones.
+    def fixed_part(self, shots: int, bank: int) -> FixedPart:
+        """Return the fixed part of a prompt: all of its examples but the near ones.
+
+        Args:
+            shots: number of examples in a prompt.
+            bank: number of examples in the bank.
 
         Raises:
-            UserError: `shots` is not larger than the number of near examples.
+            UserError: `shots` is not larger than the number of near examples, or the bank or the
+                pool is too small.
         """
         if shots <= self.near:
             raise UserError(
@@ -119,4 +124,4 @@ class FixedNear(Method):
                 f"ask for more, or lower --fixed-near.near"
             )
         assert isinstance(self.fixed, FixedPrompt), "checked by `configured`"
-        return FixedPart(self.fixed, shots - self.near)
+        return self.fixed.fixed_part(shots - self.near, bank)

@@ -17,7 +17,7 @@ from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
-from ceil_jax.store.folder import write
+from ceil_jax.store.locking import write
 from ceil_jax.tasks.example import Task, Template
 
 PROMPT = "prompt.txt"
@@ -96,7 +96,9 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         # the shortlist needs room for each output
         shortlist = max(shortlist, len({example.output for example in task.train}))
     used = [
-        method for method in reversed(row.method.chain) if row_stages.is_used(run, setup, method)
+        method
+        for method in reversed(row.method.chain)
+        if method.is_used(run.summary(row_stages.encoders(setup, method).training))
     ]
     return CeilSelector.from_examples(
         task.train,
@@ -176,7 +178,9 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
 def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
     """A line for the model card on the training data of the methods that are used."""
     steps = [
-        method.training_data(len(setup.bank), row_stages.training_summary(run, setup, method))
+        method.training_data(
+            len(setup.bank), run.summary(row_stages.encoders(setup, method).training)
+        )
         for method in used
     ]
     if not steps:

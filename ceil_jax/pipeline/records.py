@@ -12,7 +12,6 @@ texts-91d4…/   texts.json   id → [input, output] of the queries and the bank
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -30,7 +29,6 @@ from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
-from ceil_jax.store.hashing import canonical
 from ceil_jax.tasks.words import Overlap
 
 
@@ -191,15 +189,14 @@ def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, 
         config: the configuration.
         methods: the methods that the result depends on; their settings are added by name.
     """
-    settings = json.loads(canonical(replace(config, out=Path(), data_dir=None, methods=())))
+    settings = asdict(replace(config, methods=()))
     for name in ("out", "data_dir", "device_map", "endpoint", "methods"):
         del settings[name]
     for names in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
             if names.get(name) and is_address(names[name]):
                 names[name] = parse_address(names[name]).model or "the model of an endpoint"
-    of_methods = {method.name: method.settings for method in methods if method.settings}
-    return settings | json.loads(canonical(of_methods))
+    return settings | {method.name: method.settings for method in methods if method.settings}
 
 
 def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:

@@ -7,7 +7,7 @@ configuration's settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from ceil_jax.pipeline.shared_sets import (
     SharedSets,
     Trial,
 )
-from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.stage import Stage
 from ceil_jax.pipeline.vectors import (
     HeadBlocks,
     HeadInputs,
@@ -259,31 +259,27 @@ def fixed_examples(setup: Setup, method: Method) -> BestSet:
         UserError: there are more fixed examples than the bank or the pool allows.
     """
     assert isinstance(method, FixedPrompt | FixedNear), "declared in Needs"
-    part = method.fixed_part(setup.config.shots)
-    setup = setup.for_all_seeds
     bank = setup.bank
+    part = method.fixed_part(setup.config.shots, len(bank))
+    finder = part.method
+    setup = setup.for_all_seeds
     seed = setup.config.data_seed
-    rounds = part.method.rounds(len(bank))
-    pool = Pool(
-        bank,
-        bank_vectors(setup, part.method.encoders_of),
-        setup.training_queries(sum(rounds)).positions,
-        part.method.pool_size(len(bank), part.size),
-        seed,
-    )
-    first = setup.training_queries(rounds[0])
-    sets: SharedSets = RandomSets(pool, first, part.method.sets, part.size, seed)
-    trials: tuple[Trial, ...] = (
-        trial(setup, sets, first, (part.method.sets, part.size), "random sets"),
-    )
-    for _ in range(part.method.waves if part.method.challengers else 0):
-        sets = Challengers(pool, trials, first, part.method.challengers, seed)
-        shape = (part.method.challengers, part.size)
-        trials = (*trials, trial(setup, sets, first, shape, "challengers"))
+    first, *more = part.rounds
+    vectors = bank_vectors(setup, finder.encoders_of)
+    held_back = setup.training_queries(sum(part.rounds)).positions
+    pool = Pool(bank, vectors, held_back, part.pool, seed)
+    queries = setup.training_queries(first)
+    sets: SharedSets = RandomSets(pool, queries, finder.sets, part.size, seed)
+    shape = (finder.sets, part.size)
+    trials: tuple[Trial, ...] = (trial(setup, sets, queries, shape, "random sets"),)
+    for _ in range(finder.waves if finder.challengers else 0):
+        sets = Challengers(pool, trials, queries, finder.challengers, seed)
+        shape = (finder.challengers, part.size)
+        trials = (*trials, trial(setup, sets, queries, shape, "challengers"))
     finals: tuple[Trial, ...] = ()
-    count = part.method.finalists
-    answered = rounds[0]
-    for rows in rounds[1:]:
+    count = finder.finalists
+    answered = first
+    for rows in more:
         queries = setup.training_queries(rows, after=answered)
         sets = Finalists(pool, trials, finals, queries, count)
         finals = (*finals, trial(setup, sets, queries, (count, part.size), "finalists"))
@@ -313,18 +309,6 @@ def trial(
     stop = tuple(setup.task.stop)
     metric = setup.task.metric
     return SharedAnswers(setup.answering, stop, metric, queries, setup.bank, sets, shape, label)
-
-
-def training_summary(run: Run, setup: Setup, method: Method) -> Mapping[str, Any]:
-    """Return the summary of a method's training stage; empty if it learns nothing."""
-    training = encoders(setup, method).training
-    return {} if training is None else run.summary(training)
-
-
-def is_used(run: Run, setup: Setup, method: Method) -> bool:
-    """Return whether a method's training changed its encoders. It did not if training kept the
-    start, or if held-out rows favoured no head."""
-    return method.is_used(training_summary(run, setup, method))
 
 
 def trained(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:

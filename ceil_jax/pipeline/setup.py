@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,6 @@ from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Bank, BankQueries, Examples
 from ceil_jax.registry import load_plugins
 from ceil_jax.skills.rewriter import Demonstration, load_demonstrations
-from ceil_jax.store.folder import write_json
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.own_file import separated
 from ceil_jax.tasks.registry import TASKS
@@ -185,7 +185,8 @@ def tell_of_older_stages(root: Path) -> None:
         "kept, so that they take no LM tokens",
         root,
     )
-    write_json(marker, {"told": "stages of an earlier version"})
+    with suppress(OSError):
+        marker.touch()
 
 
 def open_run(

@@ -10,11 +10,10 @@ before anything is computed, as soon as the models that are in them are loaded.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -23,12 +22,9 @@ from ceil_jax.lm.readings import CachedLM, Readings
 from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import DONE, finish, finished, set_aside, write_key
-from ceil_jax.store.hashing import NO_KEY, digest
-from ceil_jax.store.locking import held
+from ceil_jax.store.folder import complete, finished
+from ceil_jax.store.hashing import NO_KEY, canonical, text_digest
 from ceil_jax.store.progress import running_bar
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -90,13 +86,13 @@ class Stage(Generic[T_co]):
     @cached_property
     def key(self) -> str:
         """KIND-DIGEST, the name of its folder."""
-        return f"{self.kind}-{digest(self.content)}"
+        return f"{self.kind}-{text_digest(self.content.encode())}"
 
     @cached_property
-    def content(self) -> dict[str, Any]:
-        """The settings and keys that the digest is made from, in readable form."""
+    def content(self) -> str:
+        """The settings and keys that the digest is made from, as JSON."""
         version = {"version": self.version} if self.version != 1 else {}
-        return version | _changed(self) | _code(self)
+        return canonical(version | _changed(self) | _code(self))
 
     @cached_property
     def needs(self) -> tuple[Stage[Any], ...]:
@@ -206,9 +202,13 @@ class Run:
     def __init__(self, root: Path, models: Models) -> None:
         self.root = root
         self.models = models
-        self.readings = Readings(root)
         self._values: OrderedDict[str, Any] = OrderedDict()
         self._lms: dict[str, CachedLM] = {}
+
+    @cached_property
+    def readings(self) -> Readings:
+        """What LMs have read for the stages of the folder."""
+        return Readings(self.root)
 
     def lm(self, lm: NamedLM) -> CachedLM:
         """Return the LM behind a cache, so that it reads each prompt once."""
@@ -220,9 +220,11 @@ class Run:
         """Return the folder of a stage."""
         return self.root / stage.key
 
-    def summary(self, stage: Stage[Any]) -> dict[str, Any]:
-        """Return the summary of a stage; empty if the stage is not on disk."""
-        return {} if stage.in_memory else finished(self.folder(stage)) or {}
+    def summary(self, stage: Stage[Any] | None) -> dict[str, Any]:
+        """Return the summary of a stage; empty if the stage is not on disk, or there is none."""
+        if stage is None or stage.in_memory:
+            return {}
+        return finished(self.folder(stage)) or {}
 
     def get(self, stage: Stage[T]) -> T:
         """Return a stage's value. If it is not on disk it is computed, needs first, or awaited if
@@ -248,35 +250,25 @@ class Run:
         if not stage.in_memory and not self.summary(stage):
             for need in stage.needs:
                 self.get(need)
-            self._compute(stage)
+            complete(self.folder(stage), stage.content, lambda: self._compute(stage))
         for other in stage.reads:
             self._ensure(other)
 
-    def _compute(self, stage: Stage[Any]) -> None:
-        folder = self.folder(stage)
-        with held(folder):
-            if self.summary(stage):
-                return
-            if (folder / DONE).exists():
-                log.warning("what is left of it lies in %s now", set_aside(folder))
-            progress = running_bar.get()
-            with progress.running(stage.key, stage.what) if progress else nullcontext():
-                self._fill(stage, folder)
-
-    def _fill(self, stage: Stage[Any], folder: Path) -> None:
-        """Compute a stage into its folder, and finish the folder with the summary and the cost."""
-        write_key(folder, stage.content)
-        lms = [self.lm(lm) for lm in stage.lms]
-        began = time.perf_counter()
+    def _compute(self, stage: Stage[Any]) -> dict[str, Any]:
+        """Compute a stage into its folder, and return its summary with its cost."""
         with ExitStack() as stack:
+            if progress := running_bar.get():
+                stack.enter_context(progress.running(stage.key, stage.what))
+            lms = [self.lm(lm) for lm in stage.lms]
+            began = time.perf_counter()
             meters = [stack.enter_context(lm.metered(stage.what)) for lm in lms]
-            summary = stage.compute(self, folder)
+            summary = stage.compute(self, self.folder(stage))
         cost = sum((meter.cost for meter in meters), Cost())
         # the time from scratch: the wall time, with this run's reading time replaced by the time
         # that all of the stage's readings took when they were first read
         reading = sum(meter.now.seconds for meter in meters)
         seconds = time.perf_counter() - began - reading + cost.seconds
-        finish(folder, {**summary, "cost": [round(seconds, 3), cost.tokens]})
+        return {**summary, "cost": [round(seconds, 3), cost.tokens]}
 
     def estimate(self, stage: Stage[Any]) -> Work:
         """Return the work of computing a stage, without its needs; it is estimated once."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.lm.price import Usage, usage_of
-from ceil_jax.pipeline.answering import Answers, Predictions
+from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.stage import Run, Stage
 
 
@@ -31,8 +31,3 @@ class PromptTokens(Stage[Usage]):
     def load(self, run: Run, folder: Path) -> Usage:
         summary = run.summary(self)
         return Usage(**{name: summary[name] for name in Usage._fields})
-
-
-def usage(run: Run, answers: Answers) -> Usage:
-    """Return the mean tokens of prompts and answers; zero for a row that no LM answers."""
-    return run.get(PromptTokens(answers)) if isinstance(answers, Predictions) else Usage()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ceil_jax.lm.price import Price, Usage
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.evaluate import check, evaluate
-from ceil_jax.pipeline.plan import plan, this_machine
+from ceil_jax.pipeline.evaluate import evaluate_rows
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.usage import usage
-from ceil_jax.pipeline.views import failures
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.report.page import chart, render
 from ceil_jax.report.run_tables import RunTable, run_table
 from ceil_jax.report.runs import cost_table
 from ceil_jax.report.table import Table, json_value, money_cells, money_columns
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.progress import command_bar
+from ceil_jax.store.locking import write_files
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,16 @@ class Comparison(RunTable):
     def markdown(self) -> str:
         """Return as Markdown the table of methods and, if there is one, the table of parts."""
         return "\n".join(table.markdown() for table in (self.table(), self.parts()) if table)
+
+    def write_report(self, folder: Path) -> Path:
+        """Write the page `report.html`, with `report.png` and `results.md` beside it, and return
+        its path."""
+        results = self.markdown().encode()
+        title = f"{self.record.task}: choosing in-context examples"
+        page = render(title, [self], costs=self.costs, notes=[self.note])
+        files = {"report.png": chart(self)[0], "results.md": results, "report.html": page.encode()}
+        write_files(folder, files)
+        return folder / "report.html"
 
     def _money(self) -> list[dict[str, Any]]:
         """The costs of each row in money, as JSON values; {} for each without a price."""
@@ -171,15 +180,7 @@ def compare_rows(
 ) -> Comparison:
     """Evaluate methods whose rows have the setup's settings already; for the arguments see
     `compare`."""
-    targets = check(run, setup, rows)
-    machine = this_machine()
-    expected = {
-        stage.key: max(0.1, machine.seconds(work)) for stage, work in plan(run, targets).items()
-    }
-    with command_bar(expected):
-        records = [evaluate(run, setup, row) for row in rows]
-    usages = () if price is None else tuple(usage(run, target.predictions) for target in targets)
-    table = run_table(records)
+    evaluation = evaluate_rows(run, setup, rows, count_tokens=price is not None)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {setup.config.seed}). The intervals "
         "are over questions; what another seed or another processor would give is not in them."
@@ -188,22 +189,21 @@ def compare_rows(
     notes = (
         *remarks,
         one_seed if trained else "",
-        failures(run, targets),
-        uncounted(setup, rows, records),
+        evaluation.failures,
+        uncounted(setup, rows, evaluation.records),
     )
-    note = "\n".join(filter(None, notes))
     return Comparison(
-        **vars(table),
+        **vars(run_table(evaluation.records)),
         asked=setup.task.asked,
-        costs=_stage_costs(run, targets),
-        note=note,
+        costs=_stage_costs(evaluation.costs),
+        note="\n".join(filter(None, notes)),
         price=price,
-        usages=usages,
+        usages=evaluation.usages,
     )
 
 
 def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> str:
-    """Return a note if the LM has answered but counts no tokens; else ""."""
+    """Return a remark if the LM has answered but counts no tokens; else ""."""
     of_lm = [record for row, record in zip(rows, records, strict=True) if row.answers == "lm"]
     if not of_lm or any(record.answering.tokens for record in of_lm):
         return ""
@@ -213,12 +213,12 @@ def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> s
     )
 
 
-def _stage_costs(run: Run, targets: Sequence[Stage[Any]]) -> dict[str, Cost]:
-    """Return the cost of each stage; stages without tokens that took less than a tenth of a second
-    are summed up as one."""
+def _stage_costs(stages: Mapping[str, tuple[str, Cost]]) -> dict[str, Cost]:
+    """Return the cost of each stage by its description, from those by its key; stages without
+    tokens that took less than a tenth of a second are summed up as one."""
     costs: dict[str, Cost] = {}
     rest = Cost()
-    for key, (what, cost) in run.costs(targets).items():
+    for key, (what, cost) in stages.items():
         if cost.tokens or cost.seconds >= 0.1:
             label = what if what not in costs else f"{what} ({key[-6:]})"
             costs[label] = cost

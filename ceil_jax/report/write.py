@@ -1,4 +1,4 @@
-"""Writes the page of a comparison that just ran, and the page of folders of finished runs."""
+"""Writes the page of folders of finished runs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,11 @@ from pathlib import Path
 
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.records import read_records
-from ceil_jax.report.compare import Comparison
-from ceil_jax.report.page import chart, render
+from ceil_jax.report.page import render
 from ceil_jax.report.run_tables import tables
-from ceil_jax.store.folder import write, write_files
+from ceil_jax.store.locking import write
 
 log = logging.getLogger(__name__)
-
-
-def write_report(folder: Path, comparison: Comparison) -> Path:
-    """Write the page `report.html`, with `report.png` and `results.md` beside it, and return its
-    path."""
-    title = f"{comparison.record.task}: choosing in-context examples"
-    page = render(title, [comparison], costs=comparison.costs, notes=[comparison.note])
-    files = {"report.png": chart(comparison)[0], "results.md": comparison.markdown().encode()}
-    write_files(folder, {**files, "report.html": page.encode()})
-    return folder / "report.html"
 
 
 def write_page(roots: Sequence[Path], out: Path) -> Path:

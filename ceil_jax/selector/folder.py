@@ -37,9 +37,8 @@ from ceil_jax.selector.saved import (
     read_manifest,
     read_vectors,
 )
-from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import file_hashes
-from ceil_jax.store.locking import disk_errors, held
+from ceil_jax.store.locking import disk_errors, held, write
 
 CARD = "README.md"
 LOCK = ".lock"

@@ -22,8 +22,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.rows import as_examples
 from ceil_jax.selector.settings import Settings
-from ceil_jax.store.hashing import file_sha256
-from ceil_jax.store.sidecars import is_sidecar
+from ceil_jax.store.hashing import file_sha256, is_sidecar
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.rows import Columns
 

@@ -1,13 +1,13 @@
 """Folders and files on disk, written so that a killed command can continue where it was.
 
-- `folder`: folders that are marked as finished; files that are written whole or not at all
-- `locking`: one process at a time in a folder; errors of a full or unwritable disk
+- `folder`: folders that are finished or not, filled by one process; JSON and arrays in files
+- `locking`: one process at a time in a folder; files that are written whole or not at all; errors
+  of a full or unwritable disk
 - `places`: paths with `~`, and the home folder
-- `sidecars`: files of file managers and editors, which are never content
 - `hub`: whether the Hugging Face hub can be reached, and the folders of its cache
 - `weights`: whether a model has safetensors, checked before it is fetched
 - `code`: the code of plugins, as part of a key
-- `hashing`: hashes of values, files and folders
+- `hashing`: hashes of values, files and folders; which files of a folder are its content
 - `cost`: `Cost`, seconds and LM tokens
 - `shards`: `Shard`, one of several jobs that share the reading of an LM
 - `progress`: one progress bar for a whole command

@@ -15,15 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ceil_jax.store.hashing import canonical, digest, file_hashes, file_sha256, text_digest
-from ceil_jax.store.locking import PART, appearing, disk_errors, held
+from ceil_jax.store.hashing import digest, file_hashes, file_sha256, text_digest
+from ceil_jax.store.locking import PART, appearing, held, move_aside, write
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +77,33 @@ def _damaged(folder: Path, record: Any) -> Path | None:
     return None
 
 
-def write_key(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write what a folder depends on. The folder's name ends with the digest of `content`."""
-    write(folder / KEY, (canonical(content) + "\n").encode())
+def complete(folder: Path, content: str, fill: Callable[[], Mapping[str, Any]]) -> None:
+    """Fill a folder, unless it is finished by now. Other processes wait until it is.
+
+    What is found of a damaged folder is moved to a folder under `damaged`, with a warning. If the
+    process is killed, the folder is unfinished, and keeps its files for the next one.
+
+    Args:
+        folder: its name ends with the digest of `content`.
+        content: what the folder depends on, as canonical JSON, which `read_key` reads.
+        fill: writes the files, and returns the summary that `finished` then returns.
+
+    Raises:
+        UserError: the folder cannot be written or locked.
+    """
+    with held(folder):
+        if finished(folder) is not None:
+            return
+        if (folder / DONE).exists():
+            aside = move_aside(folder, folder.parent / DAMAGED)
+            log.warning("what is left of it lies in %s now", aside)
+        write(folder / KEY, f"{content}\n".encode())
+        finish(folder, fill())
 
 
 def read_key(folder: Path) -> dict[str, Any] | None:
-    """Return what `write_key` wrote; None if the file is missing, damaged, or of another folder."""
+    """Return what a folder depends on; None if the file that says so is missing, damaged, or of
+    another folder."""
     try:
         content = (folder / KEY).read_bytes()
     except OSError:
@@ -92,22 +111,6 @@ def read_key(folder: Path) -> dict[str, Any] | None:
     if text_digest(content.removesuffix(b"\n")) != folder.name.rpartition("-")[2]:
         return None
     return json.loads(content)
-
-
-def set_aside(folder: Path) -> Path:
-    """Move the files of a damaged folder into a new folder under `damaged`, beside it, and return
-    that.
-
-    The folder itself and its lock stay. The caller must hold the folder.
-    """
-    copies = (folder.parent / DAMAGED / f"{folder.name}.{number}" for number in count(1))
-    aside = next(copy for copy in copies if not copy.exists())
-    with disk_errors(folder.parent):
-        aside.mkdir(parents=True)
-        for entry in list(folder.iterdir()):
-            if not entry.name.endswith(".lock"):
-                entry.rename(aside / entry.name)
-    return aside
 
 
 def finish(folder: Path, summary: Mapping[str, Any]) -> None:
@@ -129,19 +132,6 @@ def finish(folder: Path, summary: Mapping[str, Any]) -> None:
     record = {"name": folder.name, "summary": plain, "files": files}
     record["checksum"] = digest(list(record.values()))
     write(folder / DONE, (json.dumps(record, indent=1) + "\n").encode())
-
-
-def write(file: Path, content: bytes) -> None:
-    """Write a file completely or not at all; see `appearing`."""
-    with appearing(file) as out:
-        out.write(content)
-
-
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by name into a folder, each completely or not at all. Other processes wait."""
-    with held(folder):
-        for name, content in files.items():
-            write(folder / name, content)
 
 
 def write_json(file: Path, value: Any) -> None:

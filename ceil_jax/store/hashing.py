@@ -1,4 +1,5 @@
-"""Hashes of values, files and folders, which name stages and reveal damaged files."""
+"""Hashes of values, files and folders, which name stages and reveal damaged files; and which files
+of a folder are its content."""
 
 from __future__ import annotations
 
@@ -6,15 +7,26 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
-from ceil_jax.store.sidecars import is_sidecar
-
 NO_KEY = {"key": False}
 """The metadata of a dataclass field that is left out of a stage's key."""
+
+_SIDECARS = {
+    "thumbs.db",
+    "ehthumbs.db",
+    "desktop.ini",
+    "icon\r",
+    "@eadir",
+    "__macosx",
+    "$recycle.bin",
+    "lost+found",
+    "system volume information",
+}
+"""Names of files that Windows, macOS and network storage leave in folders, in lower case."""
 
 
 def canonical(value: Any) -> str:
@@ -65,3 +77,13 @@ def file_hashes(folder: Path) -> dict[str, str]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and not is_sidecar(file.relative_to(folder))
     }
+
+
+def is_sidecar(relative: PurePath) -> bool:
+    """Return whether a file is one that systems, file managers and editors leave in folders, which
+    is never content: any part of its relative path is hidden (`._x`, `.DS_Store`, `.nfs…`,
+    `.ipynb_checkpoints`), an editor's backup (`x~`), or has a known name such as `Thumbs.db`."""
+    return any(
+        part.startswith(".") or part.endswith("~") or part.lower() in _SIDECARS
+        for part in relative.parts
+    )

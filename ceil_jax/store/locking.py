@@ -9,8 +9,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -104,6 +105,25 @@ def _cannot_write(folder: Path, error: Exception) -> UserError:
     )
 
 
+def move_aside(folder: Path, parent: Path) -> Path:
+    """Move the files of a folder into a new folder, NAME.1, NAME.2 …, and return that.
+
+    The folder itself and its lock stay. The caller must hold the folder.
+
+    Args:
+        folder: the folder that is to be empty.
+        parent: the folder in which the new one is made.
+    """
+    copies = (parent / f"{folder.name}.{number}" for number in count(1))
+    aside = next(copy for copy in copies if not copy.exists())
+    with disk_errors(folder.parent):
+        aside.mkdir(parents=True)
+        for entry in list(folder.iterdir()):
+            if not entry.name.endswith(".lock"):
+                entry.rename(aside / entry.name)
+    return aside
+
+
 def check_room(folder: Path, size: int) -> None:
     """Raise the system's OSError for a full disk unless `size` bytes fit into a folder. Some
     libraries report a full disk less clearly.
@@ -139,6 +159,19 @@ def appearing(target: Path) -> Iterator[IO[bytes]]:
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def write(file: Path, content: bytes) -> None:
+    """Write a file completely or not at all; see `appearing`."""
+    with appearing(file) as out:
+        out.write(content)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name into a folder, each completely or not at all. Other processes wait."""
+    with held(folder):
+        for name, content in files.items():
+            write(folder / name, content)
 
 
 def _clear_half_written(target: Path) -> None:

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -428,17 +428,21 @@ def separated(task: Task, source: str = "") -> Task:
     task = _checked(task)
     source = source or task.name
 
-    def question_of(example: Example) -> str:
-        return question_key(task.template.query(example))
-
-    questions = {question_of(query) for query in task.validation}
-    others = [row for row in task.train if question_of(row) not in questions]
+    rows = [*task.train, *task.validation]
+    questions = [question_key(task.template.query(row)) for row in rows]
+    answers = [question_key(row.output) for row in rows]
+    of_queries = set(questions[len(task.train) :])
+    others = [
+        (question, row)
+        for question, row in zip(questions, task.train, strict=False)
+        if question not in of_queries
+    ]
     if not others:
         raise UserError(
             f"{source}: every row has the text of a query, so that none is left for the bank"
         )
-    bank = first_of_each(others, question_of)
-    _warn_of_conflicts(source, [*task.train, *task.validation], question_of)
+    bank = [row for _, row in first_of_each(others, lambda pair: pair[0])]
+    _warn_of_conflicts(source, rows, questions, answers)
     for count, what in (
         (len(task.train) - len(others), "with a query's text"),
         (len(others) - len(bank), "with another's text"),
@@ -454,16 +458,22 @@ def separated(task: Task, source: str = "") -> Task:
 
 
 def _warn_of_conflicts(
-    source: str, examples: Sequence[Example], question_of: Callable[[Example], str]
+    source: str, rows: Sequence[Example], questions: Sequence[str], answers: Sequence[str]
 ) -> None:
-    """Log how many texts have several different answers, with one of them as an example."""
+    """Log how many questions have several different answers, with one of them as an example.
+
+    Args:
+        source: names the rows.
+        rows: the examples.
+        questions: the key of each row's text before the answer.
+        answers: the key of each row's output.
+    """
     texts: dict[str, str] = {}
-    answers: dict[str, dict[str, str]] = {}
-    for example in examples:
-        question = question_of(example)
-        texts.setdefault(question, example.input)
-        answers.setdefault(question, {})[question_key(example.output)] = example.output
-    conflicts = [(texts[key], several) for key, several in answers.items() if len(several) > 1]
+    outputs: dict[str, dict[str, str]] = {}
+    for row, question, answer in zip(rows, questions, answers, strict=True):
+        texts.setdefault(question, row.input)
+        outputs.setdefault(question, {})[answer] = row.output
+    conflicts = [(texts[key], several) for key, several in outputs.items() if len(several) > 1]
     if conflicts:
         text, several = conflicts[0]
         log.warning(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.pipeline.export import save, selector_of
-from ceil_jax.store.folder import write_files
+from ceil_jax.store.locking import write_files
 from ceil_jax.tuning.outcome import Outcome, Standing
 from ceil_jax.tuning.page import page
 from ceil_jax.tuning.tune import Search

@@ -16,8 +16,8 @@ from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.config import SCALES, RunConfig
-from ceil_jax.store.folder import write_files
 from ceil_jax.store.hashing import digest
+from ceil_jax.store.locking import write_files
 from ceil_jax.tasks import TASKS
 from harness.dry_run import dry_run
 from harness.grid import Cell, Entry, Grid, records_of

@@ -35,8 +35,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS, registered_methods
 from ceil_jax.pipeline.records import Record
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import write
-from ceil_jax.store.locking import held
+from ceil_jax.store.locking import held, write
 from ceil_jax.tasks.words import Overlap
 
 

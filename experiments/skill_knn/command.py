@@ -18,8 +18,8 @@ from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.setup import Session, open_run
-from ceil_jax.store.folder import write
 from ceil_jax.store.hashing import digest
+from ceil_jax.store.locking import write
 from ceil_jax.tasks.load import load_task
 from skill_knn.comparison import NAMES, SKILL_SCALES, check, rewriting
 from skill_knn.figure import draw_measures, draw_spaces

@@ -23,7 +23,7 @@ from ceil_jax.pipeline.export import export_row
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
-from ceil_jax.report.write import write_page, write_report
+from ceil_jax.report.write import write_page
 from ceil_jax.training.free.encoder import HEADS
 from ceil_jax.tuning.candidates import prepared, searched
 from ceil_jax.tuning.config import TuneConfig
@@ -115,7 +115,7 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     assert record.preparing.tokens > 0
     assert record.seed == 0
     assert record.config["relative"]
-    assert "relative EPR" in write_report(tmp_path / "report", table).read_text()
+    assert "relative EPR" in table.write_report(tmp_path / "report").read_text()
     assert "relative EPR" in write_page([config.out], tmp_path / "all.html").read_text()
     assert run.missing([metric_of(setup, "relative")]) == []
 

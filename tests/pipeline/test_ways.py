@@ -20,7 +20,6 @@ from ceil_jax.pipeline.ways import (
     way_of_answering,
 )
 from ceil_jax.report.compare import compare
-from ceil_jax.report.write import write_report
 
 FEW = replace(TASK, validation=TASK.validation[:6])
 FREE = replace(
@@ -85,7 +84,7 @@ def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
         *("", "", NO_OPTION, NO_OPTION, "length", "refused")
     ]
     table = compare(run, setup, ["topk"])
-    [page] = [write_report(tmp_path / "report", table).read_text()]
+    [page] = [table.write_report(tmp_path / "report").read_text()]
     for said in (
         "none of the options, or several at once, and so counted as wrong: 2 of 6 (dense top-k).",
         "cut by the limit of 128 tokens (--max-new-tokens): 1 of 6 (dense top-k).",

@@ -13,7 +13,7 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
-from ceil_jax.report.write import write_page, write_report
+from ceil_jax.report.write import write_page
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 
@@ -117,7 +117,7 @@ def test_a_price_makes_columns_of_money(tmp_path):
         (2 * lengths.mean() + 8) / 1000, rel=0.1
     )
     assert money["fixed"]["price_of_thousand"] < 0.6 * money["topk"]["price_of_thousand"]
-    page = write_report(tmp_path / "report", table).read_text()
+    page = table.write_report(tmp_path / "report").read_text()
     assert "EUR a thousand queries" in page
     plain = compare(*session, names)
     assert "thousand" not in plain.text()

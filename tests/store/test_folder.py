@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 
 from ceil_jax.store.folder import (
+    complete,
     finish,
     finished,
     load_arrays,
     read_json,
     read_key,
     save_arrays,
-    set_aside,
-    write,
     write_json,
-    write_key,
 )
 from ceil_jax.store.hashing import canonical, digest
-from ceil_jax.store.locking import appearing
+from ceil_jax.store.locking import appearing, write
 from ceil_jax.tasks.example import Example
 
 CONTENT = {"k": 3, "task": "films"}
+KEY = canonical(CONTENT)
 NAME = f"scores-{digest(CONTENT)}"
 
 
@@ -33,12 +32,15 @@ def folder(tmp_path, monkeypatch):
     """A finished folder, which no process has compared yet."""
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     made = tmp_path / NAME
-    write_key(made, CONTENT)
-    save_arrays(made / "a.npz", x=np.arange(3.0))
-    write_json(made / "sub" / "rows.json", [{"π": 1}])
-    (made / "scratch").mkdir()
-    (made / "left.json.123.part").touch()
-    finish(made, {"value": 1.5, "by": {2: 3}})
+
+    def fill():
+        save_arrays(made / "a.npz", x=np.arange(3.0))
+        write_json(made / "sub" / "rows.json", [{"π": 1}])
+        (made / "scratch").mkdir()
+        (made / "left.json.123.part").touch()
+        return {"value": 1.5, "by": {2: 3}}
+
+    complete(made, KEY, fill)
     return made
 
 
@@ -131,15 +133,25 @@ def test_what_killed_processes_left_of_a_file_goes_with_the_next_write(tmp_path)
 
 
 def test_a_damaged_folder_is_kept_aside_under_a_new_name_each_time(folder, tmp_path):
-    (folder / ".lock").touch()
     whole = {file.name for file in folder.iterdir()} - {".lock"}
-    first = set_aside(folder)
-    assert [file.name for file in folder.iterdir()] == [".lock"]
-    write_key(folder, CONTENT)
-    second = set_aside(folder)
+    assert whole == {"a.npz", "sub", "key.json", "done.json"}
+    found = []
+    for _ in range(2):
+        flipped(folder / "done.json")
+        complete(folder, KEY, lambda: found.append(os.listdir(folder)) or {"value": 2})
+        assert finished(folder) == {"value": 2}
+    assert list(map(sorted, found)) == [[".lock", "key.json"]] * 2
+    first, second = sorted((tmp_path / "damaged").iterdir())
     assert {file.name for file in first.iterdir()} == whole
-    assert [file.name for file in second.iterdir()] == ["key.json"]
-    assert {folder.parent for folder in (first, second)} == {tmp_path / "damaged"}
+    assert {file.name for file in second.iterdir()} == {"key.json", "done.json"}
+
+
+def test_a_finished_folder_is_not_filled_again_and_an_unfinished_one_keeps_its_files(folder):
+    complete(folder, KEY, lambda: pytest.fail("filled again"))
+    (folder / "done.json").unlink()
+    (folder / "scratch").mkdir()
+    complete(folder, KEY, lambda: {"there": sorted(os.listdir(folder))})
+    assert finished(folder)["there"] == [".lock", "a.npz", "key.json", "scratch", "sub"]
 
 
 def test_a_digest_depends_on_content_and_not_on_the_order_of_keys():

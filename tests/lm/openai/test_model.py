@@ -318,9 +318,7 @@ def test_a_run_over_http_gives_the_same_table(locked, tmp_path, caplog, capfd):
         assert (ours.value, ours.interval) == (theirs.value, theirs.interval)
         assert ours.record.rows() == theirs.record.rows()
 
-    from ceil_jax.report.write import write_report
-
-    write_report(tmp_path / "report", found)
+    found.write_report(tmp_path / "report")
     host = address.removeprefix("http://").removesuffix("/v1")
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 10
