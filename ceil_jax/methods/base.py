@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from ceil_jax.training.samplers import Sampler
 
 
+def method_flag(name: str, setting: str) -> str:
+    """Return the flag of a method's setting, such as --second-round.loss-options.
+
+    Args:
+        name: the method's name.
+        setting: the field's name.
+    """
+    return f"--{name}.{setting}".replace("_", "-")
+
+
 @dataclass(frozen=True)
 class Method:
     """How the encoders of a row are obtained: untrained, or by a training.
@@ -57,6 +67,10 @@ class Method:
 
     def __post_init__(self) -> None:
         check_ranges(self, f"{self.name}.")
+
+    def flag(self, setting: str) -> str:
+        """Return the flag of one of its settings, for messages, such as --epr.loss-options."""
+        return method_flag(self.name, setting)
 
     @property
     def chain(self) -> tuple[Method, ...]:
@@ -100,19 +114,17 @@ class Method:
         """Whether a training may start from its encoders."""
         return True
 
-    def as_start(self, of: str) -> Method:
+    def as_start(self, flag: str) -> Method:
         """Return itself as the start of another method.
 
         Args:
-            of: the name of that method.
+            flag: the flag of that method's start.
 
         Raises:
             UserError: it has no encoders to start from.
         """
         if not self.gives_encoders:
-            raise UserError(
-                f"--{of}.start {self.name}: it finds examples, and no encoder to start from"
-            )
+            raise UserError(f"{flag} {self.name}: it finds examples, and no encoder to start from")
         return self
 
     @property
@@ -359,11 +371,12 @@ class LearnsFromScores(Method):
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
         """Return the method and its start with configured settings; see `Method.configured`."""
         if self.name in above:
-            raise UserError(f"--{above[-1]}.start {self.name}: a training cannot start from itself")
+            flag = method_flag(above[-1], "start")
+            raise UserError(f"{flag} {self.name}: a training cannot start from itself")
         method = settings.get(self.name, self)
         assert isinstance(method, LearnsFromScores), "one name is one class"
         start = method.start.configured(settings, (*above, self.name))
-        return replace(method, start=start.as_start(self.name))
+        return replace(method, start=start.as_start(self.flag("start")))
 
     @property
     def reads_bank_vectors(self) -> bool:

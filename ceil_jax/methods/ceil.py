@@ -68,10 +68,15 @@ class CEIL(CEILTraining, LearnsFromScores):
         from ceil_jax.training.samplers import BankSets, KDPPSets, UniformSets
 
         available = min(self.shortlist, bank - 1)
+        if not available:
+            raise UserError(
+                f"{self.flag('shortlist')} {self.shortlist}: a bank of 1 example has no other to "
+                "draw; give more rows"
+            )
         if self.size > available:
             raise UserError(
-                f"--ceil.size {self.size}: subsets are drawn from {available} examples; lower it "
-                "or raise --ceil.shortlist"
+                f"{self.flag('size')} {self.size}: subsets are drawn from {available} examples; "
+                f"lower it or raise {self.flag('shortlist')}"
             )
         match self.sampler:
             case "random":
@@ -85,12 +90,13 @@ class CEIL(CEILTraining, LearnsFromScores):
         """Refuse an unknown loss, and a start with two networks if this training has one."""
         from ceil_jax.training.losses import ceil_loss
 
-        ceil_loss(self.loss, self.loss_options)
+        ceil_loss(self.loss, self.loss_options, self.flag("loss_options"))
         if self.start.two_networks and self.train_context in ("frozen", "shared"):
+            encoders_of_start = self.start.settings.get("train_context", "both")
             raise UserError(
-                f"--{self.start.name}.train-context both: --ceil.train-context "
-                f"{self.train_context} has one encoder for queries and examples; give both or "
-                "released, or --ceil.start base"
+                f"{self.start.flag('train_context')} {encoders_of_start}: "
+                f"{self.flag('train_context')} {self.train_context} has one encoder for queries "
+                f"and examples; give both or released, or {self.flag('start')} base"
             )
 
     def fit(self, job: TrainingJob) -> Trained:

@@ -67,7 +67,7 @@ class EPR(EPRTraining, LearnsFromScores):
         from ceil_jax.training.losses import ceil_loss
 
         if self.loss != CONTRASTIVE:
-            ceil_loss(self.loss, self.loss_options)
+            ceil_loss(self.loss, self.loss_options, self.flag("loss_options"))
 
     def fit(self, job: TrainingJob) -> Trained:
         """Train by InfoNCE with in-batch negatives, or by a loss over all candidates."""

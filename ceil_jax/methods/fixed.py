@@ -145,7 +145,7 @@ class FixedPrompt(Method):
         if size > pool:
             raise UserError(
                 f"--shots: {size} fixed examples are drawn from a pool of {pool}; ask for fewer, or "
-                f"raise --{self.name}.pool (at most half of the bank is held back from it)"
+                f"raise {self.flag('pool')} (at most half of the bank is held back from it)"
             )
         return pool
 

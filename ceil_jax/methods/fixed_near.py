@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from ceil_jax.errors import Range, UserError
-from ceil_jax.methods.base import Method
+from ceil_jax.methods.base import Method, method_flag
 from ceil_jax.methods.fixed import FixedPart, FixedPrompt
 from ceil_jax.methods.free import Free
 from ceil_jax.store.hashing import NO_KEY
@@ -88,15 +88,17 @@ class FixedNear(Method):
                 itself.
         """
         if self.name in above:
-            raise UserError(f"--{above[-1]}.start {self.name}: it cannot use itself")
+            raise UserError(f"{method_flag(above[-1], 'start')} {self.name}: it cannot use itself")
         method = settings.get(self.name, self)
         assert isinstance(method, FixedNear), "one name is one class"
-        fixed = method.fixed.configured(settings, (*above, self.name))
-        if not isinstance(fixed, FixedPrompt):
+        if not isinstance(method.fixed, FixedPrompt):
             raise UserError(
-                f"--fixed-near.fixed {fixed.name}: it finds no fixed examples; `fixed` does"
+                f"{self.flag('fixed')} {method.fixed.name}: it finds no fixed examples; `fixed` "
+                "does"
             )
-        start = method.start.configured(settings, (*above, self.name)).as_start("fixed-near")
+        fixed = method.fixed.configured(settings)
+        start = method.start.configured(settings, (*above, self.name))
+        start = start.as_start(self.flag("start"))
         return replace(method, fixed=fixed, start=start)
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
@@ -121,7 +123,7 @@ class FixedNear(Method):
         if shots <= self.near:
             raise UserError(
                 f"--shots {shots}: {self.near} of them are near the query, and none would be fixed; "
-                f"ask for more, or lower --fixed-near.near"
+                f"ask for more, or lower {self.flag('near')}"
             )
         assert isinstance(self.fixed, FixedPrompt), "checked by `configured`"
         return self.fixed.fixed_part(shots - self.near, bank)

@@ -65,9 +65,16 @@ def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
     LOSSES.register(name, loss, replace=replace)
 
 
-def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], Array]:
+def ceil_loss(
+    name: str, options: Sequence[str] = (), flag: str = "--ceil.loss-options"
+) -> Callable[[SetScores], Array]:
     """Return a registered loss with its options set, as a function from the `SetScores` of one
-    query to a scalar. Each option is "NAME=VALUE".
+    query to a scalar.
+
+    Args:
+        name: the name of the loss.
+        options: options of the loss, each as "NAME=VALUE"; others have their defaults.
+        flag: the flag of the options, for messages.
 
     Raises:
         UserError: an unknown loss or option, or a value of the wrong type. The returned function
@@ -81,7 +88,7 @@ def ceil_loss(name: str, options: Sequence[str] = ()) -> Callable[[SetScores], A
         field, _, value = option.partition("=")
         if field not in known:
             raise unknown_name(f"option of loss {name}", field, known, "Give each as NAME=VALUE.")
-        values[field] = _parsed(option, value, known[field])
+        values[field] = _parsed(f"{flag} {option}", value, known[field])
 
     def one_number(scores: SetScores) -> Array:
         value = loss(scores, **values)
@@ -107,12 +114,12 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
     )
     if allowed is not None:
         if value not in allowed:
-            raise UserError(f"--ceil.loss-options {option}: expected one of {', '.join(allowed)}")
+            raise UserError(f"{option}: expected one of {', '.join(allowed)}")
         return value == "true" if kind is bool else value
     try:
         return kind(value)
     except ValueError:
-        raise UserError(f"--ceil.loss-options {option}: expected {kind.__name__}") from None
+        raise UserError(f"{option}: expected {kind.__name__}") from None
 
 
 def pairwise_margin_loss(

@@ -1,0 +1,71 @@
+"""What all methods share: the flags that their messages name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ceil_jax.errors import UserError
+from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.fixed_near import FixedNear
+from ceil_jax.methods.second_round import SecondRound
+
+TWO_NETWORKS = EPR(train_context="both")
+
+
+@pytest.mark.parametrize(
+    ("method", "refused", "flag"),
+    [
+        (CEIL(size=9, shortlist=9), lambda m: m.candidate_sampler(6), "--ceil.size 9: "),
+        (CEIL(size=9, shortlist=9), lambda m: m.candidate_sampler(6), "raise --ceil.shortlist"),
+        (
+            SecondRound(),
+            lambda m: m.candidate_sampler(1),
+            "--second-round.shortlist 50: a bank of 1 example",
+        ),
+        (SecondRound(), lambda m: replace(m, epochs=0), "--second-round.epochs 0: expected"),
+        (
+            SecondRound(loss_options=("reduction=sum",)),
+            lambda m: m.check(),
+            "--second-round.loss-options reduction=sum: expected one of",
+        ),
+        (
+            EPR(loss="pairwise", loss_options=("reduction=sum",)),
+            lambda m: m.check(),
+            "--epr.loss-options reduction=sum: expected one of",
+        ),
+        (
+            SecondRound(start=TWO_NETWORKS),
+            lambda m: m.check(),
+            "--epr.train-context both: --second-round.train-context frozen has one encoder for "
+            "queries and examples; give both or released, or --second-round.start base",
+        ),
+        (
+            CEIL(start=SecondRound(train_context="released")),
+            lambda m: m.check(),
+            "--second-round.train-context released: --ceil.train-context frozen",
+        ),
+        (SecondRound(), lambda m: m.configured({"epr": EPR(start=m)}), "--epr.start second_round"),
+        (
+            CEIL(start=SecondRound()),
+            lambda m: m.configured({"second_round": SecondRound(start=m)}),
+            "--second-round.start ceil: a training cannot start from itself",
+        ),
+        (
+            SecondRound(start=FixedNear()),
+            lambda m: m.configured({}),
+            "--second-round.start fixed_near: it finds examples, and no encoder",
+        ),
+        (
+            FixedNear(fixed=FixedNear()),
+            lambda m: m.configured({}),
+            "--fixed-near.fixed fixed_near: it finds no fixed examples",
+        ),
+    ],
+)
+def test_messages_name_the_flags_of_the_method(method, refused, flag):
+    with pytest.raises(UserError) as refusal:
+        refused(method)
+    assert flag in str(refusal.value)
