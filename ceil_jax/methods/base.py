@@ -253,7 +253,7 @@ class LearnsFromOutputs(Method):
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
         """Return functions that fit a head, by name. If there are several, held-out rows of the
-        bank decide which one is used."""
+        bank decide which one is used, or that none is: the plain cosine takes part as "cosine"."""
         raise TypeError(f"{type(self).__name__} does not define `fits`")
 
 

@@ -94,10 +94,11 @@ class Free(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the heads that fit the bank's outputs, and `Cosine`, which stands for no head."""
-        from ceil_jax.training.free.rows import Cosine
+        """Return the heads that fit the bank's outputs, and the plain cosine, which is taken if no
+        head fits them."""
+        from ceil_jax.training.free.choice import fit_cosine
 
-        fits: dict[str, Fit] = {"cosine": lambda rows, like=None: Cosine()}
+        fits: dict[str, Fit] = {"cosine": fit_cosine}
         if labels_of(bank):
             fits |= Labels().fits(bank)
         if structure_parser_of(bank) is not None:

@@ -30,6 +30,7 @@ from ceil_jax.training.free.choice import (
     agreement,
     best_head,
     cross_fitted_blocks,
+    with_cosine,
 )
 from ceil_jax.training.free.encoder import SETTINGS, FreeEncoder, marks
 from ceil_jax.training.free.rows import Cosine, Head, Observations
@@ -75,11 +76,11 @@ class TrainedHead(Stage["Head | None"]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         examples = run.get(self.rows.view)
         rows = run.get(self.rows)
-        fits = self.method.fits(examples)
+        fits = with_cosine(self.method.fits(examples))
         # each is fitted to be judged, and the best one once more on the whole bank
         with bar(len(fits) + 1 if len(fits) > 1 else 1, self.what, delay=_SHOWN_AFTER) as progress:
-            fits = {name: _counted(fit, progress) for name, fit in fits.items()}
-            return self._fitted(run, folder, examples, rows, fits)
+            counted = {name: _counted(fit, progress) for name, fit in fits.items()}
+            return self._fitted(run, folder, examples, rows, counted)
 
     def _fitted(
         self,

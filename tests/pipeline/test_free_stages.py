@@ -1,16 +1,21 @@
 """What the bank's outputs teach, as stages."""
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
-from films import SMALL, TASK
+from films import SMALL, TASK, choose
 
+from ceil_jax.methods.base import LearnsFromOutputs
 from ceil_jax.methods.free import Free, Labels
+from ceil_jax.methods.registry import register_row
+from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.store import progress
+from ceil_jax.training.free.head import fit_label_head
 
 
 @pytest.fixture
@@ -38,3 +43,29 @@ def test_learning_from_outputs_says_how_far_it_is(said, tmp_path):
     assert said("training label head") == ["100%"]
     run.get(CrossFitting(head))
     assert said("cross-fitting label head") == ["20%", "40%", "60%", "80%", "100%"]
+
+
+@dataclass(frozen=True)
+class TwoHeads(LearnsFromOutputs):
+    """A method from outside that names two heads, and does not name the cosine."""
+
+    name = "two_heads"
+    title = "two heads"
+
+    def fits(self, bank):
+        return {"first head": fit_label_head, "second head": fit_label_head}
+
+
+def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path, registrations_undone):
+    """As docs/extending.md promises. Films of one label share their words, so that the cosine finds
+    them as well as a head within noise, and is taken."""
+    register_row("two_heads", Row("two heads", TwoHeads(), NEAREST))
+    run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
+    head = row_stages.encoders(setup, TwoHeads()).head
+    assert run.get(head) is None
+    assert run.summary(head)["taken"] == "cosine"
+    assert set(run.summary(head)) >= {"cosine", "first head", "second head"}
+    assert not row_stages.is_used(run, setup, TwoHeads())
+    assert choose(run, setup, "two_heads", TASK.validation) == choose(
+        run, setup, "topk", TASK.validation
+    )

@@ -11,7 +11,13 @@ from jaxtyping import Float, Int
 
 from ceil_jax.retrieval.ranking import best_first
 from ceil_jax.training.free.head import fold_numbers
-from ceil_jax.training.free.rows import Head, Observations, example_vectors, query_vectors
+from ceil_jax.training.free.rows import (
+    Cosine,
+    Head,
+    Observations,
+    example_vectors,
+    query_vectors,
+)
 from ceil_jax.training.loop import better_beyond_noise
 
 FOLDS = 5
@@ -21,6 +27,23 @@ Fit = Callable[..., Head]
 """A function (rows of a bank, like=None) → a head trained on them. With `like`, another head of
 that kind, the new head gives examples the same blocks as `like`, and maps only queries
 differently."""
+
+
+def fit_cosine(rows: Observations, like: Cosine | None = None) -> Cosine:
+    """Return `Cosine`, which stands for no head and learns nothing."""
+    return Cosine()
+
+
+def with_cosine(fits: Mapping[str, Fit]) -> Mapping[str, Fit]:
+    """Return the fits that are judged against each other: if there are several, the plain cosine is
+    always one of them.
+
+    >>> list(with_cosine({"labels": fit_cosine, "structures": fit_cosine}))
+    ['cosine', 'labels', 'structures']
+    >>> list(with_cosine({"labels": fit_cosine}))
+    ['labels']
+    """
+    return fits if len(fits) < 2 else {"cosine": fit_cosine, **fits}
 
 
 def nearest(
@@ -102,6 +125,6 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
 
 def best_head(agreements: Mapping[str, Float[np.ndarray, " q"]]) -> str:
     """Return the name of the head with the highest mean `agreement`, or "cosine" if it is not
-    better than the cosine beyond noise."""
+    better than the cosine beyond noise. `with_cosine` has added the cosine to the heads."""
     best = max(agreements, key=lambda name: float(agreements[name].mean()))
     return best if better_beyond_noise(agreements[best], agreements["cosine"]) else "cosine"

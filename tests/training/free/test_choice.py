@@ -5,14 +5,20 @@ import numpy as np
 import pytest
 from planted_rows import planted
 
-from ceil_jax.training.free.choice import agreement, best_head, cross_fitted_blocks, nearest
+from ceil_jax.training.free.choice import (
+    agreement,
+    best_head,
+    cross_fitted_blocks,
+    nearest,
+    with_cosine,
+)
 from ceil_jax.training.free.head import fit_label_head
 from ceil_jax.training.free.rows import Cosine, Observations
 from ceil_jax.training.free.structures import fit_structure_head
 
 
 def test_rule_takes_the_head_where_it_wins_and_cosine_where_labels_are_noise():
-    fits = {"cosine": lambda rows: Cosine(), "label head": fit_label_head}
+    fits = with_cosine({"label head": fit_label_head, "the same": fit_label_head})
     assert best_head(agreement(fits, planted(300, 0), "label", k=4)) == "label head"
     # the label has no direction of its own
     assert best_head(agreement(fits, planted(300, 0, label_at=0), "label", k=4)) == "cosine"
