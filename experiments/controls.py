@@ -1,0 +1,163 @@
+"""Answers without an LM, beside `free_rows`: what else would explain its gains.
+
+    python experiments/controls.py --data-dir DATA --record experiments/results.jsonl
+
+The queries and the bank are those of `free_rows`: at most 400 queries, and at most 8,600 examples.
+
+- *Nearest output*: the output of the nearest example is the answer. If the LM did no more than copy,
+  its prompts would be worth this.
+- *Vote of 16 nearest*: the most common label of the 16 nearest examples.
+- *Classifier, 400 answers*: the classifier, trained on the 400 examples of the bank whose scores EPR
+  and CEIL learn from, in place of the whole bank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.command import script
+from harness.results_file import Published, keep
+
+from ceil_jax.distributed.machine import device
+from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.free import no_labels
+from ceil_jax.metrics import METRICS
+from ceil_jax.metrics.bootstrap import Sample, metric_interval
+from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline.answering import Answers
+from ceil_jax.pipeline.choosing import Choose
+from ceil_jax.pipeline.config import SCALES
+from ceil_jax.pipeline.setup import Setup, open_run
+from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.ways import Reply
+from ceil_jax.tasks.load import load_task
+
+EXPERIMENT = "controls"
+TASKS = (
+    "sst5",
+    "movie_reviews",
+    "mrpc",
+    "qnli",
+    "mnli",
+    "geoquery",
+    "geoquery.template",
+    "mtop",
+)
+QUERIES = 400
+BANK = 8600
+VOTERS = 16
+
+
+@dataclass(frozen=True)
+class Voted(Answers):
+    """The most common output of each query's examples as its answer; in a tie, the one that comes
+    first among the examples."""
+
+    choice: Choose
+    """With one example, its output is copied."""
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        bank = self.bank.examples
+        replies = []
+        for positions in run.get(self.choice).positions:
+            outputs = Counter(bank[position].output for position in positions if position >= 0)
+            [(output, _)] = outputs.most_common(1)
+            replies.append(Reply(output))
+        return self.save(folder, self.rows_of(replies))
+
+
+def controls(setup: Setup) -> dict[str, Answers]:
+    """Return the answers of each control that applies to the task."""
+
+    def voted(voters: int) -> Voted:
+        several = replace(setup, config=replace(setup.config, shots=voters))
+        choice = row_stages.choice(several, several.row("topk"))
+        return Voted(setup.queries, setup.bank, choice)
+
+    if no_labels(setup.task):
+        return {"nearest output": voted(1)}
+    positions = setup.training_queries(scored(setup)).positions
+    few = [setup.task.train[position] for position in positions]
+    fewer = open_run(setup.config, replace(setup.task, train=few), setup.models).setup
+    return {
+        f"vote of {VOTERS} nearest": voted(VOTERS),
+        f"classifier, {len(few)} answers": row_stages.predictions(fewer, fewer.row("classifier")),
+    }
+
+
+def scored(setup: Setup) -> int:
+    """Return how many examples of the bank EPR and CEIL have scores of."""
+    return setup.config.method(EPR).training_queries
+
+
+def measured(setup: Setup, run: Run, label: str, answers: Answers) -> Published:
+    """Return the record of a control."""
+    metric = replace(row_stages.metric(setup, setup.row("zero")), predictions=answers)
+    result = run.get(metric)
+    from_sums = METRICS[metric.metric].from_sums
+    sample = Sample(result.statistics, from_sums)
+    interval = metric_interval(sample, result.overlap.question).percent()
+    return Published(
+        experiment=EXPERIMENT,
+        row=label,
+        column=setup.task.name,
+        name=metric.key,
+        task=setup.task.name,
+        method="",
+        metric=metric.metric,
+        lm=setup.lm.key,
+        config={"encoder": setup.config.encoder, "shots": setup.config.shots},
+        queries=len(setup.queries),
+        bank=len(setup.bank),
+        texts="",
+        value=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        cost=run.cost([metric]),
+        seed=None,
+        device=device(),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        statistics=result.statistics,
+        overlap=result.overlap,
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--out", type=Path, default=Path("runs/controls"))
+    parser.add_argument("--record", type=Path)
+    options = parser.parse_args(arguments)
+    records = []
+    for name in options.tasks:
+        config = replace(
+            SCALES["small"],
+            task=name,
+            data_dir=options.data_dir,
+            limit=QUERIES,
+            bank_limit=BANK,
+            out=options.out,
+        )
+        task = load_task(
+            name, config.data_dir, config.limit, config.data_seed, bank_limit=config.bank_limit
+        )
+        run, setup = open_run(config, task)
+        for label, answers in controls(setup).items():
+            records.append(measured(setup, run, label, answers))
+            one = records[-1]
+            print(f"{name}: {label} {one.value:.1f} ({one.low:.1f} to {one.high:.1f})", flush=True)
+            if options.record is not None:
+                keep(options.record, [one])
+
+
+if __name__ == "__main__":
+    script(main)

@@ -1,0 +1,46 @@
+"""Controls that ask no LM."""
+
+from dataclasses import replace
+
+import controls
+
+from ceil_jax.pipeline.config import SCALES
+from ceil_jax.pipeline.setup import open_run
+from ceil_jax.tasks.load import load_task
+
+
+def opened(task, tmp_path, limit=6, bank_limit=60):
+    config = replace(SCALES["tiny"], task=task, limit=limit, bank_limit=bank_limit, out=tmp_path)
+    return open_run(config, load_task(task, limit=limit, bank_limit=bank_limit))
+
+
+def test_a_program_is_copied_from_the_nearest_example(tmp_path):
+    run, setup = opened("assistant", tmp_path)
+    [answers] = controls.controls(setup).values()
+    positions = run.get(answers.choice).positions
+    assert positions.shape == (6, 1)
+    predictions = [row["prediction"] for row in run.get(answers)]
+    assert predictions == [setup.task.train[position].output for [position] in positions]
+
+
+def test_labels_are_voted_and_classified_from_as_many_answers_as_are_scored(tmp_path):
+    run, setup = opened("movie_reviews", tmp_path)
+    vote, classifier = controls.controls(setup).items()
+    label, answers = vote
+    assert label == "vote of 16 nearest"
+    for row, positions in zip(run.get(answers), run.get(answers.choice).positions, strict=True):
+        outputs = [setup.task.train[position].output for position in positions]
+        assert outputs.count(row["prediction"]) == max(map(outputs.count, outputs))
+    label, answers = classifier
+    scored = len(setup.training_queries(controls.scored(setup)).positions)
+    assert label == f"classifier, {scored} answers"
+    assert len(answers.bank) == scored
+
+
+def test_a_record_has_the_metric_of_its_answers(tmp_path):
+    run, setup = opened("movie_reviews", tmp_path)
+    label, answers = next(iter(controls.controls(setup).items()))
+    record = controls.measured(setup, run, label, answers)
+    right = [row["prediction"] == row["gold"] for row in run.get(answers)]
+    assert record.value == 100 * sum(right) / len(right)
+    assert record.cost.tokens == 0
