@@ -1,11 +1,9 @@
-"""Answers without an LM, beside `free_rows`: what else would explain its gains.
+"""Labels without an LM, beside `free_rows`: what else would explain its gains.
 
     python experiments/controls.py --data-dir DATA --record experiments/results.jsonl
 
 The queries and the bank are those of `free_rows`: at most 400 queries, and at most 8,600 examples.
 
-- *Nearest output*: the output of the nearest example is the answer. If the LM did no more than copy,
-  its prompts would be worth this.
 - *Vote of 16 nearest*: the most common label of the 16 nearest examples.
 - *Classifier, 400 answers*: the classifier, trained on the 400 examples of the bank whose scores EPR
   and CEIL learn from, in place of the whole bank.
@@ -26,7 +24,6 @@ from harness.results_file import Published, keep
 
 from ceil_jax.distributed.machine import device
 from ceil_jax.methods.epr import EPR
-from ceil_jax.methods.free import no_labels
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, metric_interval
 from ceil_jax.pipeline import row_stages
@@ -45,9 +42,6 @@ TASKS = (
     "mrpc",
     "qnli",
     "mnli",
-    "geoquery",
-    "geoquery.template",
-    "mtop",
 )
 QUERIES = 400
 BANK = 8600
@@ -60,7 +54,6 @@ class Voted(Answers):
     first among the examples."""
 
     choice: Choose
-    """With one example, its output is copied."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         bank = self.bank.examples
@@ -73,20 +66,14 @@ class Voted(Answers):
 
 
 def controls(setup: Setup) -> dict[str, Answers]:
-    """Return the answers of each control that applies to the task."""
-
-    def voted(voters: int) -> Voted:
-        several = replace(setup, config=replace(setup.config, shots=voters))
-        choice = row_stages.choice(several, several.row("topk"))
-        return Voted(setup.queries, setup.bank, choice)
-
-    if no_labels(setup.task):
-        return {"nearest output": voted(1)}
+    """Return the answers of each control."""
+    several = replace(setup, config=replace(setup.config, shots=VOTERS))
+    nearest = row_stages.choice(several, several.row("topk"))
     positions = setup.training_queries(scored(setup)).positions
     few = [setup.task.train[position] for position in positions]
     fewer = open_run(setup.config, replace(setup.task, train=few), setup.models).setup
     return {
-        f"vote of {VOTERS} nearest": voted(VOTERS),
+        f"vote of {VOTERS} nearest": Voted(setup.queries, setup.bank, nearest),
         f"classifier, {len(few)} answers": row_stages.predictions(fewer, fewer.row("classifier")),
     }
 

@@ -34,7 +34,7 @@ _TUNE = TuneConfig()
 
 METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
-    f"{' '.join(COMPARED)}. All: majority classifier zero random bm25 topk mmr dpp; without "
+    f"{' '.join(COMPARED)}. All: majority classifier copied zero random bm25 topk mmr dpp; without "
     "LM tokens to prepare: free free_map head head_map by_label structures tst tst_map; from the "
     "LM's scores: epr epr_map second_round ceil_topk ceil; the same examples for every query, by "
     "the LM's answers: fixed fixed_near; skill_base skill_consistency skill_distinct target_knn "

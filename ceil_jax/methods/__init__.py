@@ -7,6 +7,7 @@ Retrievers, which choose examples with a method's vectors, are in `retrieval/` a
 
 - `base`: `Method` and its two kinds, `LearnsFromOutputs` and `LearnsFromScores`
 - `untrained`: the encoder as it was loaded
+- `copied`: the nearest example's output as the answer
 - `free`: heads trained on the bank's outputs, without an LM
 - `tst`: target similarity tuning
 - `epr`: EPR, single examples

@@ -11,6 +11,7 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.copied import Copied
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
@@ -209,7 +210,7 @@ RETRIEVERS.update(
 
 ZERO_ROW = Row("zero examples", retriever=ZERO, against=(), name="zero")
 RANDOM_ROW = Row("random", retriever=RANDOM, against=(), name="random")
-TOPK_ROW = Row("dense top-k", Untrained(), NEAREST, against=("zero",), name="topk")
+TOPK_ROW = Row("dense top-k", Untrained(), NEAREST, against=("zero", "copied"), name="topk")
 CLASSIFIER_ROW = Row(
     "classifier alone",
     Labels(),
@@ -218,9 +219,13 @@ CLASSIFIER_ROW = Row(
     answers="classifier",
     name="classifier",
 )
+COPIED_ROW = Row(
+    "nearest output, copied", Copied(), NEAREST, against=(), answers="copied", name="copied"
+)
 
 for _name, _row in {
     "majority": Row("most common output", retriever=ZERO, against=(), answers="majority"),
+    "copied": COPIED_ROW,
     "zero": ZERO_ROW,
     "random": RANDOM_ROW,
     "bm25": Row("BM25", retriever=BM25),
@@ -232,7 +237,7 @@ for _name, _row in {
     "by_label": Row("one of each label", Labels(), BY_LABEL, against=("head", "classifier")),
     "classifier": CLASSIFIER_ROW,
     "structures": Row("structures", Structures(), NEAREST),
-    "free": Row("free", Free(), NEAREST),
+    "free": Row("free", Free(), NEAREST, against=("topk", "copied")),
     "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),
     "tst": Row("TST", TST(), NEAREST),
     "tst_map": Row("TST + MAP", TST(), MAP, against=("tst",)),

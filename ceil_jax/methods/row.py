@@ -21,8 +21,9 @@ class Row:
             retriever that compares no vectors.
         retriever: chooses the examples of a query.
         against: the names of the rows with which tables compare this one.
-        answers: where answers come from: the LM, the most common output of the bank, or a
-            classifier trained on the bank's outputs.
+        answers: where answers come from: the LM, the most common output of the bank, a
+            classifier trained on the bank's outputs, or the output of the first example that the
+            retriever chooses.
         name: its name in `--method`; `register_row` sets it.
 
     Examples:
@@ -36,7 +37,7 @@ class Row:
     method: Method = field(default=Untrained())
     retriever: RetrieverKind = NEAREST
     against: tuple[str, ...] = ("topk",)
-    answers: Literal["lm", "majority", "classifier"] = "lm"
+    answers: Literal["lm", "majority", "classifier", "copied"] = "lm"
     name: str = ""
 
     @property

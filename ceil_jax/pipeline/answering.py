@@ -178,6 +178,20 @@ class Classified(Answers):
         return self.save(folder, self.rows_of([Reply(label) for label in labels]))
 
 
+@dataclass(frozen=True)
+class Copied(Answers):
+    """The output of the first example that was chosen for a query, as the answer to it; "" where
+    none was."""
+
+    choice: Choose
+
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        bank = self.bank.examples
+        first = run.get(self.choice).positions[:, 0]
+        outputs = [bank[position].output if position >= 0 else "" for position in first]
+        return self.save(folder, self.rows_of([Reply(output) for output in outputs]))
+
+
 class Measured(NamedTuple):
     """A metric of predictions."""
 

@@ -311,6 +311,7 @@ TUNE = from_free(
 COMPARED = (
     "majority",
     "classifier",
+    "copied",
     "zero",
     "random",
     "bm25",

@@ -8,6 +8,7 @@ configuration's settings.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +19,14 @@ from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.answering import Answers, Classified, Majority, Measurement, Predictions
+from ceil_jax.pipeline.answering import (
+    Answers,
+    Classified,
+    Copied,
+    Majority,
+    Measurement,
+    Predictions,
+)
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
 from ceil_jax.pipeline.encoders import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
@@ -86,6 +94,8 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
         assert head is not None, "a classifier is a head"
         inputs = alike(head, texts(setup, queries), outputs=False)
         return Classified(queries, setup.bank, head, inputs)
+    if row.answers == "copied":
+        return Copied(queries, setup.bank, replace(choice(setup, row, queries), k=1))
     return Predictions(
         queries,
         setup.bank,

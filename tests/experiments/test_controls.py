@@ -14,15 +14,6 @@ def opened(task, tmp_path, limit=6, bank_limit=60):
     return open_run(config, load_task(task, limit=limit, bank_limit=bank_limit))
 
 
-def test_a_program_is_copied_from_the_nearest_example(tmp_path):
-    run, setup = opened("assistant", tmp_path)
-    [answers] = controls.controls(setup).values()
-    positions = run.get(answers.choice).positions
-    assert positions.shape == (6, 1)
-    predictions = [row["prediction"] for row in run.get(answers)]
-    assert predictions == [setup.task.train[position].output for [position] in positions]
-
-
 def test_labels_are_voted_and_classified_from_as_many_answers_as_are_scored(tmp_path):
     run, setup = opened("movie_reviews", tmp_path)
     vote, classifier = controls.controls(setup).items()

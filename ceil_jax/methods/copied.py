@@ -1,0 +1,35 @@
+"""The answer without an LM where outputs are written: the nearest example's own output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ceil_jax.methods.untrained import Untrained
+from ceil_jax.tasks.example import Task
+
+
+@dataclass(frozen=True)
+class Copied(Untrained):
+    """The untrained encoder finds the nearest example, whose output is the answer. What prompts
+    with near examples have above this, the LM has added.
+
+    Examples:
+        >>> from ceil_jax import load_task
+        >>> Copied().refusal(load_task("movie_reviews", limit=2, bank_limit=40))
+        'movie_reviews has options to choose from; a classifier answers these without an LM'
+    """
+
+    name: ClassVar[str] = "copied"
+    title: ClassVar[str] = "copied outputs"
+
+    @property
+    def gives_encoders(self) -> bool:
+        """It is a way of answering."""
+        return False
+
+    def refusal(self, task: Task) -> str:
+        """Return the reason if the task's answers are chosen and not written; else ""."""
+        if not task.validation[0].choices:
+            return ""
+        return f"{task.name} has options to choose from; a classifier answers these without an LM"
