@@ -65,7 +65,7 @@ def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path, regi
     assert run.get(head) is None
     assert run.summary(head)["taken"] == "cosine"
     assert set(run.summary(head)) >= {"cosine", "first head", "second head"}
-    assert not row_stages.is_used(run, setup, TwoHeads())
+    assert not TwoHeads().is_used(run.summary(head))
     assert choose(run, setup, "two_heads", TASK.validation) == choose(
         run, setup, "topk", TASK.validation
     )
