@@ -88,9 +88,10 @@ class Field:
         self, config: RunConfig, task: Task, budget: Budget, models: Models | None = None
     ) -> None:
         self.config = config
-        self.task = task
         self.budget = budget
-        self.run = open_run(config, task, models).run
+        self.run, opened = open_run(config, task, models)
+        self.task = opened.task
+        """The task, whose bank has no row with the text of one of its queries."""
         self._nothing = Run(self.run.root / "nothing", self.run.models)
         """A run in an empty folder, in which estimates count all work."""
         self._setups: dict[RunConfig, Setup] = {}

@@ -3,6 +3,7 @@ rows."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from ceil_jax.tasks.identity import question_key
 from ceil_jax.tasks.words import first_of_each
 from ceil_jax.tuning.config import HELD_OUT
 from ceil_jax.tuning.verdict import FEWEST_ROWS
+
+log = logging.getLogger(__name__)
 
 MOST_TUNING = 300
 MOST_FINAL = 500
@@ -27,7 +30,8 @@ def split_rows(
     race on, in random order; and how many held-out queries were left out because they repeat others
     or stand in the bank.
 
-    No two rows show an LM the same words.
+    No two rows show an LM the same words: of rows of the bank that do, the first is kept, because
+    another's output would answer a row that is raced on.
 
     Args:
         task: the bank and the held-out queries.
@@ -43,7 +47,16 @@ def split_rows(
     def words(example: Example) -> str:
         return question_key(task.template.query(example))
 
-    words_of_bank = {words(example) for example in task.train}
+    different_rows = first_of_each(task.train, words)
+    if twins := len(task.train) - len(different_rows):
+        log.warning(
+            "%s: %d row%s with another's text left out of the bank",
+            task.name,
+            twins,
+            "s" * (twins > 1),
+        )
+    task = replace(task, train=different_rows)
+    words_of_bank = {words(example) for example in different_rows}
     queries = [
         query
         for query in first_of_each(task.validation, words)

@@ -118,6 +118,7 @@ class Search:
         lm_tokens = token_limit(search.lm_tokens, search.minutes, config.lm)
         budget = Budget(lm_tokens, search.minutes, began)
         self.field = Field(config, self.task, budget, models)
+        self.task = self.field.task
         self.held_out = list(self.task.validation)
         self.final = self.held_out
         self.notes: list[str] = []

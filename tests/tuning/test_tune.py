@@ -25,6 +25,7 @@ from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking
+from ceil_jax.tasks.identity import question_key
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import Extent
@@ -505,6 +506,27 @@ def test_rows_that_repeat_others_are_no_final_rows(tmp_path):
     assert made.notes == [
         "14 held-out rows were left out, for they repeat others or stand in the bank."
     ]
+
+
+def test_no_row_finds_its_own_text_in_the_bank(tmp_path):
+    """A task made in Python may have a text twice. Otherwise the twin's output would answer a row
+    of the race, or a final one."""
+    twins = [
+        replace(row, id=f"twin-{row.id}", input=row.input.replace(" ", "  ")) for row in ROWS[:160]
+    ]
+    task = replace(TASK, train=[row for pair in zip(ROWS, twins, strict=False) for row in pair])
+    made = search(tmp_path, task=task)
+    nearest = made.field.enter(Candidate(TOPK_ROW, 8), made.tuning)
+    for query, prompt in zip(made.tuning, nearest.prompts, strict=True):
+        assert question_key(prompt).count(question_key(query.input)) == 1
+
+    # the field alone does not rely on the split
+    field = Field(made.config, replace(task, validation=twins[:40]), made.field.budget)
+    setup = field.setup(Candidate(TOPK_ROW, 8))
+    assert len(setup.bank) == 120
+    of_queries = {question_key(row.input) for row in twins[:40]}
+    assert not of_queries & {question_key(row.input) for row in setup.bank.examples}
+    assert field.task is setup.task
 
 
 def test_where_nothing_helps_it_says_so(tmp_path):
