@@ -38,6 +38,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
             return part["code"]
         if part["block"] is not None:
             return convert(part["block"].strip(), display="block")
-        return convert(part["inline"], display="inline")
+        # in a span, because Markdown takes a line that begins with <math> for a block of its own
+        return f"<span>{convert(part['inline'], display='inline')}</span>"
 
     return PARTS.sub(replaced, markdown)

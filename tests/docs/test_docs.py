@@ -292,6 +292,17 @@ def test_formulas_become_mathml():
     assert "echo $HOME $HOME" in made
 
 
+def test_a_formula_that_begins_a_line_stays_in_its_paragraph():
+    pytest.importorskip("latex2mathml")
+    import runpy
+
+    import markdown
+
+    convert = runpy.run_path(str(DOCS / "formulas.py"))["on_page_markdown"]
+    assert markdown.markdown(convert("of\n$k$ examples, $M$ of\nthem")).count("<p>") == 1
+    assert markdown.markdown(convert("$k$ examples, $M$ of\nthem")).count("<p>") == 1
+
+
 @pytest.mark.slow
 def test_the_site_builds(tmp_path):
     """Strictly: an unknown page, anchor or name of the reference ends it."""
