@@ -58,12 +58,13 @@ def test_it_can_be_read_at_both_widths_in_light_and_in_dark(page):
                 window = browser.new_page(
                     viewport={"width": width, "height": 844}, color_scheme=scheme
                 )
-                wrong = []
-                window.on("pageerror", wrong.append)
+                errors = []
+                # no bound method: playwright sets an attribute on what it is given
+                window.on("pageerror", lambda error, errors=errors: errors.append(error))
                 window.goto(page.as_uri())
                 seen[width, scheme] = window.evaluate(SIZES)
                 words = window.inner_text("body")
-                assert not wrong
+                assert not errors
                 # the gain has one meaning, and only DPP-MAP has it; the browser shows it as A
                 assert words.count("\tgain") == 1
                 window.close()
