@@ -184,14 +184,14 @@ def note_on(answers: Sequence[Answer], limit: int) -> str:
         counts[answer.trouble] += 1
     counts["tool_call"] = sum(answer.ended == "tool_call" for answer in answers)
     words = {
-        "reasoning": "had reasoning, which was removed",
-        "fence": "had a code fence around them, which was removed",
-        "wrapper": "had a role prefix or other marks around them, which were removed",
-        "tool_call": "stood in a tool call, from which they were taken",
-        "length": f"were cut by the limit of {limit} tokens, reasoning included "
+        "reasoning": "with reasoning, which was removed",
+        "fence": "in a code fence, which was removed",
+        "wrapper": "with a role prefix or other marks, which were removed",
+        "tool_call": "in a tool call, whose arguments are the answer",
+        "length": f"cut by the limit of {limit} tokens, reasoning included "
         "(--max-new-tokens or max_new_tokens=… raises it)",
-        "refused": f"were {TROUBLES['refused']}",
-        "empty": "were empty",
+        "refused": TROUBLES["refused"],
+        "empty": "empty",
     }
     parts = [f"{counts[name]:,} {text}" for name, text in words.items() if counts[name]]
-    return f"Of {len(answers):,} answers of the LM, {', '.join(parts)}." if parts else ""
+    return f"Of {len(answers):,} answers of the LM: {'; '.join(parts)}." if parts else ""

@@ -101,16 +101,16 @@ class TrainedHead(Stage["Head | None"]):
             agreements = agreement(fits, rows, kind, nearest)
             name = best_head(agreements)
             means = ", ".join(f"{fit} {values.mean():.3f}" for fit, values in agreements.items())
-            log.info(
-                "free supervision, by held-out rows' %s: %s; taken (cosine in a tie): %s",
-                kind,
-                means,
-                name,
-            )
+            alike = {
+                "label": "share of a held-out row's nearest examples that have its label",
+                "structures": "overlap (F1) of a held-out row's program with those of its nearest "
+                "examples",
+            }
+            log.info("%s: %s: %s; %s is taken", self.method.title, alike[kind], means, name)
         elif name == "cosine":
             log.info(
-                "free supervision: outputs are neither labels nor programs; the untrained encoder "
-                "is taken"
+                "%s: outputs are neither labels nor programs; the untrained encoder is taken",
+                self.method.title,
             )
         head = fits[name](rows)
         if isinstance(head, Cosine):

@@ -215,7 +215,7 @@ class Outcome:
         ]
         if self.classifier is not None and not self.classifier_does_as_well:
             sentences.append(
-                "A classifier of the bank's labels alone, without an LM, less the recommended "
+                "A classifier of the bank's labels alone, without an LM, minus the recommended "
                 f"prompt: {_difference(self.classifier.minus)}."
             )
         return sentences
@@ -229,7 +229,7 @@ class Outcome:
             return [
                 "Recommended: a classifier alone does as well and asks no LM: trained on the "
                 f"bank's labels it has {_scored(self.classifier.score)}.",
-                f"The best prompt is {best.label}, {score_and_cost}; the classifier less the "
+                f"The best prompt is {best.label}, {score_and_cost}; the classifier minus the "
                 f"prompt is {_difference(self.classifier.minus)}.",
             ]
         if best.candidate == ZERO:
@@ -319,10 +319,16 @@ class Outcome:
                 "",
                 *self.differences(),
                 "",
-                f"raced on {self.tuning:,} rows: {len(self.race)} candidates; {self.spending}",
+                f"{self._raced()}; {self.spending}",
                 *self.notes,
             ]
         )
+
+    def _raced(self) -> str:
+        """How many candidates raced, in words."""
+        if not self.race:
+            return "no candidates raced, because the budget pays for final rows only"
+        return f"raced on {self.tuning:,} rows: {len(self.race)} candidates"
 
     @property
     def spending(self) -> str:

@@ -210,7 +210,7 @@ class Search:
         shots = [k for k in {*self.ks, PLAIN.shots} if k < len(self.task.train)]
         self.zero = field.enter(ZERO, self.tuning)
         random = {k: field.enter(Candidate(RANDOM_ROW, k), self.tuning) for k in shots}
-        what = "a look at the LM's speed"
+        what = "the LM's speed"
         field.answer([self.zero], self.tuning, slice(0, _WARM), what, least=_WARM, measured=False)
         probes = [self.zero, random[self.ks[len(self.ks) // 2]]]
         field.answer(probes, self.tuning, slice(_WARM, _WARM + _PROBE), what, least=1)
@@ -356,7 +356,7 @@ class Search:
             [self.entrants[i] for i in racers],
             self.tuning,
             slice(start, stop),
-            f"row {stop} of the race",
+            f"the race, up to row {stop}",
             reserve=self._reserve(),
             reserve_seconds=self._choosing,
         )

@@ -111,9 +111,9 @@ def test_the_note_counts_each_kind():
         Answer("x", "stop", ("fence",)),
     ]
     assert note_on(given, 8) == (
-        "Of 7 answers of the LM, 1 had reasoning, which was removed, 1 had a code fence around "
-        "them, which was removed, 1 stood in a tool call, from which they were taken, 2 were cut "
-        "by the limit of 8 tokens, reasoning included (--max-new-tokens or max_new_tokens=… raises "
-        "it), 1 were refused by the model or filtered by the server, 1 were empty."
+        "Of 7 answers of the LM: 1 with reasoning, which was removed; 1 in a code fence, which was "
+        "removed; 1 in a tool call, whose arguments are the answer; 2 cut by the limit of 8 "
+        "tokens, reasoning included (--max-new-tokens or max_new_tokens=… raises it); 1 refused by "
+        "the model or filtered by the server; 1 empty."
     )
     assert note_on(given[:1], 8) == ""

@@ -257,11 +257,11 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
     assert lm.generate(list("01234"), 8, ["\n"]) == ["good", "", "good", "", ""]
     assert (
-        "Of 5 answers of the LM, 2 had reasoning, which was removed, 1 were refused by the model "
-        "or filtered by the server, 2 were empty." in caplog.text
+        "Of 5 answers of the LM: 2 with reasoning, which was removed; 1 refused by the model "
+        "or filtered by the server; 2 empty." in caplog.text
     )
     lm.generate(["0"], 8)
-    assert caplog.text.count("had reasoning") == 1
+    assert caplog.text.count("with reasoning") == 1
     # no list of choices is no interface of chats
     server.change = lambda path, request, answer: {"output": "good"}
     with pytest.raises(UserError, match="no 'choices'; the server does not keep to the interface"):
@@ -275,7 +275,7 @@ def test_completions_without_a_text_and_with_reasoning(server, address, caplog):
         {"choices": [{"text": text} for text in texts]} if path == "/v1/completions" else answer
     )
     assert lm.generate(list("abcd"), 8) == ["", " good", "", " good"]
-    assert "Of 4 answers of the LM, 2 had reasoning, which was removed, 2 were empty" in caplog.text
+    assert "Of 4 answers of the LM: 2 with reasoning, which was removed; 2 empty" in caplog.text
 
 
 def test_a_server_that_fails_at_a_greeting_is_asked_where_chat_is_wanted(server, address):
