@@ -153,11 +153,11 @@ def of_tune(arena: Arena) -> list[Published]:
     preparing = Cost(time.perf_counter() - began, outcome.tokens)
     log.info("%s", outcome.text())
     best = of_candidate(arena, outcome.recommended.candidate)
-    first = classifier(arena) if outcome.classifier_does_as_well else best
+    first = classifier(arena) if outcome.finals.classifier_does_as_well else best
     ways = {
         TUNE: first,
         PROMPT: best,
-        WINNER: of_candidate(arena, outcome.finals[0].candidate),
+        WINNER: of_candidate(arena, outcome.finals.standings[0].candidate),
     }
     return [judged(arena, label, chosen, preparing) for label, chosen in ways.items()]
 

@@ -10,14 +10,23 @@ statistics, so that simulated candidates with known scores can race in the same 
 - `extent`: how many candidates and rows a search has.
 - `rows`: bank, tuning rows and final rows.
 - `budget`: LM tokens and minutes, spent and remaining.
-- `fitting`: the largest search that a budget pays for, and the forecast of its cost.
+- `fitting`: the largest search that a budget pays for.
+- `forecast`: that search, with its expected tokens and time in words.
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
 - `loss`: the expected loss of a cheaper prompt.
 - `verdict`: scores and differences on the final rows, and the recommendation.
 - `field`: the candidates' prompts, the LM's answers to them, and what they cost.
-- `tune`: the search.
-- `outcome`: the outcome as tables, sentences and JSON.
+- `probe`: a look at what prompts cost and how fast the LM answers.
+- `field_race`: the race of a field, with the candidates that join it later.
+- `final_rows`: the finalists' answers to the final rows, and notes on what they prove.
+- `classifier`: a classifier without an LM, beside the prompts.
+- `tune`: the search from its settings to its outcome.
+- `standing`: a candidate's result.
+- `finals`: the finalists' results, and which is recommended.
+- `finals_table`: these as a table.
+- `advice`: sentences on what is recommended, and why.
+- `outcome`: the outcome for a terminal and as JSON.
 - `page`: the page (tune.html).
 - `write`: writes the page, the numbers and the selector.
 """

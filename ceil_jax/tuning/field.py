@@ -66,7 +66,7 @@ class Entrant(NamedTuple):
         return self.usage.prompt if price is None else price.of_queries(self.usage, 1)
 
 
-class Answered(NamedTuple):
+class Answers(NamedTuple):
     """The LM's answers to some prompts, with their scores."""
 
     scores: np.ndarray
@@ -162,7 +162,7 @@ class Field:
         reserve_seconds: float = 0.0,
         least: int = 0,
         measured: bool = True,
-    ) -> list[Answered]:
+    ) -> list[Answers]:
         """Return the LM's answers to the prompts of each entrant, for some of its rows.
 
         All entrants answer a row before the next one is read. Once the minutes have passed, reading
@@ -214,11 +214,11 @@ class Field:
                 self.budget.spend(spent.cost, estimated, measured=measured)
                 self._answers |= zip(chunk, replies, strict=True)
                 progress.update(len(chunk))
-        done = row_of[waiting[0]] if waiting else len(rows_in_span)
+        answered = row_of[waiting[0]] if waiting else len(rows_in_span)
         return [
             self.score(
-                [self._answers[question] for question in questions_of_entrant[:done]],
-                rows_in_span[:done],
+                [self._answers[question] for question in questions_of_entrant[:answered]],
+                rows_in_span[:answered],
             )
             for questions_of_entrant in questions
         ]
@@ -230,15 +230,15 @@ class Field:
             return _CHUNK
         return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))
 
-    def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> Answered:
+    def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> Answers:
         """Return the LM's answers to some rows with their scores by the task's metric."""
         if not queries:
-            return Answered(np.zeros(0), Sample(np.zeros((0, 1)), mean), ())
+            return Answers(np.zeros(0), Sample(np.zeros((0, 1)), mean), ())
         predictions = [reply.prediction for reply in replies]
         metric = METRICS[self.task.metric]
         scores = metric.scored(predictions, queries)
         sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
-        return Answered(scores, sample, replies)
+        return Answers(scores, sample, replies)
 
     def encoding(self, queries: Sequence[Example]) -> float:
         """Return how many seconds encoding the bank and some queries will take, measured on a few

@@ -1,6 +1,6 @@
-"""The largest search that a budget pays for, and the forecast of its cost.
+"""The largest search that a budget pays for.
 
-Nothing here asks an LM: prompts and speeds are measured by `tune`, and arrive as numbers.
+Nothing here asks an LM: prompts and speeds are measured by `probe`, and arrive as numbers.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class Need(NamedTuple):
     """Seconds of reading, encoding and learning from outputs."""
     encoding: float
     """The part of the seconds that is not reading."""
+
+    def within(self, tokens: float, seconds: float) -> bool:
+        """Return whether so many LM tokens and seconds pay for the search."""
+        return self.tokens <= tokens and self.seconds <= seconds
 
 
 class Costs(NamedTuple):
@@ -149,6 +153,15 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     yield with_final(LEAST_FINAL)
 
 
+def largest(whole: Extent, costs: Costs, tokens: float, seconds: float) -> Extent:
+    """Return the largest part of a search that so many LM tokens and seconds pay for; the smallest
+    part if they pay for none."""
+    for extent in smaller(whole):
+        if costs.need(extent).within(tokens, seconds):
+            return extent
+    return extent
+
+
 def without_vectors(whole: Extent) -> Extent:
     """Return a search without the methods that need vectors, with random examples in place of the
     nearest."""
@@ -156,33 +169,6 @@ def without_vectors(whole: Extent) -> Extent:
     if "random" not in [method.name for method in methods]:
         methods = (*methods, RANDOM_ROW)
     return replace(whole, methods=methods, encoders=(), vectors=False)
-
-
-class Forecast(NamedTuple):
-    """The search that is planned, and the forecast of its cost."""
-
-    whole: Extent
-    """The search without any cut."""
-    extent: Extent
-    text: str
-    """Speed, sizes, tokens and minutes, in one line."""
-    flags: str
-    """The budget, as flags."""
-    all_of_it: str
-    """The flags of a budget that would pay for the whole search."""
-    fits: bool = True
-    """Whether the budget pays for `extent`; if not, `extent` is the smallest search."""
-
-    @property
-    def cut(self) -> str:
-        """A line on what was cut to fit the budget, and on the budget of the whole; "" if nothing
-        was cut."""
-        return self.cut_after(self.extent.final)
-
-    def cut_after(self, final: int) -> str:
-        """Return the line `cut` as it is after `final` final rows have been answered."""
-        parts = replace(self.extent, final=final).cut_from(self.whole)
-        return parts and f"cut to fit {self.flags}: {parts} (for all of it: {self.all_of_it})"
 
 
 def _without(methods: tuple[Row, ...], name: str) -> tuple[Row, ...]:

@@ -9,7 +9,10 @@ from importlib import resources
 from ceil_jax.report.page import page_file
 from ceil_jax.report.scatter import Point, scatter
 from ceil_jax.report.table import money_columns, typeset
-from ceil_jax.tuning.outcome import CLASSIFIER, Outcome
+from ceil_jax.tuning.advice import advice, differences
+from ceil_jax.tuning.finals import CLASSIFIER, Finals
+from ceil_jax.tuning.finals_table import finals_table
+from ceil_jax.tuning.outcome import Outcome
 
 LEGEND = {
     "K": "examples in the prompt",
@@ -43,22 +46,22 @@ def page(outcome: Outcome, program: str, note: str) -> str:
         program: a program that uses the selector; "" without a selector.
         note: which prompt the selector has, if it is not the recommended one; else "".
     """
-    recommendation, *others = outcome.advice()
+    recommendation, *others = advice(outcome.finals)
     notes = [text for text in (*outcome.notes, note) if text]
     template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
     return template.format(
         title=html.escape(f"{outcome.task}: which prompt?"),
         style=page_file("page.css"),
         lead=html.escape(
-            f"{outcome.lm} on {outcome.final:,} final rows, which were looked at once; "
+            f"{outcome.lm} on {outcome.finals.rows:,} final rows, which were looked at once; "
             f"{outcome.metric} in percent. Spent: {outcome.spending}."
         ),
         recommended=html.escape(typeset(recommendation.removeprefix("Recommended: "))),
         advice="".join(f"<p>{html.escape(typeset(text))}</p>" for text in others),
         chart=_chart(outcome),
-        finals=_finals(outcome),
+        finals=_finals(outcome.finals),
         differences="".join(
-            f"<li>{html.escape(typeset(text))}</li>" for text in outcome.differences()
+            f"<li>{html.escape(typeset(text))}</li>" for text in differences(outcome.finals)
         ),
         example=_example(outcome),
         wrong=_wrong(outcome),
@@ -73,33 +76,35 @@ def page(outcome: Outcome, program: str, note: str) -> str:
 
 
 def _chart(outcome: Outcome) -> str:
+    finals = outcome.finals
+    finalists = {standing.candidate for standing in finals.standings}
     points = [
         Point("", standing.tokens, *standing.score.percent())
         for standing in outcome.race
-        if standing.candidate not in {final.candidate for final in outcome.finals}
+        if standing.candidate not in finalists
     ]
     points += [
         Point(
             standing.label,
             standing.tokens,
             *standing.score.percent(),
-            best=standing.label == outcome.recommends,
+            best=standing.label == finals.label,
         )
-        for standing in outcome.finals
+        for standing in finals.standings
     ]
-    if outcome.classifier is not None:
-        best = outcome.classifier_does_as_well
-        points.append(Point(CLASSIFIER, 0.0, *outcome.classifier.score.percent(), best=best))
-    title = f"Score against tokens of a prompt on {outcome.final:,} final rows"
+    if finals.classifier is not None:
+        best = finals.classifier_does_as_well
+        points.append(Point(CLASSIFIER, 0.0, *finals.classifier.score.percent(), best=best))
+    title = f"Score against tokens of a prompt on {finals.rows:,} final rows"
     return scatter(points, "tokens a prompt", f"{outcome.metric}, %", title)
 
 
-def _finals(outcome: Outcome) -> str:
+def _finals(finals: Finals) -> str:
     """The table of the finalists, the recommended one first. Remarks stand below the names, so that
     its three columns fit on a telephone."""
     rows = []
-    header, *lines = outcome.finals_table().lines()
-    money = () if outcome.price is None else money_columns(outcome.price)
+    header, *lines = finals_table(finals).lines()
+    money = () if finals.price is None else money_columns(finals.price)
     for label, score, interval, _, tokens, *others, remark in lines:
         mark = ' class="best"' if remark.startswith("recommended") else ""
         cells = dict(zip(header[5:-1], others, strict=True))
@@ -107,7 +112,7 @@ def _finals(outcome: Outcome) -> str:
         troubles = [f"{count} answers {trouble}" for trouble, count in cells.items() if count]
         remark = "; ".join(filter(None, [remark, *troubles]))
         rows.append(_row(mark, label, remark, score, interval, tokens, prices))
-    return _table(rows, f"on {outcome.final:,} rows")
+    return _table(rows, f"on {finals.rows:,} rows")
 
 
 def _race(outcome: Outcome) -> str:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from ceil_jax.pipeline.export import save, selector_of
 from ceil_jax.store.locking import write_files
-from ceil_jax.tuning.outcome import Outcome, Standing
+from ceil_jax.tuning.advice import advice
+from ceil_jax.tuning.outcome import Outcome
 from ceil_jax.tuning.page import page
+from ceil_jax.tuning.standing import Standing
 from ceil_jax.tuning.tune import Search
 
 
@@ -29,7 +31,9 @@ class TuneFiles(NamedTuple):
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
-    exportable = [standing for standing in outcome.finals if standing.candidate.row.exports]
+    exportable = [
+        standing for standing in outcome.finals.standings if standing.candidate.row.exports
+    ]
     chosen: Standing | None = outcome.recommended
     if chosen not in exportable:
         chosen = max(exportable, key=lambda standing: standing.score.mean, default=None)
@@ -48,7 +52,7 @@ def _note(outcome: Outcome, chosen: Standing | None) -> str:
     """A line on which prompt the selector has, if it is not the recommended one; else ""."""
     if chosen is None:
         return "No selector was written: none of these prompts takes the nearest examples or a set."
-    if outcome.classifier_does_as_well:
+    if outcome.finals.classifier_does_as_well:
         return f"selector/ holds {chosen.label}, for those who ask an LM all the same."
     if chosen is outcome.recommended:
         return ""
@@ -71,13 +75,11 @@ def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) ->
     setup = search.field.setup(chosen.candidate)
     score = chosen.score.percent()
     selector = selector_of(search.field.run, setup, setup.config.configured(chosen.candidate.row))
-    metric = (
-        f"{outcome.metric} (percent of {outcome.final:,} final rows, {chosen.label}, {outcome.lm})"
-    )
+    metric = f"{outcome.metric} (percent of {outcome.finals.rows:,} final rows, {chosen.label}, {outcome.lm})"
     notes = (
-        f"Chosen by `ceil-jax tune` on {outcome.tuning:,} other rows; 95 % interval "
+        f"Chosen by `ceil-jax tune` on {outcome.tuning_rows:,} other rows; 95 % interval "
         f"{score.low:.1f} to {score.high:.1f}. Use it with `k={chosen.candidate.shots}`. "
-        f"{' '.join(outcome.advice())}"
+        f"{' '.join(advice(outcome.finals))}"
     )
     selector.card = replace(selector.card, metrics={metric: round(score.mean, 2)}, notes=notes)
     save(selector, folder)

@@ -26,10 +26,12 @@ from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking
 from ceil_jax.tasks.identity import question_key
+from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import Extent
 from ceil_jax.tuning.field import Field
+from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.outcome import ShownRow
 from ceil_jax.tuning.page import page
@@ -87,34 +89,56 @@ def finished(tmp_path_factory):
 def test_it_finds_what_helps_and_says_what_is_certain(finished):
     _, outcome, _ = finished
     assert outcome.recommended.candidate.row.name != "zero"
-    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
-    assert outcome.verdict.certainly_better(outcome.verdict.recommended, zero)
-    assert any("is certainly better than zero examples" in said for said in outcome.advice())
-    cheaper = [i for i, one in enumerate(outcome.finals) if one.tokens < outcome.recommended.tokens]
-    losing = {one.worse for one in outcome.verdict.differences if one.certain}
-    losses = [losses[0].expected for losses in outcome.verdict.losses]
+    finals = outcome.finals
+    assert finals.verdict.certainly_better(finals.verdict.recommended, number_of_zero(finals))
+    sentences = advice(finals)
+    assert any("is certainly better than zero examples" in sentence for sentence in sentences)
+    cheaper = [
+        i
+        for i, standing in enumerate(finals.standings)
+        if standing.tokens < outcome.recommended.tokens
+    ]
+    losing = {test.worse for test in finals.verdict.differences if test.certain}
+    losses = [losses[0].expected for losses in finals.verdict.losses]
     assert all(i in losing or losses[i] > 0.02 for i in cheaper)
+
+
+def number_of_zero(finals):
+    """The number of the finalist without examples."""
+    candidates_of_finals = [standing.candidate for standing in finals.standings]
+    return candidates_of_finals.index(ZERO)
+
+
+def methods_of(standings):
+    """The names of the methods of some candidates."""
+    return {standing.candidate.row.name for standing in standings}
+
+
+def with_verdict(finals, **changes):
+    """The finals with changes to the verdict."""
+    return replace(finals, verdict=finals.verdict._replace(**changes))
 
 
 def classifier_of(made):
     base = made.field.base
-    return row_stages.predictions(base, base.row("classifier"), Examples(made.final))
+    return row_stages.predictions(base, base.row("classifier"), Examples(made.held_out))
 
 
 def test_the_classifier_stands_beside_the_prompts(finished):
     made, outcome, _ = finished
     answers = {row["id"]: row for row in made.field.run.get(classifier_of(made))}
-    rows = made.final[: outcome.final]
+    rows = made.held_out[: outcome.finals.rows]
     right = [answers[row.id]["prediction"] == row.output for row in rows]
-    assert outcome.classifier.score.mean == pytest.approx(np.mean(right))
-    prompt = outcome.verdict.scores[outcome.verdict.recommended].mean
-    assert outcome.classifier.minus.mean == pytest.approx(np.mean(right) - prompt)
-    assert outcome.classifier.loss.rows == outcome.final
-    assert outcome.classifier_does_as_well
-    assert outcome.recommends == "classifier alone"
-    first = outcome.finals_table().lines()[1]
+    finals = outcome.finals
+    assert finals.classifier.score.mean == pytest.approx(np.mean(right))
+    prompt = finals.verdict.scores[finals.verdict.recommended].mean
+    assert finals.classifier.minus.mean == pytest.approx(np.mean(right) - prompt)
+    assert finals.classifier.loss.rows == finals.rows
+    assert finals.classifier_does_as_well
+    assert finals.label == "classifier alone"
+    first = finals_table(finals).lines()[1]
     assert (first[0], first[-1]) == ("classifier alone", "recommended, asks no LM")
-    assert "a classifier alone does as well and asks no LM" in outcome.advice()[0]
+    assert "a classifier alone does as well and asks no LM" in advice(finals)[0]
     assert classifier_of(made).lms == []
 
 
@@ -133,30 +157,26 @@ def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(
     finished, minus, rows, first
 ):
     _, outcome, _ = finished
-    topk = next(one for one in outcome.finals if one.candidate.row.name == "topk")
-    best = replace(
-        outcome,
-        classifier=outcome.classifier._replace(
-            minus=minus, loss=Loss(-minus.mean, (minus.high - minus.low) / 3.92, rows)
-        ),
-        verdict=outcome.verdict._replace(recommended=outcome.finals.index(topk)),
-    )
-    assert best.advice()[0].startswith(first)
-    cells = best.finals_table().lines()[1]
+    finals = outcome.finals
+    names = [standing.candidate.row.name for standing in finals.standings]
+    loss = Loss(-minus.mean, (minus.high - minus.low) / 3.92, rows)
+    finals = replace(finals, classifier=finals.classifier._replace(minus=minus, loss=loss))
+    finals = with_verdict(finals, recommended=names.index("topk"))
+    assert advice(finals)[0].startswith(first)
+    cells = finals_table(finals).lines()[1]
     assert cells[-1].startswith("recommended")
-    assert best.recommends == cells[0]
+    assert finals.label == cells[0]
 
 
 def test_the_page_says_first_what_is_recommended_and_shows_its_prompt_and_its_mistakes(
     finished, tmp_path
 ):
     made, outcome, _ = finished
-    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
+    finals = with_verdict(outcome.finals, recommended=number_of_zero(outcome.finals))
     mistake = ShownRow("a <b>query</b>", "its prompt It is", "<i>bad</i>", "good", right=False)
     outcome = replace(
         outcome,
-        verdict=outcome.verdict._replace(recommended=zero),
-        classifier=None,
+        finals=replace(finals, classifier=None),
         example=mistake,
         wrong=(mistake,),
     )
@@ -174,38 +194,40 @@ def test_the_page_says_first_what_is_recommended_and_shows_its_prompt_and_its_mi
 def test_the_first_final_row_is_shown_with_its_prompt(finished):
     made, outcome, lm = finished
     assert outcome.example.prompt in lm.asked
-    assert outcome.example.query == made.final[0].input
-    assert all(not one.right and one.answer != one.gold for one in outcome.wrong)
+    assert outcome.example.query == made.held_out[0].input
+    assert all(not row.right and row.answer != row.gold for row in outcome.wrong)
     assert len(outcome.wrong) <= 5
 
 
 def test_troubled_answers_are_columns_of_the_final_table_and_said_on_the_page(finished, tmp_path):
     made, outcome, _ = finished
-    assert "unmatched" not in outcome.finals_table().header
-    troubled = outcome.finals[-1]._replace(troubles={"no option": 12, "length": 3})
-    outcome = replace(outcome, finals=(*outcome.finals[:-1], troubled))
-    header, *lines = outcome.finals_table().lines()
+    assert "unmatched" not in finals_table(outcome.finals).header
+    *others, last = outcome.finals.standings
+    troubled = last._replace(troubles={"no option": 12, "length": 3})
+    finals = replace(outcome.finals, standings=(*others, troubled))
+    outcome = replace(outcome, finals=finals)
+    header, *lines = finals_table(finals).lines()
     assert header[-3:] == ["unmatched", "cut off", "is"]
     cells = {line[0]: line[-3:-1] for line in lines}
     assert cells.pop(troubled.label) == ["12", "3"]
     assert set(map(tuple, cells.values())) == {("", "")}
     text = write_outcome(made, outcome, tmp_path / "page").page.read_text()
     assert "12 answers unmatched; 3 answers cut off</small>" in text
-    [data] = [one for one in outcome.data()["finals"] if "troubles" in one]
+    [data] = [finalist for finalist in outcome.data()["finals"] if "troubles" in finalist]
     assert data["troubles"] == {"no option": 12, "length": 3}
 
 
 def test_zero_examples_are_recommended_in_the_first_line(finished):
     _, outcome, _ = finished
-    zero = next(i for i, one in enumerate(outcome.finals) if one.candidate == ZERO)
-    verdict = outcome.verdict._replace(recommended=zero, differences=())
-    said = replace(outcome, classifier=None, verdict=verdict).advice()
-    assert said[0].startswith("Recommended: zero examples do as well, 50.0")
+    zero = number_of_zero(outcome.finals)
+    finals = with_verdict(outcome.finals, recommended=zero, differences=())
+    first = advice(replace(finals, classifier=None))[0]
+    assert first.startswith("Recommended: zero examples do as well, 50.0")
 
 
 def standing(outcome, name, tokens, beginning=0.0, mean=0.8, preparing=0):
     """A finalist of `outcome` in other words: so many tokens a prompt, and so high a score."""
-    return outcome.finals[0]._replace(
+    return outcome.finals.standings[0]._replace(
         candidate=Candidate(ROWS_BY_NAME[name], 8 if name != "zero" else 0),
         score=Interval(mean, mean - 0.1, mean + 0.1),
         usage=Usage(tokens, beginning, 1.0),
@@ -214,16 +236,19 @@ def standing(outcome, name, tokens, beginning=0.0, mean=0.8, preparing=0):
     )
 
 
-def with_finals(outcome, *finals, recommended, price=None, error=0.02):
+def with_finals(outcome, *standings, recommended, price=None, error=0.02):
     """An outcome of other finalists, whose differences are known to ±2 `error`."""
     losses = tuple(
-        tuple(Loss(dear.score.mean - cheap.score.mean, error, 100) for dear in finals)
-        for cheap in finals
+        tuple(Loss(dear.score.mean - cheap.score.mean, error, 100) for dear in standings)
+        for cheap in standings
     )
-    verdict = outcome.verdict._replace(
+    verdict = outcome.finals.verdict._replace(
         recommended=recommended, differences=(), losses=losses, reference=0
     )
-    return replace(outcome, classifier=None, finals=finals, verdict=verdict, price=price)
+    finals = replace(
+        outcome.finals, classifier=None, standings=standings, verdict=verdict, price=price
+    )
+    return replace(outcome, finals=finals)
 
 
 def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
@@ -232,9 +257,8 @@ def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
     zero = standing(outcome, "zero", 20.0, mean=0.5)
 
     def first(cheap, price=None, recommended=1):
-        return with_finals(
-            outcome, winner, cheap, zero, recommended=recommended, price=price
-        ).advice()[0]
+        priced = with_finals(outcome, winner, cheap, zero, recommended=recommended, price=price)
+        return advice(priced.finals)[0]
 
     fixed = standing(outcome, "fixed", 310.0)
     assert first(fixed).endswith(
@@ -271,13 +295,13 @@ def test_what_looks_as_good_on_too_few_rows_is_said_and_not_recommended(finished
         "does as well."
     )
     few = with_finals(outcome, winner, fixed, zero, recommended=0, error=0.09)
-    assert sentence in few.advice()
+    assert sentence in advice(few.finals)
     losses = {loss["label"]: loss["points"] for loss in few.data()["expected_losses"]}
     assert losses["fixed, K = 8"] == pytest.approx(100 * 0.09 / np.sqrt(2 * np.pi), abs=0.01)
     # no number of rows brings the expected loss of equals down to 0
-    assert not any("cannot tell" in text for text in replace(few, tolerance=0.0).advice())
+    assert not any("cannot tell" in text for text in advice(replace(few.finals, tolerance=0.0)))
     enough = with_finals(outcome, winner, fixed, zero, recommended=1)
-    assert not any("cannot tell" in sentence for sentence in enough.advice())
+    assert not any("cannot tell" in sentence for sentence in advice(enough.finals))
 
 
 def test_money_stands_in_the_tables_and_on_the_page(finished):
@@ -287,8 +311,9 @@ def test_money_stands_in_the_tables_and_on_the_page(finished):
     zero = standing(outcome, "zero", 20.0, mean=0.5)
     price = Price(1.0, 5.0, cached=0.1, currency="EUR")
     priced = with_finals(outcome, winner, fixed, zero, recommended=1, price=price)
-    priced = replace(priced, classifier=outcome.classifier)
-    header, *lines = priced.finals_table().lines()
+    finals = replace(priced.finals, classifier=outcome.finals.classifier)
+    priced = replace(priced, finals=finals)
+    header, *lines = finals_table(finals).lines()
     assert header[4:7] == ["tokens a prompt", "EUR a thousand queries", "EUR to prepare"]
     cells = {line[0]: line[4:7] for line in lines}
     # 100 new and 800 cached tokens, and an answer of one token
@@ -317,7 +342,7 @@ def test_a_larger_k_that_was_cut_races_where_tokens_are_left(tmp_path):
     made = search(tmp_path / "a", lm_tokens=12_000, models=One(NeedsFour()), **settings)
     assert made.forecast.extent.ks == (2,)
     outcome = made.run()
-    assert made.entrants[made.race.winner()].candidate.shots == 4
+    assert made.race.winner.candidate.shots == 4
     assert outcome.recommended.candidate.shots == 4
     assert sum("joined when the race was over" in note for note in outcome.notes) == 1
     assert outcome.tokens <= 12_000
@@ -332,27 +357,28 @@ def test_the_cheapest_within_noise_is_the_one_of_the_lowest_price(finished, tmp_
         replace(SMALL, out=tmp_path), TASK, replace(SEARCH, **settings), price=Price(1.0, 1.0, 0.0)
     )
     outcome = dear.run()
-    costs = [outcome.cost(finalist) for finalist in outcome.finals]
-    reference = costs[outcome.verdict.reference]
-    assert outcome.cost(outcome.recommended) == min(
+    finals = outcome.finals
+    costs = [finals.cost(standing) for standing in finals.standings]
+    reference = finals.verdict.reference
+    assert finals.cost(finals.recommended) == min(
         cost
-        for cost, losses in zip(costs, outcome.verdict.losses, strict=True)
-        if losses[outcome.verdict.reference].expected <= 0.02 or cost == reference
+        for cost, losses in zip(costs, finals.verdict.losses, strict=True)
+        if losses[reference].expected <= 0.02 or cost == costs[reference]
     )
-    fixed = [one for one in outcome.race if one.candidate.row.name == "fixed"]
+    fixed = [standing for standing in outcome.race if standing.candidate.row.name == "fixed"]
     assert fixed[0].preparing > 0
     assert fixed[0].usage.beginning > 0.5 * fixed[0].usage.prompt
 
 
 def test_final_rows_are_looked_at_once_and_last(finished):
     made, outcome, lm = finished
-    final = {TASK.template.query(row) for row in made.final}
+    final = {TASK.template.query(row) for row in made.held_out}
     queries = [prompt.rsplit("\n", 1)[-1] for prompt in lm.asked]
     first = next(i for i, query in enumerate(queries) if query in final)
     assert all(query in final for query in queries[first:])
-    assert len(queries) - first <= len(outcome.finals) * len(final)
+    assert len(queries) - first <= len(outcome.finals.standings) * len(final)
     # and no row has two uses
-    ids = [{row.id for row in rows} for rows in (made.task.train, made.tuning, made.final)]
+    ids = [{row.id for row in rows} for rows in (made.task.train, made.tuning, made.held_out)]
     assert not (ids[0] & ids[1])
     assert not (ids[0] & ids[2])
     assert not (ids[1] & ids[2])
@@ -401,8 +427,8 @@ def test_every_budget_ends_with_a_table(tmp_path, budget):
     outcome = made.run()
     assert made.forecast.extent.first == 0
     assert not outcome.race
-    assert len(outcome.finals) == 2
-    assert outcome.final >= 8
+    assert len(outcome.finals.standings) == 2
+    assert outcome.finals.rows >= 8
     assert "prove little" in " ".join(outcome.notes)
     files = write_outcome(made, outcome, tmp_path / "out")
     assert files.page.is_file()
@@ -418,9 +444,9 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     assert {"random", "bm25"} <= {row.name for row in extent.methods}
     assert "random examples in place of the nearest" in made.forecast.cut
     outcome = made.run()
-    assert {one.candidate.row.name for one in outcome.race} <= {"zero", "random", "bm25"}
-    assert outcome.classifier is None
-    assert outcome.final == 40
+    assert methods_of(outcome.race) <= {"zero", "random", "bm25"}
+    assert outcome.finals.classifier is None
+    assert outcome.finals.rows == 40
 
 
 @pytest.mark.parametrize(("expected", "took"), [(120.0, 20.0), (20.0, 90.0)])
@@ -472,12 +498,12 @@ def test_a_machine_four_times_slower_ends_in_time_with_a_smaller_search(tmp_path
         monkeypatch.setattr(time, "perf_counter", lambda lm=lm: lm.now)
         made = search(tmp_path / str(seconds), lm_tokens=None, minutes=6, models=One(lm))
         outcome = made.run()
-        assert outcome.final >= 20
+        assert outcome.finals.rows >= 20
         assert outcome.race
         assert lm.now < 60 * 6
         # what the race has not spent is spent on final rows
-        assert lm.now > 60 * 4.5 or outcome.final == len(made.held_out)
-        sizes.append(len(candidates(made.forecast.extent)) * outcome.final)
+        assert lm.now > 60 * 4.5 or outcome.finals.rows == len(made.held_out)
+        sizes.append(len(candidates(made.forecast.extent)) * outcome.finals.rows)
         assert made.forecast.cut.startswith("cut to fit --minutes 6: ")
     assert sizes[1] < sizes[0] / 2
 
@@ -486,12 +512,12 @@ def test_reading_stops_when_the_minutes_are_over(tmp_path, monkeypatch):
     made = search(tmp_path, lm_tokens=None, minutes=10)
     assert made.forecast.extent.first == 16
     # from now on, when all is planned, the clock stands behind the end
-    monkeypatch.setattr(made, "_planned_again", lambda: None)
+    monkeypatch.setattr(made, "_encode_and_plan_again", lambda: None)
     monkeypatch.setattr(type(made.field.budget), "elapsed", 11.0)
     before = made.field.budget.tokens
     outcome = made.run()
-    assert outcome.final == 8
-    assert len(outcome.finals) <= 4
+    assert outcome.finals.rows == 8
+    assert len(outcome.finals.standings) <= 4
     assert "The minutes had passed before the race began." in outcome.notes
     assert any(
         note.startswith("The budget ended after 8 of 40 final rows") for note in outcome.notes
@@ -502,7 +528,7 @@ def test_reading_stops_when_the_minutes_are_over(tmp_path, monkeypatch):
 def test_rows_that_repeat_others_are_no_final_rows(tmp_path):
     known = [replace(row, id=f"again-{i}") for i, row in enumerate((*ROWS[:9], *ROWS[160:165]))]
     made = search(tmp_path, task=replace(TASK, validation=[*ROWS[160:], *known]))
-    assert {row.id for row in made.final} == {row.id for row in ROWS[160:]}
+    assert {row.id for row in made.held_out} == {row.id for row in ROWS[160:]}
     assert made.notes == [
         "14 held-out rows were left out, for they repeat others or stand in the bank."
     ]
@@ -534,15 +560,15 @@ def test_where_nothing_helps_it_says_so(tmp_path):
     labels = rng.permutation(["bad", "good"] * 100)
     rows = [replace(row, output=str(label)) for row, label in zip(ROWS, labels, strict=True)]
     outcome = search(tmp_path, task=replace(TASK, train=rows[:160], validation=rows[160:])).run()
-    first, *_ = outcome.advice()
+    first, *_ = advice(outcome.finals)
     assert "a classifier alone does as well" in first or "do better for certain" in first
-    assert not any(one.certain for one in outcome.verdict.differences)
+    assert not any(test.certain for test in outcome.finals.verdict.differences)
 
 
 def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trained):
     made = search(tmp_path, lm_tokens=20_000, method=("zero", "topk", "epr", "ceil"), ks=(3,))
     outcome = made.run()
-    assert {one.candidate.row.name for one in outcome.race} == {"zero", "topk", "epr"}
+    assert methods_of(outcome.race) == {"zero", "topk", "epr"}
     assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
     epr = choice_of_row(made.field.setup(Candidate(ROWS_BY_NAME["epr"], 3)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
@@ -566,7 +592,7 @@ def test_a_fixed_prompt_joins_and_takes_half_the_rows_where_the_budget_is_small(
     lm = Recording()
     smaller = search(tmp_path / "small", lm_tokens=60_000, models=One(lm), **settings)
     outcome = smaller.run()
-    assert {one.candidate.row.name for one in outcome.race} >= {"zero", "topk", "fixed"}
+    assert methods_of(outcome.race) >= {"zero", "topk", "fixed"}
     assert smaller.field.config.method(FixedPrompt).rows < 16
     assert outcome.tokens == lm.tokens_read <= 60_000
     # a search that was stopped while it looked for the prompt decides alike
@@ -600,7 +626,7 @@ def test_a_trade_off_of_nothing_is_no_default():
 def test_a_small_bank_is_not_trained_on(tmp_path):
     task = replace(TASK, train=ROWS[:100])
     outcome = search(tmp_path, task=task, method=("zero", "topk", "epr"), ks=(3,)).run()
-    assert {one.candidate.row.name for one in outcome.race} == {"zero", "topk"}
+    assert methods_of(outcome.race) == {"zero", "topk"}
     assert "A bank of 80 examples is too small to train on." in outcome.notes
 
 
@@ -663,8 +689,8 @@ def test_bad_input_is_named(tmp_path):
     task = replace(TASK, train=free[:160], validation=free[160:], metric="exact_match")
     outcome = search(tmp_path, task=task, models=One(Silent())).run()
     assert "it answered 'nothing': try another --lm" in outcome.notes[0]
-    assert outcome.final == 40
-    assert outcome.finals
+    assert outcome.finals.rows == 40
+    assert outcome.finals.standings
     assert not outcome.race
 
 
@@ -672,34 +698,33 @@ def test_what_is_written_works(finished, tmp_path):
     """The page holds what was found; the program prints a prompt; the selector chooses as the run
     does."""
     made, outcome, _ = finished
-    outcome = replace(outcome, classifier=None)
+    finals = replace(outcome.finals, classifier=None)
+    outcome = replace(outcome, finals=finals)
     files = write_outcome(made, outcome, tmp_path / "tune")
     assert outcome.recommended.label in files.page.read_text()
     numbers = json.loads((tmp_path / "tune" / "tune.json").read_text())
     assert numbers["prompt"] == outcome.recommended.label
+    candidate_of = {standing.candidate.row.name: standing.candidate for standing in outcome.race}
+    first, *others = finals.standings
     for method in ("topk", "bm25"):
-        one = next(one for one in outcome.race if one.candidate.row.name == method)
-        place = replace(
-            outcome,
-            finals=(outcome.finals[0]._replace(candidate=one.candidate), *outcome.finals[1:]),
-            verdict=outcome.verdict._replace(recommended=0),
-        )
-        files = write_outcome(made, place, tmp_path / method)
+        best = first._replace(candidate=candidate_of[method])
+        finals = replace(with_verdict(finals, recommended=0), standings=(best, *others))
+        files = write_outcome(made, replace(outcome, finals=finals), tmp_path / method)
         assert bool(files.note) == (method == "bm25")
         out = io.StringIO()
         with redirect_stdout(out):
             exec(files.program, {})
         assert out.getvalue().rstrip("\n").endswith("a new text It is")
     selector = CeilSelector.from_pretrained(tmp_path / "topk" / "selector")
-    shots = next(one.candidate.shots for one in outcome.race if one.candidate.row.name == "topk")
+    shots = candidate_of["topk"].shots
     setup = made.field.setup(Candidate(TOPK_ROW, shots))
     for query, picks in zip(
-        made.final, choose(made.field.run, setup, "topk", made.final), strict=True
+        made.held_out, choose(made.field.run, setup, "topk", made.held_out), strict=True
     ):
         chosen = {example.id for example in selector.select(query, k=shots)}
         assert len(chosen & {pick.id for pick in picks}) >= shots - 1  # copies and ties apart
     assert "ceil-jax tune" in selector.card.notes
-    assert f"(percent of {outcome.final} final rows" in next(iter(selector.card.metrics))
+    assert f"(percent of {outcome.finals.rows} final rows" in next(iter(selector.card.metrics))
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

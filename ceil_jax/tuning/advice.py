@@ -1,0 +1,191 @@
+"""The sentences about the finalists: what is recommended and why, and what is certain."""
+
+from __future__ import annotations
+
+import math
+
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.report.table import signed
+from ceil_jax.tuning.candidates import ZERO
+from ceil_jax.tuning.finals import Finals
+from ceil_jax.tuning.standing import Standing
+
+
+def advice(finals: Finals) -> list[str]:
+    """Return sentences of advice; the first says what is recommended and why."""
+    sentences = [
+        *_recommendation(finals),
+        *_against_zero(finals),
+        *_undecided(finals),
+        *_against_winner(finals),
+    ]
+    if finals.classifier is not None and not finals.classifier_does_as_well:
+        sentences.append(
+            "A classifier of the bank's labels alone, without an LM, minus the recommended "
+            f"prompt: {_difference(finals.classifier.minus)}."
+        )
+    return sentences
+
+
+def differences(finals: Finals) -> list[str]:
+    """Return a sentence for each pair of finalists: the difference of their scores in points, and
+    whether it is certain."""
+    labels = [standing.label for standing in finals.standings]
+    return [
+        f"{labels[test.better]} − {labels[test.worse]}: {signed(test.interval.percent())} points, "
+        + ("certain" if test.certain else f"not certain (p = {test.p:.2f})")
+        for test in finals.verdict.differences
+    ]
+
+
+def _recommendation(finals: Finals) -> list[str]:
+    """A sentence on what is recommended. If it is the classifier, a second one is on the best
+    prompt."""
+    best = finals.recommended
+    score_and_cost = f"{_scored(best.score)} with {_cost_in_words(finals, best)}"
+    if finals.classifier is not None and finals.classifier_does_as_well:
+        return [
+            "Recommended: a classifier alone does as well and asks no LM: trained on the "
+            f"bank's labels it has {_scored(finals.classifier.score)}.",
+            f"The best prompt is {best.label}, {score_and_cost}; the classifier minus the "
+            f"prompt is {_difference(finals.classifier.minus)}.",
+        ]
+    if best.candidate == ZERO:
+        return [
+            f"Recommended: zero examples do as well, {score_and_cost}: no examples that were "
+            "tried do better for certain."
+        ]
+    return [f"Recommended: {best.label}, {score_and_cost}{_worth(finals)}."]
+
+
+def _against_zero(finals: Finals) -> list[str]:
+    """A sentence on whether examples help, where that is certain or nothing helps."""
+    verdict = finals.verdict
+    numbers = range(len(finals.standings))
+    zero = next(i for i in numbers if finals.standings[i].candidate == ZERO)
+    if verdict.certainly_better(verdict.recommended, zero):
+        return [f"{finals.recommended.label} is certainly better than zero examples."]
+    helped = any(verdict.certainly_better(i, zero) for i in numbers)
+    if helped or finals.recommended.candidate == ZERO:
+        return []
+    return [
+        "Nothing helps for certain: no choice of examples is certainly better than zero examples."
+    ]
+
+
+def _against_winner(finals: Finals) -> list[str]:
+    """A sentence on the winner of the race, if another prompt is recommended and their scores
+    differ by more than the tolerance."""
+    winner = finals.standings[0]
+    best = finals.recommended
+    loss = winner.score.percent().mean - best.score.percent().mean
+    overtaken = finals.verdict.recommended != 0 and not finals.verdict.certainly_worse(0)
+    if not overtaken or abs(loss) <= finals.tolerance:
+        return []
+    more = _cost_difference(finals, winner, best)
+    return [
+        f"The winner of the race, {winner.label}, took {more} more and was "
+        f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
+    ]
+
+
+def _worth(finals: Finals) -> str:
+    """The saving of the recommended prompt against the first finalist that is dearer and loses at
+    most the tolerance to it; "" if there is none."""
+    best = finals.recommended
+    losses = finals.verdict.losses[finals.verdict.recommended]
+    for standing, loss in zip(finals.standings, losses, strict=True):
+        points = 100 * loss.expected
+        saving = _saving(finals, best, standing)
+        if standing.candidate != ZERO and saving and points <= finals.tolerance:
+            return f": it {saving} and does as well (expected loss: {points:.1f} points)"
+    return ""
+
+
+def _undecided(finals: Finals) -> list[str]:
+    """A sentence on the cheapest prompt that looks as good as the recommended one, but on too few
+    rows. There is none with a tolerance of 0, for which no number of rows is enough."""
+    tolerance = finals.tolerance
+    if tolerance == 0:
+        return []
+    best = finals.recommended
+    cheaper = [
+        i
+        for i, standing in enumerate(finals.standings)
+        if _saving(finals, standing, best) and not finals.verdict.certainly_worse(i)
+    ]
+    for i in sorted(cheaper, key=lambda i: finals.cost(finals.standings[i])):
+        standing = finals.standings[i]
+        loss = finals.verdict.losses[i][finals.verdict.recommended]
+        points = 100 * loss.expected
+        if 100 * loss.ahead <= tolerance < points:
+            return [
+                f"{standing.label} {_saving(finals, standing, best)} and looks as good, but "
+                f"{loss.rows:,} rows cannot tell: the expected loss is {points:.1f} points, more "
+                f"than --tolerance {tolerance:g}. About {loss.rows_for(tolerance / 100):,} rows "
+                "can, if it does as well."
+            ]
+    return []
+
+
+def _cost_in_words(finals: Finals, standing: Standing) -> str:
+    """What a prompt costs: its tokens and, if these have a price, money."""
+    tokens = f"{standing.tokens:,.0f} tokens a prompt"
+    if finals.price is None:
+        return tokens
+    return f"{tokens}, {finals.price.shown(finals.cost(standing))} a thousand queries"
+
+
+def _cost_difference(finals: Finals, dear: Standing, cheap: Standing) -> str:
+    """How much more the dearer of two prompts costs, in tokens or in money."""
+    if finals.price is None:
+        return f"{dear.tokens - cheap.tokens:,.0f} tokens"
+    return f"{finals.price.shown(finals.cost(dear) - finals.cost(cheap))} a thousand queries"
+
+
+def _saving(finals: Finals, cheap: Standing, dear: Standing) -> str:
+    """How much less a prompt costs than another: a share if it is at most three quarters, else the
+    difference; "" if it does not cost less."""
+    if finals.cost(cheap) >= finals.cost(dear):
+        return ""
+    share = finals.cost(cheap) / finals.cost(dear)
+    if share <= 0.75:
+        return f"costs {share_in_words(share)} of {dear.label}"
+    return f"costs {_cost_difference(finals, dear, cheap)} less than {dear.label}"
+
+
+_SHARES = {
+    3 / 4: "three quarters",
+    2 / 3: "two thirds",
+    1 / 2: "half",
+    1 / 3: "a third",
+    1 / 4: "a quarter",
+    1 / 5: "a fifth",
+    1 / 6: "a sixth",
+    1 / 8: "an eighth",
+    1 / 10: "a tenth",
+}
+
+
+def share_in_words(share: float) -> str:
+    """Return a share as the nearest fraction that has a name.
+
+    >>> share_in_words(0.35), share_in_words(0.02)
+    ('a third', 'less than a tenth')
+    """
+    if share < 0.09:
+        return "less than a tenth"
+    nearest = min(_SHARES, key=lambda fraction: abs(math.log(fraction / share)))
+    return _SHARES[nearest]
+
+
+def _scored(score: Interval) -> str:
+    """A score in percent, with its interval."""
+    percent = score.percent()
+    return f"{percent.mean:.1f} ({percent.low:.1f} to {percent.high:.1f})"
+
+
+def _difference(difference: Interval) -> str:
+    """A difference in points, and whether it is certain."""
+    points = f"{signed(difference.percent())} points"
+    return f"{points}, {'certain' if difference.excludes_zero else 'not certain'}"

@@ -1,0 +1,73 @@
+"""The finalists on the final rows, and which of them is recommended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ceil_jax.lm.price import Price
+from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.tuning.loss import Loss
+from ceil_jax.tuning.standing import Standing
+from ceil_jax.tuning.verdict import Verdict
+
+CLASSIFIER = "classifier alone"
+"""The name of the classifier in tables."""
+
+
+class ClassifierResult(NamedTuple):
+    """The result of a classifier that was trained on the bank's labels and asks no LM."""
+
+    score: Interval
+    minus: Interval
+    """Its score minus that of the recommended prompt, on the same rows."""
+    loss: Loss
+    """The loss to be expected if it is taken in place of the recommended prompt."""
+
+
+@dataclass(frozen=True)
+class Finals:
+    """The results of the finalists on the same rows, with the verdict."""
+
+    standings: tuple[Standing, ...]
+    """The finalists; the winner of the race is the first."""
+    verdict: Verdict
+    """Which differences are certain. It numbers the finalists as `standings` does."""
+    classifier: ClassifierResult | None = None
+    """The classifier, where the task has labels."""
+    tolerance: float = 2.0
+    """Points of the metric that a cheaper prompt may be expected to lose."""
+    price: Price | None = None
+    """The price of the LM's tokens; None if money is not shown."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows every finalist has answered."""
+        return self.standings[0].rows
+
+    @property
+    def recommended(self) -> Standing:
+        """The cheapest prompt that does as well as the winner."""
+        return self.standings[self.verdict.recommended]
+
+    @property
+    def classifier_does_as_well(self) -> bool:
+        """Whether the classifier is recommended: it is not certainly worse than the recommended
+        prompt, and its expected loss is at most the tolerance."""
+        if self.classifier is None:
+            return False
+        minus = self.classifier.minus
+        certainly_worse = minus.excludes_zero and minus.high < 0
+        return not certainly_worse and 100 * self.classifier.loss.expected <= self.tolerance
+
+    @property
+    def label(self) -> str:
+        """The label of what is recommended: a prompt, or the classifier."""
+        return CLASSIFIER if self.classifier_does_as_well else self.recommended.label
+
+    def cost(self, standing: Standing) -> float:
+        """Return the cost of a prompt: the money for a thousand queries if tokens have a price,
+        else its tokens."""
+        if self.price is None:
+            return standing.tokens
+        return self.price.of_queries(standing.usage)

@@ -1,0 +1,64 @@
+"""The table of the finalists and the classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ceil_jax.pipeline.ways import TROUBLE_COLUMNS
+from ceil_jax.report.table import Number, Table, Value, money_cells, money_columns
+from ceil_jax.tuning.finals import CLASSIFIER, Finals
+from ceil_jax.tuning.standing import Standing
+
+
+def finals_table(finals: Finals) -> Table:
+    """Return a row for each finalist and for the classifier, the recommended one first.
+
+    There are columns of money if tokens have a price, and a column for each kind of trouble that
+    some answers had.
+    """
+    standings = sorted(finals.standings, key=lambda standing: standing is not finals.recommended)
+    columns: dict[str, list[Value]] = {
+        "prompt": [standing.label for standing in standings],
+        "score": [standing.score.percent().mean for standing in standings],
+        "95 % interval": [standing.score.percent() for standing in standings],
+        "rows": [standing.rows for standing in standings],
+        "tokens a prompt": [Number(standing.tokens, 0) for standing in standings],
+    }
+    money = _columns_of_money(finals, standings)
+    troubles = _columns_of_troubles(standings)
+    columns |= {**money, **troubles, "is": [standing.remark for standing in standings]}
+    rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
+    if finals.classifier is not None:
+        score = finals.classifier.score.percent()
+        nothing_paid: list[Value] = [0 for _ in money]
+        no_answers: list[Value] = [None for _ in troubles]
+        classifier = [CLASSIFIER, score.mean, score, finals.rows, 0]
+        classifier += [*nothing_paid, *no_answers, "asks no LM"]
+        rows.insert(0 if finals.classifier_does_as_well else len(rows), classifier)
+    remark = str(rows[0][-1])
+    rows[0][-1] = f"recommended, {remark}" if remark else "recommended"
+    return Table(list(columns), rows)
+
+
+def _columns_of_money(finals: Finals, standings: Sequence[Standing]) -> dict[str, list[Value]]:
+    """The money for a thousand queries and for preparing, by the names of the columns; no columns
+    without a price."""
+    price = finals.price
+    if price is None:
+        return {}
+    thousand, prepare = money_columns(price)
+    return {
+        thousand: money_cells([price.of_queries(standing.usage) for standing in standings]),
+        prepare: money_cells([price.of_tokens(standing.preparing) for standing in standings]),
+    }
+
+
+def _columns_of_troubles(standings: Sequence[Standing]) -> dict[str, list[Value]]:
+    """The number of answers with each kind of trouble, by the names of the columns; a kind that no
+    answer has is left out."""
+    columns: dict[str, list[Value]] = {}
+    for trouble, column in TROUBLE_COLUMNS.items():
+        counts: list[Value] = [standing.troubles.get(trouble) for standing in standings]
+        if any(counts):
+            columns[column] = counts
+    return columns
