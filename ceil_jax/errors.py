@@ -105,7 +105,8 @@ def check_ranges(settings: Any, prefix: str = "") -> None:
     """
     hints = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):
-        value, allowed = getattr(settings, field.name), range_of(hints[field.name])
+        value = getattr(settings, field.name)
+        allowed = range_of(hints[field.name])
         flag = f"{prefix}{field.name}".replace("_", "-")
         if is_dataclass(value):
             check_ranges(value, f"{flag}.")

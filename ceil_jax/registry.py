@@ -41,7 +41,8 @@ class Registry(dict[str, T]):
 
     def __init__(self, kind: str, hint: str = "") -> None:
         super().__init__()
-        self.kind, self.hint = kind, hint
+        self.kind = kind
+        self.hint = hint
 
     def register(self, name: str, value: T, *, replace: bool = False) -> None:
         """Add a value. A UserError if the name is taken, unless `replace` is set."""

@@ -147,10 +147,12 @@ def _sample_eigenvectors(
     log_e = log_elementary_symmetric(log_values, k)
     log_uniform = jnp.log(jax.random.uniform(key, values.shape, values.dtype))
 
-    def step(left: Array, item: tuple[Array, ...]) -> tuple[Array, Array]:
+    def step(remaining: Array, item: tuple[Array, ...]) -> tuple[Array, Array]:
         log_value, log_e_before, log_e_here, log_u = item
-        taken = (left > 0) & (log_u + log_e_here[left] < log_value + log_e_before[left - 1])
-        return left - taken, taken
+        is_chosen = (remaining > 0) & (
+            log_u + log_e_here[remaining] < log_value + log_e_before[remaining - 1]
+        )
+        return remaining - is_chosen, is_chosen
 
     size = jnp.minimum(k, jnp.count_nonzero(values))
     _, chosen = jax.lax.scan(

@@ -59,7 +59,7 @@ def greedy_steps(
     n = len(features)
     epsilon = CLOSED_BELOW * np.finfo(np.float32).eps
     groups = np.zeros(n, np.intp) if groups is None else groups
-    taken = np.zeros(groups.max(initial=0) + 1, np.intp)
+    chosen_from = np.zeros(groups.max(initial=0) + 1, np.intp)
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
     log_quality = log_quality / bounded_trade_off(trade_off)
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
@@ -70,7 +70,7 @@ def greedy_steps(
     waiting = np.zeros(n, bool)
     t = 0
     while open_.any():
-        allowed = open_ & (taken[groups] == taken[groups[open_]].min())
+        allowed = open_ & (chosen_from[groups] == chosen_from[groups[open_]].min())
         if (allowed & ~waiting).any():
             allowed &= ~waiting
         candidates = np.flatnonzero(allowed)
@@ -84,7 +84,7 @@ def greedy_steps(
             waiting[best] = True
             continue
         yield Pick(best, float(gains.max()), float(residual[best]))
-        taken[groups[best]] += 1
+        chosen_from[groups[best]] += 1
         row = similarity(features @ features[best])
         factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])
         residual -= factor[t] ** 2

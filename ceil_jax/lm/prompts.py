@@ -190,16 +190,16 @@ class PromptBuilder:
             UserError: the query alone does not fit, or the order does not return a permutation.
         """
         gains = relevance if gains is None else gains
-        taken = list(range(len(chosen)))
+        priority = list(range(len(chosen)))
         if fit == "similarity":
-            taken = most_relevant_first(relevance)
-        costs = np.array(self._counted([self._piece(chosen[i]) for i in taken]), int)
+            priority = most_relevant_first(relevance)
+        costs = np.array(self._counted([self._piece(chosen[i]) for i in priority]), int)
         remaining = self.remaining(query)
         budget = self.budget + self._length(self._opening)
 
         @cache
         def prompt(count: int) -> Prompt:
-            order = self._ordered(sorted(taken[:count]), relevance, gains)
+            order = self._ordered(sorted(priority[:count]), relevance, gains)
             examples = [chosen[i] for i in order]
             return Prompt(prompt_text(self.template, examples, query, self._opening), order)
 
@@ -231,6 +231,6 @@ def answer_reserve(
     choices; at least `longest` if it generates."""
     texts = {template.continuation(query, text) for query in queries for text in query.choices}
     texts |= {template.continuation(query, query.output) for query in queries}
-    known = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0
+    longest_answer = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0
     chooses = lm.can_score and all(query.choices for query in queries)
-    return known if chooses else max(known, longest)
+    return longest_answer if chooses else max(longest_answer, longest)

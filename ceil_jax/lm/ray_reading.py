@@ -63,10 +63,10 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
                 )
             kind: Any = ray.remote(Actor)
             kind = kind.options(**{f"num_{what.lower()}s": 1}, max_restarts=-1, max_task_retries=-1)
-            chunks = -(-requests // min(LanguageModel.at_once.values()))
-            pool: Any = ActorPool([kind.remote(load, name) for _ in range(min(actors, chunks))])
-            yield lambda asked: pool.map_unordered(
-                lambda actor, chunk: actor.read.remote(*chunk), enumerate(asked)
+            count = -(-requests // min(LanguageModel.at_once.values()))
+            pool: Any = ActorPool([kind.remote(load, name) for _ in range(min(actors, count))])
+            yield lambda chunks: pool.map_unordered(
+                lambda actor, chunk: actor.read.remote(*chunk), enumerate(chunks)
             )
         finally:
             if started:

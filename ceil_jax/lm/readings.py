@@ -123,7 +123,7 @@ class Readings:
         self._folder = folder
         self._shard = shard
         self._shared = ReadingsFile(folder / FILE)
-        self._own = ReadingsFile(folder / shard.file) if shard else self._shared
+        self._target = ReadingsFile(folder / shard.file) if shard else self._shared
         self._is_ready = False
 
     @property
@@ -164,19 +164,19 @@ class Readings:
         copied into it."""
         if not self._is_ready:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._own.prepare()
+            self._target.prepare()
             if self._shard is None:
                 for path in sorted(self._folder.glob(_SHARDS)):
                     shard = ReadingsFile(path)
                     for rows in shard.whole_rows():
-                        self._own.add(rows, replace=False)
+                        self._target.add(rows, replace=False)
                     shard.close()
             self._is_ready = True
-        return self._own
+        return self._target
 
     def close(self) -> None:
         """Close the files. They are opened again on next use."""
-        self._own.close()
+        self._target.close()
         self._shared.close()
         self._is_ready = False
 
@@ -307,12 +307,12 @@ class CachedLM(LanguageModel):
                         log.warning(message, self._what)
                     reader = self._reader or self._here
                     read = stack.enter_context(reader(len(requests) - start))
-                done = len(block) - sum(map(len, chunks))
+                stored_requests = len(block) - sum(map(len, chunks))
                 if progress is not None:
-                    progress.update(done)
+                    progress.update(stored_requests)
                 elif chunks or len(requests) > BLOCK:
                     progress = stack.enter_context(
-                        bar(len(requests), self._what, initial=start + done)
+                        bar(len(requests), self._what, initial=start + stored_requests)
                     )
                 readings_by_key = dict(stored)
                 groups_to_read = [[distinct[key] for key in chunk] for chunk in chunks]

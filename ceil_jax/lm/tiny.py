@@ -13,7 +13,9 @@ from ceil_jax.lm.answers import Answer, first_stop
 from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
 from ceil_jax.tasks.draws import text_rng
 
-BIGRAM, UNIGRAM, BASE = 0.6, 0.3, 0.1
+BIGRAM = 0.6
+UNIGRAM = 0.3
+BASE = 0.1
 VOCABULARY = 1000
 
 _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
@@ -40,7 +42,8 @@ class TinyLM(LanguageModel):
     random generator, seeded by `seed` and its text.
     """
 
-    name, tokens_read = "tiny", 0
+    name = "tiny"
+    tokens_read = 0
 
     def __init__(self, context_length: int = 4096):
         self.context_length = context_length
@@ -116,7 +119,8 @@ def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     )
     if not read:
         return np.log(base)
-    ids, n = np.array([number[token] for token in read]), len(read)
+    ids = np.array([number[token] for token in read])
+    n = len(read)
     weights = 1 + np.arange(1, n + 1) / n
     after = 1 + np.flatnonzero(ids[:-1] == ids[-1])
     # bincount and cumsum add in the order of reading

@@ -80,7 +80,8 @@ class PairTokenizer:
         ]
         tokens = []
         for prompt, encoding in zip(prompts, self._backend.encode_batch(texts), strict=True):
-            end, special = len(encoding), encoding.special_tokens_mask
+            end = len(encoding)
+            special = encoding.special_tokens_mask
             while end > 0 and special[end - 1]:
                 end -= 1
             start = end

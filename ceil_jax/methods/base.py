@@ -247,8 +247,8 @@ class LearnsFromOutputs(Method):
 
     def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
         """Return which head was taken, and how many outputs taught it."""
-        taken = summary["taken"]
-        title = "label head" if taken == "head" else taken
+        head = summary["taken"]
+        title = "label head" if head == "head" else head
         return f"{title}: the outputs of {bank:,} examples"
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:

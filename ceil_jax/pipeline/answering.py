@@ -228,8 +228,10 @@ class Measurement(Stage[Measured]):
         return tuple(METRICS[name] for name in (self.metric, *self.more))
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        rows, queries = run.get(self.predictions), self.predictions.queries.examples
-        metric, predictions = METRICS[self.metric], [row["prediction"] for row in rows]
+        rows = run.get(self.predictions)
+        queries = self.predictions.queries.examples
+        metric = METRICS[self.metric]
+        predictions = [row["prediction"] for row in rows]
         scores = metric.scored(predictions, queries)
         statistics = np.asarray(metric.statistics(scores, predictions, queries), np.float64)
         # not `corpus`, which would run every query's SQL again

@@ -78,10 +78,10 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     task = setup.task
     config = setup.config
     if not row.exports:
-        known = ", ".join(name for name, other in ROWS.items() if other.exports)
+        exportable = ", ".join(name for name, registered in ROWS.items() if registered.exports)
         raise UserError(
             f"{row.name} neither ends in DPP-MAP nor takes the nearest or fixed examples; a selector "
-            f"is made of one of {known}"
+            f"is made of one of {exportable}"
         )
     if config.text != "input":
         raise UserError(

@@ -77,17 +77,17 @@ class Cut(Stage[Comparison]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         machine = measured_machine(self.session, self.rows)
         limit = 60 * SHARE * self.minutes
-        tried = []
+        estimates = []
         for setup, rows in cuts(self.session.setup, self.rows):
-            tried.append(seconds_of(run, setup, rows, machine))
-            if tried[-1] <= limit:
+            estimates.append(seconds_of(run, setup, rows, machine))
+            if estimates[-1] <= limit:
                 break
-        message = _message(run, setup, rows, self.rows, machine, tried[0], tried[-1])
-        if tried[-1] > limit:
+        message = _message(run, setup, rows, self.rows, machine, estimates[0], estimates[-1])
+        if estimates[-1] > limit:
             message += (
                 f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
             )
-        return {"cut": len(tried) - 1, "message": message}
+        return {"cut": len(estimates) - 1, "message": message}
 
     def load(self, run: Run, folder: Path) -> Comparison:
         summary = run.summary(self)

@@ -230,7 +230,8 @@ def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
 
 def read_records(root: Path) -> tuple[list[Record], list[str]]:
     """Return the records in a folder of stages, and a line about each that cannot be read."""
-    records, trouble = [], []
+    records = []
+    trouble = []
     for folder in sorted(root.glob("run-*")):
         try:
             record = _read(root, folder)
@@ -251,7 +252,8 @@ def _read(root: Path, folder: Path) -> Record | None:
     cost = finished(folder)
     if key is None or cost is None:
         return None
-    measured, texts = finished(root / key["metrics"]), finished(root / key["texts"])
+    measured = finished(root / key["metrics"])
+    texts = finished(root / key["texts"])
     answers = finished(root / key["predictions"])
     if measured is None or texts is None or answers is None:
         return None

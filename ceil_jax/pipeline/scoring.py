@@ -93,7 +93,8 @@ def reading(
     """
     if not requests:
         return Work()
-    reader, counting = run.lm(lm), run.models.counting(lm)
+    reader = run.lm(lm)
+    counting = run.models.counting(lm)
     unread = reader.missing(requests) / len({request.key(reader.name) for request in requests})
     read, written = counting.count(requests, answers, together=together)
     return Work(times * unread * read, times * unread * written, parameters=counting.parameters)
@@ -129,7 +130,8 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
         prompts = self.prompts(run, queries, run.get(self.sets))
-        template, per_token = self.prompting.template, self.prompting.per_token
+        template = self.prompting.template
+        per_token = self.prompting.per_token
         return scored_sets(lm, queries, prompts, template, per_token, self.all_choices)
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:

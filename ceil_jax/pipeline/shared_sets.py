@@ -134,7 +134,8 @@ class SharedScores(Scores):
         sets = run.get(self.sets)
         prompts = self.prompts(run, queries, sets)
         order = by_set(len(queries), sets.subsets.shape[1])
-        template, per_token = self.prompting.template, self.prompting.per_token
+        template = self.prompting.template
+        per_token = self.prompting.per_token
         return scored_sets(lm, queries, prompts, template, per_token, self.all_choices, order)
 
     def estimate(self, run: Run) -> Work:

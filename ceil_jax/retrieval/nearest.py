@@ -31,7 +31,7 @@ Score = Callable[[Any, Any], Any]
 def nearest(
     queries: Float[np.ndarray, "q d"],
     items: Float[np.ndarray, "bank d"],
-    own: Sequence[Sequence[int]],
+    own_positions: Sequence[Sequence[int]],
     n: int,
 ) -> tuple[Float[np.ndarray, "q n"], Int32[np.ndarray, "q n"]]:
     """Return the cosines and the positions of each query's n nearest examples, best first.
@@ -39,16 +39,18 @@ def nearest(
     Args:
         queries: unit rows.
         items: the bank, unit rows.
-        own: bank positions that each query must not get.
+        own_positions: bank positions that each query must not get.
         n: number of examples, at most the size of the bank. If fewer are left, the last positions
             are −1 and their cosines −inf.
     """
     n = min(n, len(items))
-    most = max(map(len, own), default=0)
+    most = max(map(len, own_positions), default=0)
     cosines, positions = top_k(queries, items, n + most)
     if most == 0:
         return cosines, positions
-    lost = np.array([np.isin(row, rows) for row, rows in zip(positions, own, strict=True)])
+    lost = np.array(
+        [np.isin(row, rows) for row, rows in zip(positions, own_positions, strict=True)]
+    )
     others = np.argsort(lost, axis=1, kind="stable")[:, :n]
     cosines = np.take_along_axis(np.where(lost, np.float32(-np.inf), cosines), others, 1)
     return cosines, np.take_along_axis(np.where(lost, -1, positions), others, 1)
@@ -89,7 +91,7 @@ def nearest_drawn(
         )
         for row, query in enumerate(queries.examples[part], start):
             scores = block[row - start]
-            scores[queries.own[row]] = -np.inf
+            scores[queries.own_positions[row]] = -np.inf
             positions[row] = drawn_order(scores, n, text_rng(query.id, seed))
             scores_of_chosen[row] = scores[positions[row]]
     return scores_of_chosen, np.where(np.isfinite(scores_of_chosen), positions, -1)

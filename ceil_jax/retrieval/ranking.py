@@ -52,12 +52,12 @@ def descending(scores: Float[np.ndarray, " n"], count: int) -> Iterator[int]:
         scores: −inf for positions to leave out.
         count: how many are sorted at first, then four times as many, and so on.
     """
-    done = 0
+    start = 0
     size = max(count, 1)
-    while done < len(scores):
-        for position in best_first(scores, size)[done:].tolist():
+    while start < len(scores):
+        for position in best_first(scores, size)[start:].tolist():
             if scores[position] == -np.inf:
                 return
             yield position
-        done = min(size, len(scores))
+        start = min(size, len(scores))
         size *= 4

@@ -69,13 +69,13 @@ class Queries(NamedTuple):
     Examples:
         >>> from ceil_jax.retrieval.retrievers import BM25Ranking
         >>> bank = [Example("a", "a dull film", "bad"), Example("b", "great fun", "good")]
-        >>> queries = Queries([Example("c", "what fun", ""), bank[1]], own=[[], [1]])
+        >>> queries = Queries([Example("c", "what fun", ""), bank[1]], own_positions=[[], [1]])
         >>> BM25Ranking(RetrieverArguments(bank)).choose(queries, 1).positions.tolist()
         [[1], [0]]
     """
 
     examples: Sequence[Example]
-    own: Sequence[Sequence[int]]
+    own_positions: Sequence[Sequence[int]]
     """Bank positions that each query must not get, because they are the same question."""
     vectors: np.ndarray | None = None
     """Their vectors, for a retriever that compares vectors: [Q, D], or [Q, m, D] for skills."""
@@ -99,7 +99,7 @@ class Retriever(Protocol):
     """
 
     def choose(self, queries: Queries, k: int) -> Choice:
-        """Choose at most k distinct examples for each query, best first, and none of its `own`."""
+        """Choose at most k distinct examples for each query, best first, and none of its `own_positions`."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int
 
     Raises:
         UserError: the answer is not a `Choice` of Q rows with at most k distinct examples of the
-            bank, or a query has got one of its `own`.
+            bank, or a query has got one of its `own_positions`.
     """
     expected = (
         f"expected a `Choice` with at most {k} different examples of the bank for each of "
@@ -343,7 +343,7 @@ def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int
             f"retriever {kind.name!r} returned {len(choice.positions)} rows; {expected}"
         )
     for number, (row, own_positions) in enumerate(
-        zip(choice.positions.tolist(), queries.own, strict=True)
+        zip(choice.positions.tolist(), queries.own_positions, strict=True)
     ):
         try:
             chosen = [position for position in map(operator.index, row) if position != -1]

@@ -48,7 +48,7 @@ class Ranking:
         ...         return [len(example.input) for example in self.bank]
         >>> bank = [Example("1", "dull", ""), Example("2", "great fun", "")]
         >>> longest = Longest(RetrieverArguments(bank))
-        >>> longest.choose(Queries([Example("3", "what fun", "")], own=[[]]), 1).positions
+        >>> longest.choose(Queries([Example("3", "what fun", "")], own_positions=[[]]), 1).positions
         array([[1]], dtype=int32)
     """
 
@@ -68,7 +68,7 @@ class Ranking:
 
     def choose(self, queries: Queries, k: int) -> Choice:
         rows = []
-        for query, own_positions in zip(queries.examples, queries.own, strict=True):
+        for query, own_positions in zip(queries.examples, queries.own_positions, strict=True):
             # at least one more than k, so that a random draw does not depend on whether the query
             # is in the bank
             best, scores = self.rank(query, min(k + max(1, len(own_positions)), len(self.bank)))
@@ -119,7 +119,7 @@ class ComparesVectors:
         from ceil_jax.retrieval.nearest import nearest
 
         assert queries.vectors is not None, "declared in Needs"
-        cosines, positions = nearest(queries.vectors, self.items, queries.own, n)
+        cosines, positions = nearest(queries.vectors, self.items, queries.own_positions, n)
         relevance = similarity(cosines)
         if self.min_relevance is None:
             return positions, relevance
@@ -153,7 +153,7 @@ class OneOfEachOutput(ComparesVectors):
 
         assert queries.vectors is not None, "declared in Needs"
         rows = []
-        for vector, own_positions in zip(queries.vectors, queries.own, strict=True):
+        for vector, own_positions in zip(queries.vectors, queries.own_positions, strict=True):
             relevance = similarity(self.items @ vector).astype(np.float64)
             relevance[list(own_positions)] = -np.inf
             if self.min_relevance is not None:
@@ -176,7 +176,7 @@ def fixed_rows(
     scored = [(int(position), -float(rank)) for rank, position in enumerate(fixed[:k], 1)]
     return [
         [(position, score, score) for position, score in scored if position not in own_positions]
-        for own_positions in queries.own
+        for own_positions in queries.own_positions
     ]
 
 

@@ -121,12 +121,12 @@ class Snapshot:
         excluded = len(same_question)
         fixed = [row for row in fixed if row not in same_question]
         texts = {_text(self.examples[row]) for row in (*fixed, *same_question)}
-        taken: Counter[str | None] = Counter()
+        counts: Counter[str | None] = Counter()
         distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
             text = _text(example)
-            if taken[group(example)] >= most or text in texts or not passes(example):
+            if counts[group(example)] >= most or text in texts or not passes(example):
                 continue
             if not call.own_answer and asks_it(example):
                 excluded += 1
@@ -137,7 +137,7 @@ class Snapshot:
                 break
             rows.append(row)
             texts.add(text)
-            taken[group(example)] += 1
+            counts[group(example)] += 1
             if len(rows) == call.size:
                 break
         if not rows and not excluded and distant is None:

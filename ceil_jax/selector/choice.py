@@ -70,12 +70,12 @@ def _steps(
         # Python's own integers: a budget may be larger than numpy's
         costs = _tokens([[example] for example in shortlist.examples], call)
         remaining = call.token_budget
-    taken: list[Pick] = []
+    steps: list[Pick] = []
     repeats: set[int] = set()
     refused = False
 
     def waits(item: int) -> bool:
-        cosines = shortlist.vectors[[step.item for step in taken]] @ vectors[item]
+        cosines = shortlist.vectors[[step.item for step in steps]] @ vectors[item]
         if threshold is not None and cosines.max(initial=-1) >= threshold:
             repeats.add(item)
         return item in repeats
@@ -89,12 +89,12 @@ def _steps(
         """Examples that greedy MAP never takes, because their vectors are linear combinations of
         chosen ones, as copies are; only those with another question."""
         questions = [question(example, call.template.fields) for example in shortlist.examples]
-        questions_taken = {questions[step.item] for step in taken}
-        count = Counter(int(groups[step.item]) for step in taken if step.item < count_near)
-        left = list(range(len(examples)))
-        while left:
-            item = min(left, key=lambda i: count[int(groups[i])])
-            left.remove(item)
+        questions_taken = {questions[step.item] for step in steps}
+        count = Counter(int(groups[step.item]) for step in steps if step.item < count_near)
+        open_items = list(range(len(examples)))
+        while open_items:
+            item = min(open_items, key=lambda i: count[int(groups[i])])
+            open_items.remove(item)
             if questions[item] not in questions_taken and fits(item):
                 questions_taken.add(questions[item])
                 repeats.add(item)
@@ -109,11 +109,11 @@ def _steps(
     )
     greedy = greedy_steps(vectors, relevance, call.trade_off, groups, fits, waits)
     for step in chain(fixed, greedy, others()):
-        taken.append(step)
+        steps.append(step)
         remaining -= costs[step.item]
-        if len(taken) == call.k:
-            return taken, "k", repeats
-    return taken, "token_budget" if refused else "exhausted", repeats
+        if len(steps) == call.k:
+            return steps, "k", repeats
+    return steps, "token_budget" if refused else "exhausted", repeats
 
 
 def _fitted(

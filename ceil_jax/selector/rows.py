@@ -144,6 +144,6 @@ def _example(
         for name in ("choices", "references")
         if name not in columns.used and (several := list_of_texts(row, name)) is not None
     }
-    rest = {name: value for name, value in row.items() if name not in lists}
-    example = replace(row_example("", rest, columns, answered=answered, ids=ids), **lists)
+    fields = {name: value for name, value in row.items() if name not in lists}
+    example = replace(row_example("", fields, columns, answered=answered, ids=ids), **lists)
     return valid(example, answered, columns.output) if lists else example

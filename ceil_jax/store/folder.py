@@ -44,10 +44,10 @@ def finished(folder: Path) -> dict[str, Any] | None:
     The first time in a process, files are compared with their checksums, and the key with the
     folder's name. The folder need not exist.
     """
-    done = folder / DONE
+    marker = folder / DONE
     try:
-        record = json.loads(done.read_bytes())
-        changed = done.stat().st_mtime_ns
+        record = json.loads(marker.read_bytes())
+        changed = marker.stat().st_mtime_ns
     except FileNotFoundError:
         return None
     except (OSError, ValueError):

@@ -53,11 +53,11 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     # an error inside the block is the caller's, not the disk's
     lock = FileLock(folder / name)
     try:
-        taken = lock.acquire(timeout=0)
+        acquired = lock.acquire(timeout=0)
     except Timeout:
         log.warning("another process is working in %s; waiting for it", folder)
-        taken = lock.acquire()
-    with taken:
+        acquired = lock.acquire()
+    with acquired:
         yield
 
 

@@ -129,13 +129,13 @@ class CommandBar:
         done."""
         passed = time.monotonic() - self._began
         expected = self._expected.get(self._stage, 0.0)
-        done = self._spent_expected + share * expected
+        expected_so_far = self._spent_expected + share * expected
         spent = self._spent + passed
-        pace = (spent + _STARTING) / (done + _STARTING)
-        rest = sum(self._expected.values()) - expected
+        pace = (spent + _STARTING) / (expected_so_far + _STARTING)
+        expected_later = sum(self._expected.values()) - expected
         # once a quarter of the running stage is done, its own pace is the best estimate
         running = passed * (1 - share) / share if share > 0.25 else pace * expected * (1 - share)
-        return running + pace * rest
+        return running + pace * expected_later
 
     def show(self) -> None:
         """Update the display of the running stage."""
@@ -147,8 +147,10 @@ class CommandBar:
         """Show that `share` of the running stage is done."""
         with self._lock:
             self._share = share
-            left = self.seconds_left(share)
-            minutes = f"{left / 60:.0f} min left" if left >= 90 else f"{max(left, 0):.0f} s left"
+            seconds = self.seconds_left(share)
+            minutes = (
+                f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{max(seconds, 0):.0f} s left"
+            )
             doing = f"{self._what}, {share:.0%}" if self._stage else "done"
             text = f"stage {self._number} of {self._total}: {doing}; {minutes}"
             self.bar.set_description_str(text)
@@ -175,12 +177,12 @@ class _Part:
 
     def __init__(self, total: int, initial: int, advance: Callable[[float], None]) -> None:
         self._total = max(total, 1)
-        self._done = initial
+        self._count = initial
         self._advance = advance
 
     def update(self, count: int = 1) -> None:
-        self._done += count
-        self._advance(min(1.0, self._done / self._total))
+        self._count += count
+        self._advance(min(1.0, self._count / self._total))
 
     def set_postfix(self, *_: Any, **__: Any) -> None:
         pass
@@ -209,13 +211,13 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
             yield _Part(total, initial, command.advance)
         elif not _shown():
             say = _sayer()
-            done = [initial / max(total, 1)]
+            shown_share = [initial / max(total, 1)]
 
             def advance(share: float) -> None:
-                done[0] = share
+                shown_share[0] = share
                 say(f"{what}, {share:.0%}")
 
-            with _beating(lambda: advance(done[0])):
+            with _beating(lambda: advance(shown_share[0])):
                 yield _Part(total, initial, advance)
         else:
             with (

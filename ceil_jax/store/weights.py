@@ -48,9 +48,9 @@ def check_weights(model: str | Path, use: Use) -> None:
             f"M.from_pretrained('{model}', use_safetensors=False).save_pretrained('converted'); "
             f"T.from_pretrained('{model}').save_pretrained('converted')\"; then --{use} ./converted"
         )
-    if other := _first(_OTHER, names):
+    if weights := _first(_OTHER, names):
         raise UserError(
-            f"{model} has its weights as {other} alone; safetensors are read here: name a "
+            f"{model} has its weights as {weights} alone; safetensors are read here: name a "
             "repository or folder of the same model that holds model.safetensors"
         )
 

@@ -176,10 +176,10 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
         str(folder),
         requirement,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
     files = list(folder.iterdir()) if folder.is_dir() else []
-    if done.returncode != 0 or len(files) != 1:
-        errors = [line.strip() for line in done.stderr.splitlines() if "ERROR" in line]
+    if process.returncode != 0 or len(files) != 1:
+        errors = [line.strip() for line in process.stderr.splitlines() if "ERROR" in line]
         raise UserError(
             f"cannot fetch {requirement} with pip: {errors[-1] if errors else 'pip gave no file'}"
         )

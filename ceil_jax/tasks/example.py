@@ -158,8 +158,8 @@ class Template:
         'Q: {input} A:'
         """
         pieces = _pieces(self.pattern)[:-1]
-        shown = "".join(f"{{{name}}}" if name else literal for literal, name in pieces)
-        return shown.removesuffix(" ")
+        pattern = "".join(f"{{{name}}}" if name else literal for literal, name in pieces)
+        return pattern.removesuffix(" ")
 
     def continuation(self, example: Example, answer: str) -> str:
         """Return what follows `query`: an answer, with the space that `query` left to it."""

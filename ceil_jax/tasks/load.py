@@ -116,7 +116,8 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
         raise UserError(
             f"task {spec.name!r} has no hub copy: give a data_dir that holds {expected_file}"
         )
-    folder, stems = root / spec.folder, [name, *filter(None, [spec.files.get(name)])]
+    folder = root / spec.folder
+    stems = [name, *filter(None, [spec.files.get(name)])]
     whole = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
     # a part of a split has an addition to its name, as in train_sample.jsonl
     parts = [

@@ -322,7 +322,8 @@ def _shape(options: FileOptions, table: TableRows) -> Template:
     if template is None:
         template = named_lines({f"{{{name}}}": name for name in (*inputs, output)})
     if isinstance(template, Template):
-        separator, template = template.separator, template.pattern
+        separator = template.separator
+        template = template.pattern
     only = inputs[0] if len(inputs) == 1 else ""
     shape = column_template(template, separator, only, output, table.columns())
     if not shape.names[:-1]:

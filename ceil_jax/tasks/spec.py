@@ -93,10 +93,10 @@ class RowError(ValueError):
 class FieldError(RowError):
     """A field of a row is not what the task needs."""
 
-    def __init__(self, name: str, expected: str, found: object) -> None:
-        value = repr(found)
+    def __init__(self, name: str, expected: str, value: object) -> None:
+        text = repr(value)
         super().__init__(
-            f"field {name!r}: expected {expected}, found {value[:60]}{'…' * (len(value) > 60)}"
+            f"field {name!r}: expected {expected}, found {text[:60]}{'…' * (len(text) > 60)}"
         )
 
 

@@ -15,7 +15,8 @@ from ceil_jax.tasks.example import Example
 Structures = Callable[[str], frozenset[str]]
 """A parser: the text of a program → the set of its names and of its edges `parent>child`."""
 
-_OPEN, _CLOSE = "([", ")]"
+_OPEN = "(["
+_CLOSE = ")]"
 _VALUE = re.compile(r"""-?\d+(\.\d+)?L?|".*"|'.*'""", re.DOTALL)
 _NAMED = re.compile(r"[(,][\w.]+=[\w*]")
 """A named argument."""
@@ -40,7 +41,9 @@ def bracketed(program: str) -> frozenset[str]:
     structures: set[str] = set()
     heads: list[str] = []  # one for each open bracket; "" if its head is not read yet
     opened: list[str] = []
-    role, last, end = "", "", -1
+    role = ""
+    last = ""
+    end = -1
     for token in _TOKEN.finditer(program):
         mark = token[0]
         if mark in _OPEN:
@@ -57,7 +60,8 @@ def bracketed(program: str) -> frozenset[str]:
             role = name if token["role"] else ""
             if heads and not heads[-1]:
                 heads[-1] = name
-            last, end = name, token.end()
+            last = name
+            end = token.end()
     return frozenset(structures)
 
 
@@ -82,7 +86,8 @@ def sql(query: str) -> frozenset[str]:
     """
     structures: set[str] = set()
     # for each open bracket: the head outside it, and the clause that is being read
-    above, clauses = [""], [""]
+    above = [""]
+    clauses = [""]
     previous = ""
     for token in _SQL_TOKEN.finditer(re.sub(r"\b[A-Za-z_]\w*`?\s*\.\s*(?=[\w*`])", "", query)):
         name = "value" if token["value"] else token[0].strip("`").lower().replace(" ", "")

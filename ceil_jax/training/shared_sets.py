@@ -89,12 +89,12 @@ def fair_shares(
     [2, 1, 3]
     """
     shares = np.zeros(len(counts), np.int64)
-    left = min(size, int(counts.sum()))
-    while left:
+    remaining = min(size, int(counts.sum()))
+    while remaining:
         for group in order:
-            if left and shares[group] < counts[group]:
+            if remaining and shares[group] < counts[group]:
                 shares[group] += 1
-                left -= 1
+                remaining -= 1
     return shares
 
 
@@ -121,9 +121,9 @@ def balanced_sets(
         shares = fair_shares(counts, size, generator.permutation(len(counts)))
         order = generator.permutation(len(groups))
         order = order[np.argsort(uses[order], kind="stable")]
-        taken = order[earlier_equals(groups[order]) < shares[groups[order]]]
-        uses[taken] += 1
-        sets.setdefault(tuple(sorted(taken.tolist())))
+        members = order[earlier_equals(groups[order]) < shares[groups[order]]]
+        uses[members] += 1
+        sets.setdefault(tuple(sorted(members.tolist())))
     return np.array(list(sets), np.int32).reshape(len(sets), size)
 
 
@@ -205,14 +205,14 @@ def challengers(
         seed: seeds the draws, together with the number of known sets.
     """
     generator = np.random.default_rng([seed, 13, len(known)])
-    tried = {tuple(positions) for positions in known.tolist()}
+    known_sets = {tuple(positions) for positions in known.tolist()}
     new_sets: dict[tuple[int, ...], None] = {}
     theta = effects.theta
     for _ in range(_TRIES * count):
         if len(new_sets) == count:
             break
         best = tuple(best_set(theta, groups, size).tolist())
-        if best not in tried:
+        if best not in known_sets:
             new_sets.setdefault(best)
         theta = generator.multivariate_normal(effects.theta, effects.covariance, method="eigh")
     return np.array(list(new_sets), np.int32).reshape(len(new_sets), size)

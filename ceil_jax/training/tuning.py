@@ -57,11 +57,11 @@ def map_sets(
     for trade_off in TRADE_OFFS:
         chosen = greedy_map_shortlists(query_vectors, items, shortlist, size, trade_off).items
         in_shortlist = (chosen[:, :, None] == shortlist[:, None, :]).argmax(axis=2)
-        taken = np.where(chosen < 0, empty, in_shortlist)
+        positions = np.where(chosen < 0, empty, in_shortlist)
         if fit == "similarity":
-            taken = np.sort(taken, axis=1)
-        stays = fitting_prefix(np.take_along_axis(costs, taken, axis=1), remaining)
-        nearest_first = np.sort(np.where(stays, taken, empty), axis=1)
+            positions = np.sort(positions, axis=1)
+        stays = fitting_prefix(np.take_along_axis(costs, positions, axis=1), remaining)
+        nearest_first = np.sort(np.where(stays, positions, empty), axis=1)
         subsets.append(np.where(nearest_first == empty, -1, nearest_first))
     return CandidateSets(shortlist, np.stack(subsets, axis=1).astype(np.int32))
 

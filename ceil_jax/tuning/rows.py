@@ -77,10 +77,10 @@ def split_rows(
             f"each are needed: give {5 * FEWEST_ROWS} different rows or more (some hundreds for "
             "certain answers), or another number of --tuning-rows, --final-rows or --limit"
         )
-    drawn = list(draw(task.train, tuning, seed + 1))
+    tuning_rows = list(draw(task.train, tuning, seed + 1))
     # a round's rows are then rows like any other
     order = np.random.default_rng([seed, 7]).permutation(tuning)
-    raced = {example.id for example in drawn}
+    raced = {example.id for example in tuning_rows}
     bank = [example for example in task.train if example.id not in raced]
-    left = replace(task, train=bank, validation=list(draw(queries, final, seed + 2)))
-    return left, [drawn[i] for i in order], len(task.validation) - len(queries)
+    rest = replace(task, train=bank, validation=list(draw(queries, final, seed + 2)))
+    return rest, [tuning_rows[i] for i in order], len(task.validation) - len(queries)

@@ -180,7 +180,7 @@ class Search:
         self._note_final_rows(entrants, answers)
         finals = self._finals(list(roles.values()), entrants, answers, queries, classifier)
         best = finals.verdict.recommended
-        shown = shown_rows(queries, entrants[best], answers[best])
+        rows = shown_rows(queries, entrants[best], answers[best])
         return Outcome(
             task=self.task.name,
             metric=self.task.metric,
@@ -192,8 +192,8 @@ class Search:
             spent=str(self.field.budget),
             tokens=self.field.budget.tokens,
             notes=tuple(self.notes),
-            example=shown[0],
-            wrong=tuple(row for row in shown if not row.right)[:_WRONG],
+            example=rows[0],
+            wrong=tuple(row for row in rows if not row.right)[:_WRONG],
         )
 
     def _classifier_replies(self) -> list[Reply] | None:

@@ -45,8 +45,10 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
     Raises:
         ValueError: the tokens do not spell the text, or a log-probability is missing.
     """
-    logprobs, text = choice.get("logprobs") or {}, prompt + continuation
-    tokens, log_probs = logprobs.get("tokens") or [], logprobs.get("token_logprobs") or []
+    logprobs = choice.get("logprobs") or {}
+    text = prompt + continuation
+    tokens = logprobs.get("tokens") or []
+    log_probs = logprobs.get("token_logprobs") or []
     if not tokens:
         raise ValueError("no log-probabilities of the text's own tokens")
     if len(tokens) != len(log_probs):

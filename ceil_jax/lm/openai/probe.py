@@ -142,29 +142,29 @@ def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
         UserError: a check fails; the message says what is wrong and what to do.
     """
     prompt = f"Sample {secrets.randbelow(10**8):08d}:" + " red blue" * 48 + " red"
-    scored = score(prompt, " blue")
-    other = score(prompt, " stone")
-    if sum(scored.of_continuation) - sum(other.of_continuation) < SURPRISE:
+    blue = score(prompt, " blue")
+    stone = score(prompt, " stone")
+    if sum(blue.of_continuation) - sum(stone.of_continuation) < SURPRISE:
         raise UserError(
             "the next word of a repeated pattern is no more likely than any other, so its "
             "log-probabilities belong to other tokens than it says; update the server"
         )
     # the second time in reverse order
     alone = score(prompt, "")
-    other_again = score(prompt, " stone")
-    first_again = score(prompt, " blue")
-    for text, same, length, what in (
-        (scored, other, min(scored.start, other.start), "another ending"),
-        (scored, alone, min(scored.start, len(alone.tokens)), "its beginning alone"),
-        (scored, first_again, len(scored.tokens), "the same text again"),
-        (other, other_again, len(other.tokens), "the same text again"),
+    stone_again = score(prompt, " stone")
+    blue_again = score(prompt, " blue")
+    for text, repeated, length, what in (
+        (blue, stone, min(blue.start, stone.start), "another ending"),
+        (blue, alone, min(blue.start, len(alone.tokens)), "its beginning alone"),
+        (blue, blue_again, len(blue.tokens), "the same text again"),
+        (stone, stone_again, len(stone.tokens), "the same text again"),
     ):
-        if text.tokens[:length] != same.tokens[:length]:
+        if text.tokens[:length] != repeated.tokens[:length]:
             raise UserError(
                 f"the same text has other tokens when it is read with {what}; update the server"
             )
         furthest = max(
-            abs(a - b) for a, b in zip(text.log_probs[:length], same.log_probs, strict=False)
+            abs(a - b) for a, b in zip(text.log_probs[:length], repeated.log_probs, strict=False)
         )
         if furthest > DRIFT:
             raise UserError(
@@ -172,5 +172,5 @@ def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
                 f"when the server then reads {what}); switch prefix caching off: vLLM "
                 "--no-enable-prefix-caching, SGLang --disable-radix-cache"
             )
-    expected = sum(scored.of_continuation)
-    return abs(other.alternatives.get(" blue", -math.inf) - expected) <= DRIFT
+    expected = sum(blue.of_continuation)
+    return abs(stone.alternatives.get(" blue", -math.inf) - expected) <= DRIFT

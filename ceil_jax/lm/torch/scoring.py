@@ -48,16 +48,16 @@ class TreeReader:
             with ThreadPoolExecutor(
                 len(parts), "lm", torch.set_num_threads, (cores // len(parts),)
             ) as pool:
-                done = list(
+                results = list(
                     pool.map(self._each, [[rows[number] for number in part] for part in parts])
                 )
         finally:
             torch.set_num_threads(cores)
         scores = [np.zeros(0)] * len(rows)
-        for part, (scored, _) in zip(parts, done, strict=True):
+        for part, (scored, _) in zip(parts, results, strict=True):
             for number, log_probs in zip(part, scored, strict=True):
                 scores[number] = log_probs
-        return scores, sum(read for _, read in done)
+        return scores, sum(read for _, read in results)
 
     def _each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         scored_rows = [row for row in rows if row.scored]

@@ -49,7 +49,7 @@ class PassAttention:
         self._carried = carried
         self._blocks: dict[int | None, list[tuple[slice, KeyIndex, int, torch.Tensor]]] = {}
         # each layer's keys and values, the carried ones first
-        self._seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._keys_and_values: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def carry(self) -> Layers:
         """Return the keys and values that the next pass needs: those of one path, so never more
@@ -57,7 +57,7 @@ class PassAttention:
         columns = self._columns(self._trie.path(self._stop))
         return {
             layer: (_taken(keys, columns).clone(), _taken(values, columns).clone())
-            for layer, (keys, values) in self._seen.items()
+            for layer, (keys, values) in self._keys_and_values.items()
         }
 
     def __call__(
@@ -81,7 +81,7 @@ class PassAttention:
             value = torch.cat([before[1], value], 1)
         key = key.contiguous()
         value = value.contiguous()
-        self._seen[layer] = key, value
+        self._keys_and_values[layer] = key, value
         heads, length, width = query.shape
         mixed = query.new_empty(length, heads, value.shape[2])
         for queries, columns, first_hidden, hidden in self._within(window):

@@ -118,8 +118,8 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
     blocks = np.empty_like(head.query_block(rows))
     for part in range(FOLDS):
         inside = np.flatnonzero(fold == part)
-        other = fit(rows.take(np.flatnonzero(fold != part)), like=head)
-        blocks[inside] = other.query_block(rows.take(inside))
+        fitted = fit(rows.take(np.flatnonzero(fold != part)), like=head)
+        blocks[inside] = fitted.query_block(rows.take(inside))
     return blocks
 
 
