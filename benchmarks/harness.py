@@ -139,7 +139,8 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
     Raises:
         Disagreement: the results differ; nothing is timed.
     """
-    results, compilations = {}, {}
+    results = {}
+    compilations = {}
     for name, run in case.contenders.items():
         before = len(_compiled)
         results[name] = finished(run())
@@ -191,7 +192,8 @@ def _missed(case: Case, timings: Mapping[str, Timing]) -> list[str]:
     if case.at_most is not None and timings[OURS].median > case.at_most:
         missed.append(f"{timings[OURS].median:.3g} s, wanted {case.at_most:g} s")
     for peer, wanted in case.less_memory.items():
-        ours, theirs = timings[OURS].peak_bytes, timings[peer].peak_bytes
+        ours = timings[OURS].peak_bytes
+        theirs = timings[peer].peak_bytes
         if ours is not None and theirs is not None and theirs < wanted * ours:
             missed.append(f"1/{theirs / ours:.1f} of {peer}'s memory, wanted 1/{wanted:g}")
     return missed

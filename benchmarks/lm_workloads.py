@@ -46,7 +46,7 @@ def reviews(lm: LanguageModel) -> tuple[Any, PromptBuilder]:
 
 def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
     """Every peer's log-likelihoods are ours, within TOLERANCE."""
-    worst = max(float(np.abs(found - results[OURS]).max()) for found in results.values())
+    worst = max(float(np.abs(scores - results[OURS]).max()) for scores in results.values())
     if not worst <= TOLERANCE[dtype]:
         raise Disagreement(f"log P differ by {worst:.2g} nats in {dtype}")
     return f"log P equal to {worst:.1g} nats"

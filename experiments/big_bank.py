@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-WIDTH, QUERIES = 384, 1_101
+WIDTH = 384
+QUERIES = 1_101
 CLUSTERS = 20_000
 SPREAD = 0.8
 """Length of the noise relative to the cluster's centre."""
@@ -28,8 +29,8 @@ def vectors(seed: int, count: int) -> np.ndarray:
     # Zipf-like: the probability of cluster i is proportional to 1 / (i + 50)
     shares = 1 / (np.arange(CLUSTERS) + 50)
     chosen = centres[rng.choice(CLUSTERS, size=count, p=shares / shares.sum())]
-    made = chosen + SPREAD * rng.standard_normal((count, WIDTH), np.float32)
-    return made / np.linalg.norm(made, axis=1, keepdims=True)
+    points = chosen + SPREAD * rng.standard_normal((count, WIDTH), np.float32)
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
 
 
 def peak_gib() -> float:
@@ -37,7 +38,7 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def said(step: str, seconds: float, queries: int = 0) -> None:
+def report(step: str, seconds: float, queries: int = 0) -> None:
     row = {"step": step, "seconds": round(seconds, 2), "peak_gib": round(peak_gib(), 2)}
     print(
         json.dumps(row | ({"ms_a_query": round(1e3 * seconds / queries, 2)} if queries else {})),
@@ -57,15 +58,16 @@ def main() -> None:
             bank[start : start + BLOCK] = vectors(start + 1, min(BLOCK, items - start))
         bank.flush()
         del bank
-        said("build", time.perf_counter() - began)
+        report("build", time.perf_counter() - began)
 
         from ceil_jax.retrieval.index import top_k
 
-        bank, queries = np.load(file, mmap_mode="r"), vectors(items + 7, QUERIES)
+        bank = np.load(file, mmap_mode="r")
+        queries = vectors(items + 7, QUERIES)
         for step in ("exact top-100, first call", "exact top-100, compiled"):
             began = time.perf_counter()
             top_k(queries, bank, 100)
-            said(step, time.perf_counter() - began, QUERIES)
+            report(step, time.perf_counter() - began, QUERIES)
 
 
 if __name__ == "__main__":

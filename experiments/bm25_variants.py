@@ -27,7 +27,9 @@ from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.words import words
 from ceil_jax.tasks.load import load_task
 
-K, K1, B = 4, 1.5, 0.75
+K = 4
+K1 = 1.5
+B = 0.75
 
 
 def with_case(text: str) -> list[str]:
@@ -39,10 +41,8 @@ def okapi(texts: list[str], queries: list[str], split: Callable[[str], list[str]
     """Return Okapi's BM25 of every text for every query, float [Q, N]."""
     counter = CountVectorizer(tokenizer=split, token_pattern=None, lowercase=False)
     counts = counter.fit_transform(texts).tocsr()
-    documents, length = (
-        np.bincount(counts.indices, minlength=counts.shape[1]),
-        counts.sum(axis=1).A1,
-    )
+    documents = np.bincount(counts.indices, minlength=counts.shape[1])
+    length = counts.sum(axis=1).A1
     idf = np.log((len(texts) - documents + 0.5) / (documents + 0.5))
     idf = np.where(idf < 0, 0.25 * idf.mean(), idf)
     saturation = K1 * (1 - B + B * length / length.mean())
@@ -53,8 +53,13 @@ def okapi(texts: list[str], queries: list[str], split: Callable[[str], list[str]
 
 
 def f1(output: str, gold: str) -> float:
-    one, other = Counter(output.split()), Counter(gold.split())
-    return 200 * sum((one & other).values()) / (sum(one.values()) + sum(other.values()))
+    words_of_output = Counter(output.split())
+    words_of_gold = Counter(gold.split())
+    return (
+        200
+        * sum((words_of_output & words_of_gold).values())
+        / (sum(words_of_output.values()) + sum(words_of_gold.values()))
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -67,7 +72,8 @@ def main(arguments: list[str] | None = None) -> None:
     body = []
     for name in options.tasks:
         task = load_task(name, options.data_dir)
-        texts, queries = [one.input for one in task.train], [one.input for one in task.validation]
+        texts = [example.input for example in task.train]
+        queries = [example.input for example in task.validation]
         index = LexicalIndex(texts)
         scores = {
             "Lucene, lower case (ours)": np.stack([index.scores(query) for query in queries]),
@@ -75,27 +81,30 @@ def main(arguments: list[str] | None = None) -> None:
             "Okapi, case and punctuation (release)": okapi(texts, queries, with_case),
         }
         chosen = {
-            how: np.argsort(-found, axis=1, kind="stable")[:, :K] for how, found in scores.items()
+            variant: np.argsort(-values, axis=1, kind="stable")[:, :K]
+            for variant, values in scores.items()
         }
         ours, *_ = chosen.values()
         shared = {
-            how: np.array(
+            variant: np.array(
                 [
                     np.mean([f1(task.train[i].output, query.output) for i in row])
                     for row, query in zip(rows, task.validation, strict=True)
                 ]
             )
-            for how, rows in chosen.items()
+            for variant, rows in chosen.items()
         }
         base, *_ = shared.values()
-        for how, rows in chosen.items():
+        for variant, rows in chosen.items():
             same = 100 * np.mean([len({*a} & {*b}) / K for a, b in zip(rows, ours, strict=True)])
             less = (
-                signed(bootstrap_interval(shared[how] - base))
-                if how != next(iter(chosen))
+                signed(bootstrap_interval(shared[variant] - base))
+                if variant != next(iter(chosen))
                 else None
             )
-            body.append([name, how, Number(float(same)), Number(float(shared[how].mean())), less])
+            body.append(
+                [name, variant, Number(float(same)), Number(float(shared[variant].mean())), less]
+            )
     header = ["task", "BM25", "examples as ours, %", "F1 of the outputs", "less ours"]
     print(Table(header, body).markdown())
 

@@ -32,8 +32,10 @@ from ceil_jax.pipeline.config import RunConfig
 TRADE_OFF = 0.001
 """λ that tuning chose in all recorded runs of COGS and of the template split."""
 TRADE_OFFS = (0.01, 0.05, 0.1)
-RATE, EPOCHS = 1e-4, 3
-"""CEIL's learning rate and passes."""
+RATE = 1e-4
+"""CEIL's learning rate."""
+EPOCHS = 3
+"""CEIL's passes over its training queries."""
 PAPER: dict[str, Any] = {"train_context": "both", "learning_rate": 1e-5, "sets_per_step": "all"}
 """What the paper trains, at its rate, with all of a query's sets in every step."""
 PAPER_EPOCHS = (30, 100)

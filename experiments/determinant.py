@@ -108,12 +108,12 @@ def coverage(task: Task, positions: np.ndarray) -> np.ndarray:
     parser = structure_parser_of(task.train)
     assert parser is not None, f"the outputs of {task.name} are no programs"
     parts = [parser(example.output) for example in task.train]
-    found = []
+    shares = []
     for query, row in zip(task.validation, positions, strict=True):
         wanted = parser(query.output)
-        shown = frozenset().union(*(parts[position] for position in row if position >= 0))
-        found.append(len(wanted & shown) / max(1, len(wanted)))
-    return np.array(found)
+        covered = frozenset().union(*(parts[position] for position in row if position >= 0))
+        shares.append(len(wanted & covered) / max(1, len(wanted)))
+    return np.array(shares)
 
 
 class Gain(NamedTuple):
@@ -150,8 +150,8 @@ def answered(
     reserve = answer_reserve(lm, task.template, task.validation, task.max_new_tokens)
     builder = PromptBuilder(lm, task.template, reserve)
     shared = overlap(task.validation, task.train)
-    if (found := programs(task.validation, task.train)) is not None:
-        shared = shared._replace(question=found)
+    if (groups := programs(task.validation, task.train)) is not None:
+        shared = shared._replace(question=groups)
     for choice in bank.choices(count):
         prompts = [
             builder.build(query, [task.train[i] for i in row], relevance.tolist()).text
@@ -194,20 +194,20 @@ def answered(
 
 def answer_gains(records: Sequence[Published]) -> Iterator[Gain]:
     """Yield the recorded gains in exact match."""
-    found = [one for one in records if one.experiment == "determinant"]
-    for one in found:
-        own = one.task, one.column, one.config["shots"]
+    answers = [record for record in records if record.experiment == "determinant"]
+    for record in answers:
+        place = record.task, record.column, record.config["shots"]
         bases = [
             other
-            for other in found
-            if other.row == NEAREST and (other.task, other.column, other.config["shots"]) == own
+            for other in answers
+            if other.row == NEAREST and (other.task, other.column, other.config["shots"]) == place
         ]
-        if one.trade_off is None or not bases:
+        if record.trade_off is None or not bases:
             continue
-        near = ", near-copies" if "near-copies" in one.column else ""
-        points = bootstrap_interval(*paired(Runs((one,)).sample, Runs(bases).sample)).percent()
-        title = f"exact match, {SPLITS[one.task]}{near}"
-        yield Gain(title, one.config["shots"], one.trade_off, bases[0].value, points)
+        near = ", near-copies" if "near-copies" in record.column else ""
+        points = bootstrap_interval(*paired(Runs((record,)).sample, Runs(bases).sample)).percent()
+        title = f"exact match, {SPLITS[record.task]}{near}"
+        yield Gain(title, record.config["shots"], record.trade_off, bases[0].value, points)
 
 
 STYLE = """
@@ -222,13 +222,21 @@ line { stroke: #d0d7de } .zero { stroke: #59636e } polyline { fill: none; stroke
   .t0 { fill: #58a6d8 } .t1 { fill: #ffa657 } .t2 { fill: #c9a2f2 }
 }
 """
-LEFT, TOP, WIDTH, HEIGHT, GAP, COLUMNS = 34, 52, 210, 150, 56, 4
-"""Pixels: the first panel, a panel's size and the gap between panels; panels in a row."""
+LEFT = 34
+TOP = 52
+"""Where the first panel begins, in pixels, like all sizes here."""
+WIDTH = 210
+HEIGHT = 150
+"""The size of a panel."""
+GAP = 56
+"""The gap between panels."""
+COLUMNS = 4
+"""Panels in a row."""
 
 
 def drawing(gains: Sequence[Gain]) -> str:
     """Return the figure as SVG: a panel for each measure and bank, a line for each K."""
-    panels = list(dict.fromkeys(one.panel for one in gains))
+    panels = list(dict.fromkeys(gain.panel for gain in gains))
     rows = -(-len(panels) // COLUMNS)
     width = LEFT + COLUMNS * (WIDTH + GAP)
     height = TOP + rows * (HEIGHT + GAP + 20)
@@ -239,19 +247,19 @@ def drawing(gains: Sequence[Gain]) -> str:
         f'<text class="soft" x="{LEFT}" y="14">points of greedy MAP over the K nearest examples,'
         " untrained encoder; λ from 0.001 to 0.1; 95 % intervals over programs</text>",
     ]
-    for place, count in enumerate(COUNTS):
-        x = LEFT + 70 * place
-        parts.append(f'<text class="t{place}" x="{x}" y="32">K = {count}</text>')
-    for place, panel in enumerate(panels):
-        x = LEFT + place % COLUMNS * (WIDTH + GAP)
-        y = TOP + 20 + place // COLUMNS * (HEIGHT + GAP + 20)
-        parts += _panel([one for one in gains if one.panel == panel], x, y)
+    for position, count in enumerate(COUNTS):
+        x = LEFT + 70 * position
+        parts.append(f'<text class="t{position}" x="{x}" y="32">K = {count}</text>')
+    for position, panel in enumerate(panels):
+        x = LEFT + position % COLUMNS * (WIDTH + GAP)
+        y = TOP + 20 + position // COLUMNS * (HEIGHT + GAP + 20)
+        parts += _panel([gain for gain in gains if gain.panel == panel], x, y)
     return "\n".join([*parts, "</svg>", ""])
 
 
 def _panel(gains: Sequence[Gain], left: float, top: float) -> Iterator[str]:
-    low = min(0.0, *(one.points.low for one in gains))
-    high = max(1.0, *(one.points.high for one in gains))
+    low = min(0.0, *(gain.points.low for gain in gains))
+    high = max(1.0, *(gain.points.high for gain in gains))
     step = 5 if high - low > 12 else 2
 
     def x(trade_off: float) -> float:
@@ -269,24 +277,29 @@ def _panel(gains: Sequence[Gain], left: float, top: float) -> Iterator[str]:
     for trade_off in (0.001, 0.01, 0.1):
         name = f"{trade_off:g}"
         yield f'<text class="soft" x="{x(trade_off) - 8}" y="{top + HEIGHT + 16}">{name}</text>'
-    for place, count in enumerate(COUNTS):
-        line = [one for one in gains if one.shots == count]
-        corners = " ".join(f"{x(one.trade_off)},{y(one.points.mean)}" for one in line)
+    for position, count in enumerate(COUNTS):
+        line = [gain for gain in gains if gain.shots == count]
+        corners = " ".join(f"{x(gain.trade_off)},{y(gain.points.mean)}" for gain in line)
         if line:
-            yield f'<polyline class="c{place}" points="{corners}"/>'
-        for one in line:
-            at = x(one.trade_off) + 2 * (place - 1)
-            ends = f'y1="{y(one.points.low)}" y2="{y(one.points.high)}"'
-            yield f'<line class="c{place} mark" x1="{at}" x2="{at}" {ends}/>'
+            yield f'<polyline class="c{position}" points="{corners}"/>'
+        for gain in line:
+            at = x(gain.trade_off) + 2 * (position - 1)
+            ends = f'y1="{y(gain.points.low)}" y2="{y(gain.points.high)}"'
+            yield f'<line class="c{position} mark" x1="{at}" x2="{at}" {ends}/>'
 
 
 def table(gains: Sequence[Gain]) -> str:
     """Return the gains as Markdown, a row for each measure, bank and K, a column for each λ."""
     body: list[list[str | None]] = []
-    for panel, count in dict.fromkeys((one.panel, one.shots) for one in gains):
-        own = {one.trade_off: one for one in gains if (one.panel, one.shots) == (panel, count)}
-        nearest = next(iter(own.values())).nearest
-        cells = [str(signed(own[value].points)) if value in own else None for value in GRID]
+    for panel, count in dict.fromkeys((gain.panel, gain.shots) for gain in gains):
+        by_trade_off = {
+            gain.trade_off: gain for gain in gains if (gain.panel, gain.shots) == (panel, count)
+        }
+        nearest = next(iter(by_trade_off.values())).nearest
+        cells = [
+            str(signed(by_trade_off[value].points)) if value in by_trade_off else None
+            for value in GRID
+        ]
         body.append([f"{panel}, K = {count}", f"{nearest:.1f}", *cells])
     return Table(["", "nearest", *(f"λ = {value:g}" for value in GRID)], body).markdown()
 
@@ -309,10 +322,10 @@ def main(arguments: list[str] | None = None) -> None:
     encoder = load_encoder(options.encoder)
     banks = []
     for split in options.splits:
-        own = load_task(split, options.data_dir, limit=options.answer)
-        for task, name in ((own, ""), (with_near_copies(own), ", near-copies")):
-            queries = unit_rows(encoder.encode([one.input for one in task.validation]))
-            examples = unit_rows(encoder.encode([one.input for one in task.train]))
+        standard = load_task(split, options.data_dir, limit=options.answer)
+        for task, name in ((standard, ""), (with_near_copies(standard), ", near-copies")):
+            queries = unit_rows(encoder.encode([example.input for example in task.validation]))
+            examples = unit_rows(encoder.encode([example.input for example in task.train]))
             banks.append(Bank(task, name, queries, examples))
     if options.answer is not None:
         lm = CachedLM(load_lm(options.lm), Readings(options.out))

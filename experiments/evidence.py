@@ -23,7 +23,9 @@ from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, signed
 
 FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"
-SHOTS, LM, ENCODER = 4, "SmolLM2-135M-Instruct@bfloat16", "all-MiniLM-L6-v2"
+SHOTS = 4
+LM = "SmolLM2-135M-Instruct@bfloat16"
+ENCODER = "all-MiniLM-L6-v2"
 BASE = "dense top-k"
 MORE = "by more queries"
 SERIES = {
@@ -68,26 +70,29 @@ def places(
     records: Sequence[Published], experiment: str, shots: int = SHOTS, lm: str = LM
 ) -> dict[Place, Runs]:
     """Return the runs of each row on each task, of one experiment, number of examples and LM."""
-    found: dict[Place, list[Published]] = {}
-    for one in records:
-        if (one.experiment, one.config["shots"], one.lm) == (experiment, shots, lm):
-            encoder = one.config["encoder"]
-            row = one.row if encoder == ENCODER else f"{one.row}, {encoder}"
-            found.setdefault((row, one.task), []).append(one)
-    return {place: Runs(members) for place, members in found.items()}
+    by_place: dict[Place, list[Published]] = {}
+    for record in records:
+        if (record.experiment, record.config["shots"], record.lm) == (experiment, shots, lm):
+            encoder = record.config["encoder"]
+            row = record.row if encoder == ENCODER else f"{record.row}, {encoder}"
+            by_place.setdefault((row, record.task), []).append(record)
+    return {place: Runs(members) for place, members in by_place.items()}
 
 
 def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
     """Return the gains of each task, and of the mean, by the figure's lines."""
-    found: dict[str, dict[str, list[Gain]]] = {"mean": {}}
+    by_task: dict[str, dict[str, list[Gain]]] = {"mean": {}}
     most = {task: _most(records, task) for task in TASKS}
     records = [
-        one for one in records if one.experiment != "learning_curve" or one.column in most[one.task]
+        record
+        for record in records
+        if record.experiment != "learning_curve" or record.column in most[record.task]
     ]
     runs = {name: places(records, name) for names, _ in SERIES.values() for name in names}
     for line, (experiments, rows) in SERIES.items():
         for row in rows:
-            samples, tokens = [], []
+            samples = []
+            tokens = []
             for task in TASKS:
                 here = next(
                     (
@@ -99,11 +104,12 @@ def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
                 )
                 if here is None:
                     continue
-                ours, base = here[row, task], here[BASE, task]
+                ours = here[row, task]
+                base = here[BASE, task]
                 less = paired(ours.sample, base.sample)
                 million = (ours.record.cost.tokens - base.record.cost.tokens) / 1e6
                 gain = Gain(row, million, bootstrap_interval(*less).percent())
-                found.setdefault(task, {}).setdefault(line, []).append(gain)
+                by_task.setdefault(task, {}).setdefault(line, []).append(gain)
                 if here is runs[experiments[0]]:
                     samples.append(less)
                     tokens.append(million)
@@ -111,32 +117,34 @@ def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
                 mean = Gain(
                     row, float(np.mean(tokens)), averaged_interval(samples).percent(), len(samples)
                 )
-                found["mean"].setdefault(line, []).append(mean)
-    return found
+                by_task["mean"].setdefault(line, []).append(mean)
+    return by_task
 
 
 def _most(records: Sequence[Published], task: str) -> tuple[str, str]:
     """The columns of a task's learning curve that the figure has: the untrained, and the most of
     over 400 queries."""
     columns = {
-        one.column for one in records if (one.experiment, one.task) == ("learning_curve", task)
+        record.column
+        for record in records
+        if (record.experiment, record.task) == ("learning_curve", task)
     }
     counts = {int(column.split()[0].replace(",", "")): column for column in columns - {"untrained"}}
     return "untrained", counts[max(counts)] if counts and max(counts) > 400 else ""
 
 
-def table(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
+def table(by_task: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
     """Return the figure's points as Markdown."""
     body = [
         [
-            task if one.tasks == 1 else f"mean of {one.tasks}",
-            one.row,
-            Number(one.tokens, 2),
-            signed(one.points),
+            task if gain.tasks == 1 else f"mean of {gain.tasks}",
+            gain.row,
+            Number(gain.tokens, 2),
+            signed(gain.points),
         ]
-        for task, lines in found.items()
+        for task, lines in by_task.items()
         for gains in lines.values()
-        for one in gains
+        for gain in gains
     ]
     return Table(["", "row", "million LM tokens", f"points over {BASE}"], body).markdown()
 
@@ -156,30 +164,41 @@ DARK = """
   text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
   .hollow { fill: #0d1117 }
 """
-LEFT, WIDTH, STEP, GAP, TOP, COLUMNS = 142, 180, 17, 34, 64, 3
-"""Pixels: the names of rows, a panel's width, a row of a panel, between panels, above the first;
-and panels side by side."""
+LEFT = 142
+"""The width of the names of rows, in pixels, like all sizes here."""
+WIDTH = 180
+"""The width of a panel."""
+STEP = 17
+"""The height of a row of a panel."""
+GAP = 34
+"""The gap between panels."""
+TOP = 64
+"""The space above the first panel."""
+COLUMNS = 3
+"""Panels side by side."""
 TOKENS = 52
 """Pixels for the LM tokens beside a panel."""
 TICK = 10
 """Points between two numbers of an axis."""
 
 
-def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
+def drawing(by_task: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
     """Return the figure as SVG: a panel for the mean and for each task, with a line for each row
     and the same scale in all. A row that was not run on a task says so."""
     rows = [
         (line, row)
         for line, (_, members) in SERIES.items()
         for row in members
-        if any(one.row == row for lines in found.values() for one in lines.get(line, ()))
+        if any(gain.row == row for lines in by_task.values() for gain in lines.get(line, ()))
     ]
-    points = [one.points for lines in found.values() for gains in lines.values() for one in gains]
+    points = [
+        gain.points for lines in by_task.values() for gains in lines.values() for gain in gains
+    ]
     scale = Scale(
-        min(0.0, *(one.low for one in points)),
-        max(*PAPER.values(), *(one.high for one in points)),
+        min(0.0, *(interval.low for interval in points)),
+        max(*PAPER.values(), *(interval.high for interval in points)),
     )
-    panels = ["mean", *(task for task in TASKS if task in found)]
+    panels = ["mean", *(task for task in TASKS if task in by_task)]
     each = LEFT + WIDTH + TOKENS
     tall = STEP * len(rows) + GAP + 16
     width = COLUMNS * each + 8
@@ -197,10 +216,10 @@ def drawing(found: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
         "More: 1,600 or 6,400 training queries, not 400. To the right: million LM tokens before the first "
         "query. ◂ the paper’s mean.</text>",
     ]
-    for place, name in enumerate(panels):
-        left = place % COLUMNS * each + LEFT
-        top = TOP + place // COLUMNS * tall
-        parts += _panel(name, found[name], rows, left, top, scale)
+    for position, name in enumerate(panels):
+        left = position % COLUMNS * each + LEFT
+        top = TOP + position // COLUMNS * tall
+        parts += _panel(name, by_task[name], rows, left, top, scale)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -241,9 +260,9 @@ def _panel(
         yield f'<line{kind} x1="{x(points)}" x2="{x(points)}" y1="{top}" y2="{bottom}"/>'
         number = f"{points:+}" if points else "0"
         yield f'<text class="soft" text-anchor="middle" x="{x(points)}" y="{bottom + 14}">{number}</text>'
-    for place, (line, row) in enumerate(rows):
-        y = round(top + STEP * (place + 0.5), 1)
-        gain = next((one for one in lines.get(line, ()) if one.row == row), None)
+    for position, (line, row) in enumerate(rows):
+        y = round(top + STEP * (position + 0.5), 1)
+        gain = next((gain for gain in lines.get(line, ()) if gain.row == row), None)
         if gain is None and line == MORE:
             continue  # run on two tasks
         label = f"{row}, more" if line == MORE else row
@@ -273,9 +292,9 @@ def _million(tokens: float) -> str:
 
 def main() -> None:
     """Write the figure."""
-    found = gains(read_results(RESULTS))
-    FILE.write_text(drawing(found), encoding="utf-8")
-    print(f"wrote {FILE.name}\n\n{table(found)}")
+    by_task = gains(read_results(RESULTS))
+    FILE.write_text(drawing(by_task), encoding="utf-8")
+    print(f"wrote {FILE.name}\n\n{table(by_task)}")
 
 
 if __name__ == "__main__":

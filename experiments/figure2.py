@@ -33,29 +33,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ACROSS_TASKS, ACROSS_LMS = "trained on task", "trained on LM"
-ANSWERED, UNTRAINED = "answered by", "not trained"
+ACROSS_TASKS = "trained on task"
+ACROSS_LMS = "trained on LM"
+ANSWERED = "answered by"
+UNTRAINED = "not trained"
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     lms = options.lms or (config.lm,)
-    found = []
+    all_entries = []
     for source in options.tasks or (config.task,):
         by = replace(config, task=source)
-        found.append(
+        all_entries.append(
             Entry(f"{ACROSS_TASKS} {source}", f"used on {config.task}", Cell(config, "ceil", (by,)))
         )
-    found += _untrained(f"used on {config.task}", config)
+    all_entries += _untrained(f"used on {config.task}", config)
     if len(lms) > 1:
         runs = {lm: replace(config, lm=lm) for lm in lms}
         for source, by in runs.items():
             for target, to in runs.items():
-                found.append(
+                all_entries.append(
                     Entry(f"{ACROSS_LMS} {source}", f"{ANSWERED} {target}", Cell(to, "ceil", (by,)))
                 )
         for target, to in runs.items():
-            found += _untrained(f"{ANSWERED} {target}", to)
-    return found
+            all_entries += _untrained(f"{ANSWERED} {target}", to)
+    return all_entries
 
 
 def _untrained(column: str, config: RunConfig) -> list[Entry]:
@@ -67,21 +69,23 @@ def _untrained(column: str, config: RunConfig) -> list[Entry]:
 
 def draw(table: ExperimentTable) -> Figure:
     maps: dict[str, list[Measured]] = {}
-    for one in table.measured:
-        across_lms = one.entry.column.startswith(ANSWERED)
-        if one.entry.cell.method != "topk":
+    for measurement in table.measured:
+        across_lms = measurement.entry.column.startswith(ANSWERED)
+        if measurement.entry.cell.method != "topk":
             maps.setdefault(
-                f"{one.entry.task}, across LMs" if across_lms else "across tasks", []
-            ).append(one)
+                f"{measurement.entry.task}, across LMs" if across_lms else "across tasks", []
+            ).append(measurement)
     figure, axes = panels(len(maps), 5.6, 4.2)
     for panel, (title, members) in zip(axes, maps.items(), strict=True):
-        rows = list(dict.fromkeys(one.entry.row for one in members))
-        columns = list(dict.fromkeys(one.entry.column for one in members))
+        rows = list(dict.fromkeys(measurement.entry.row for measurement in members))
+        columns = list(dict.fromkeys(measurement.entry.column for measurement in members))
         values = np.full((len(rows), len(columns)), np.nan)
-        for one in members:
-            gain = table.difference(one, "topk")
+        for measurement in members:
+            gain = table.difference(measurement, "topk")
             if gain is not None:
-                values[rows.index(one.entry.row), columns.index(one.entry.column)] = gain.mean
+                values[
+                    rows.index(measurement.entry.row), columns.index(measurement.entry.column)
+                ] = gain.mean
         short = [
             row.removeprefix(f"{ACROSS_TASKS} ").removeprefix(f"{ACROSS_LMS} ") for row in rows
         ]

@@ -35,9 +35,9 @@ METHODS_BY_TRADE_OFF = ("dpp", "epr_map", "ceil")
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     counts = [shots for shots in EXAMPLES if shots <= 2 * config.shots]
-    found = by_examples(config, METHODS_BY_EXAMPLES, counts)
-    found.append(Entry(ROWS["epr"].label, "without λ", Cell(config, "epr")))
-    return found + [
+    all_entries = by_examples(config, METHODS_BY_EXAMPLES, counts)
+    all_entries.append(Entry(ROWS["epr"].label, "without λ", Cell(config, "epr")))
+    return all_entries + [
         Entry(ROWS[method].label, f"λ = {value:g}", Cell(_with_trade_off(config, value), method))
         for method in METHODS_BY_TRADE_OFF
         for value in TRADE_OFFS
@@ -55,18 +55,29 @@ def draw(table: ExperimentTable) -> Figure:
     for above, below, (task, members) in zip(
         axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
     ):
-        examples = [one for one in members if one.entry.column.startswith("K")]
-        trade_offs = [one for one in members if one.entry.column.startswith("λ")]
+        examples = [
+            measurement for measurement in members if measurement.entry.column.startswith("K")
+        ]
+        trade_offs = [
+            measurement for measurement in members if measurement.entry.column.startswith("λ")
+        ]
         less = table, "epr"
         lines_of(
             above,
             examples,
             "in-context examples K",
-            lambda one: one.entry.cell.config.shots,
+            lambda measurement: measurement.entry.cell.config.shots,
             names,
             less,
         )
-        lines_of(below, trade_offs, "λ", lambda one: one.entry.cell.config.trade_off, names, less)
+        lines_of(
+            below,
+            trade_offs,
+            "λ",
+            lambda measurement: measurement.entry.cell.config.trade_off,
+            names,
+            less,
+        )
         above.set_title(task, fontsize="medium")
     return figure
 

@@ -44,19 +44,20 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 def with_ranks(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     header = ["task", "method", "examples chosen", *(_name(i) for i in range(len(EDGES) - 1))]
     rows: list[list[Value]] = []
-    for one in table.measured:
-        cell = one.entry.cell.seeded(one.seeds[0])
+    for measurement in table.measured:
+        cell = measurement.entry.cell.seeded(measurement.seeds[0])
         ranks = chosen_ranks(grid.open(cell), cell.method)
         bins = Counter(
             next(i for i in range(len(EDGES) - 1) if rank < EDGES[i + 1]) for rank in ranks
         )
         shares = [100 * bins[i] / len(ranks) for i in range(len(EDGES) - 1)]
-        rows.append([one.entry.task, one.entry.row, len(ranks), *shares])
+        rows.append([measurement.entry.task, measurement.entry.row, len(ranks), *shares])
     return replace(table, sections=[Table(header, rows, "Share of the chosen examples by rank, %")])
 
 
 def _name(i: int) -> str:
-    low, high = EDGES[i], EDGES[i + 1] - 1
+    low = EDGES[i]
+    high = EDGES[i + 1] - 1
     return str(low) if low == high else f"{low}–{high}"
 
 

@@ -40,13 +40,16 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 def with_claims(_: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for task, members in table.by_task().items():
-        found = {(one.entry.cell.method, one.entry.cell.config.shots): one for one in members}
+        measurements = {
+            (measurement.entry.cell.method, measurement.entry.cell.config.shots): measurement
+            for measurement in members
+        }
         for fewer, method in CLAIMS:
-            ours = found.get(("ceil", fewer))
-            theirs = max((shots for name, shots in found if name == method), default=0)
+            ours = measurements.get(("ceil", fewer))
+            theirs = max((shots for name, shots in measurements if name == method), default=0)
             if ours is not None and theirs > fewer:
                 label = ROWS[method].label
-                less = signed(ours.minus(found[method, theirs]))
+                less = signed(ours.minus(measurements[method, theirs]))
                 rows.append([task, f"CEIL with {fewer}", f"{label} with {theirs}", less])
     header = ["task", "fewer examples", "more examples", "difference, points"]
     return replace(table, sections=[Table(header, rows, "Fewer examples of CEIL")])
@@ -58,7 +61,11 @@ def draw(table: ExperimentTable) -> Figure:
     names = [ROWS[method].label for method in NAMES]
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
         lines_of(
-            panel, members, "in-context examples K", lambda one: one.entry.cell.config.shots, names
+            panel,
+            members,
+            "in-context examples K",
+            lambda measurement: measurement.entry.cell.config.shots,
+            names,
         )
         panel.set_title(task, fontsize="medium")
     return figure

@@ -157,8 +157,8 @@ class Stored:
         """Return the mean of each query's values; `values` are those of all splits' held-out
         queries, one after the other. Queries that several splits hold out count once."""
         queries = np.concatenate([outside for _, outside in self.splits])
-        _, place = np.unique(queries, return_inverse=True)
-        return np.bincount(place, values) / np.bincount(place)
+        _, number = np.unique(queries, return_inverse=True)
+        return np.bincount(number, values) / np.bincount(number)
 
     @cached_property
     def candidates(self) -> Scored:
@@ -281,7 +281,7 @@ def tau(part: Scored, w: np.ndarray) -> np.ndarray:
 
 def alone(name: str) -> np.ndarray:
     """Return the w that takes one feature as it is."""
-    return np.array([float(one == name) for one in NAMES])
+    return np.array([float(feature == name) for feature in NAMES])
 
 
 def by_structures(part: Scored) -> np.ndarray:
@@ -319,13 +319,13 @@ def transfer(tasks: Sequence[Stored]) -> tuple[Table, Table]:
     rule: list[list[Value]] = []
     everywhere: list[list[Value]] = []
     for task in tasks:
-        others = [one.candidates for one in tasks if one.family != task.family]
+        others = [other.candidates for other in tasks if other.family != task.family]
         judge = fit(others)
         plain = fit(others, used=WITHOUT_PROGRAMS)
         start, end = np.mean(task.rises, axis=0)
         half = (start + end) / 2
         held_out = [task.candidates.take(outside) for _, outside in task.splits]
-        own = [fit([task.candidates.take(inside)]) for inside, _ in task.splits]
+        own_weights = [fit([task.candidates.take(inside)]) for inside, _ in task.splits]
 
         def reached(weights: Sequence[np.ndarray], parts: Sequence[Scored] = held_out) -> float:
             taus = [tau(part, w).mean() for part, w in zip(parts, weights, strict=True)]
@@ -334,7 +334,7 @@ def transfer(tasks: Sequence[Stored]) -> tuple[Table, Table]:
         numbers = [reached([weigh(part) for part in held_out]) for weigh in UNTRAINED.values()]
         numbers += [float(start), float(end), float(half)]
         judged = reached([judge] * len(held_out))
-        numbers += [judged, reached([plain] * len(held_out)), reached(own)]
+        numbers += [judged, reached([plain] * len(held_out)), reached(own_weights)]
         verdict = "yes" if judged >= half else "no"
         rule.append([task.name, *(Number(number, digits=3) for number in numbers), verdict])
         for kind in (EPRS, "near singles"):
@@ -370,16 +370,16 @@ def picked(tasks: Sequence[Stored]) -> Table:
             if kind not in task.kinds:
                 continue
             part = task.kinds[kind]
-            own = task.candidates
-            others = [one.candidates for one in tasks if one.family != task.family]
-            first = _first(part, alone("cosine"))
-            crossed = np.empty(len(first))
-            folds = fold_numbers(len(first), PARTS)
+            candidates = task.candidates
+            others = [other.candidates for other in tasks if other.family != task.family]
+            by_cosine = _first(part, alone("cosine"))
+            crossed = np.empty(len(by_cosine))
+            folds = fold_numbers(len(by_cosine), PARTS)
             for fold in range(PARTS):
                 inside = np.flatnonzero(folds == fold)
-                w = fit([own.take(np.flatnonzero(folds != fold))])
+                w = fit([candidates.take(np.flatnonzero(folds != fold))])
                 crossed[inside] = _first(part.take(inside), w)
-            found = [
+            scores_of_first = [
                 *(_first(part, alone(name)) for name in PICKED),
                 _first(part, by_structures(part)),
                 _first(part, fit(others)),
@@ -387,9 +387,9 @@ def picked(tasks: Sequence[Stored]) -> Table:
                 part.lm_scores.mean(axis=1),
                 part.lm_scores.max(axis=1),
             ]
-            less = [bootstrap_interval(values - first) for values in found]
-            numbers = [Number(one.mean, signed=True, interval=one) for one in less]
-            body.append([f"{task.name}, {kind}", Number(float(first.mean())), *numbers])
+            less = [bootstrap_interval(values - by_cosine) for values in scores_of_first]
+            numbers = [Number(interval.mean, signed=True, interval=interval) for interval in less]
+            body.append([f"{task.name}, {kind}", Number(float(by_cosine.mean())), *numbers])
     header = ["first by", "cosine", *PICKED, "`free`", "judge", "own scores", "any", "the best"]
     return Table(header, body)
 
@@ -409,10 +409,12 @@ def layers(tasks: Sequence[Stored]) -> Table:
         for task in tasks
         if kind in task.kinds
     }
-    own = {name: tau(part, alone("cosine")) for name, part in parts.items()}
-    body: list[list[Value]] = [["cosine, last layer", *(measured(own[name]) for name in parts)]]
+    by_cosine = {name: tau(part, alone("cosine")) for name, part in parts.items()}
+    body: list[list[Value]] = [
+        ["cosine, last layer", *(measured(by_cosine[name]) for name in parts)]
+    ]
     for other in others:
-        less = [tau(part, alone(other)) - own[name] for name, part in parts.items()]
+        less = [tau(part, alone(other)) - by_cosine[name] for name, part in parts.items()]
         body.append([other, *(difference(values) for values in less)])
     return Table(["alone", *parts], body)
 
@@ -428,8 +430,8 @@ def covered(tasks: Sequence[Stored]) -> Table:
         queries = layer_vectors(encoder, [query.input for query in task.validation])
         groups = programs(task.validation, task.train)
         shares = [
-            coverage(task, top_k(asked, held, SHOTS)[1])
-            for asked, held in zip(queries, examples, strict=True)
+            coverage(task, top_k(query_vectors, example_vectors, SHOTS)[1])
+            for query_vectors, example_vectors in zip(queries, examples, strict=True)
         ]
         column: list[Value] = [Number(100 * float(shares[-1].mean()))]
         for share in shares[:-1]:
@@ -446,9 +448,9 @@ def covered(tasks: Sequence[Stored]) -> Table:
 def heaviest(tasks: Sequence[Stored], count: int = 10) -> Table:
     """Return the heaviest features of a judge of all tasks, with those of each task's own."""
     together = fit([task.candidates for task in tasks])
-    own = [fit([task.candidates]) for task in tasks]
+    by_task = [fit([task.candidates]) for task in tasks]
     body = [
-        [NAMES[i], *(Number(float(w[i]), digits=2, signed=True) for w in (together, *own))]
+        [NAMES[i], *(Number(float(w[i]), digits=2, signed=True) for w in (together, *by_task))]
         for i in np.argsort(-np.abs(together))[:count]
     ]
     return Table(["feature", "all", *(task.name for task in tasks)], body)
@@ -461,26 +463,28 @@ def kinds(tasks: Sequence[Stored]) -> tuple[Table, Table]:
     learners = {kind: (kind, False) for kind in KINDS}
     learners[f"{EPRS}, best and worst alone"] = (EPRS, True)
     learners["near singles, best and worst alone"] = ("near singles", True)
-    found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    taus: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     for task in whole:
         for name, (kind, extremes) in learners.items():
             for inside, outside in task.splits:
                 w = fit([task.kinds[kind].take(inside)], extremes=extremes)
                 for other, part in task.kinds.items():
-                    place = found.setdefault(name, {}).setdefault(other, {})
+                    taus_of_kind = taus.setdefault(name, {}).setdefault(other, {})
                     here = tau(part.take(outside), w)
-                    before = place.get(task.name, np.empty(0))
-                    place[task.name] = np.concatenate([before, here])
+                    before = taus_of_kind.get(task.name, np.empty(0))
+                    taus_of_kind[task.name] = np.concatenate([before, here])
     singles = [kind for kind in KINDS if "single" in kind or kind == EPRS]
     body: list[list[Value]] = []
     by_task: list[list[Value]] = []
-    base = found[EPRS]
-    for name, own in found.items():
-        cells = [np.mean([values.mean() for values in own[kind].values()]) for kind in KINDS]
+    base = taus[EPRS]
+    for name, taus_of_learner in taus.items():
+        cells = [
+            np.mean([values.mean() for values in taus_of_learner[kind].values()]) for kind in KINDS
+        ]
         body.append([name, *(Number(float(cell), digits=3) for cell in cells)])
         line: list[Value] = [name]
         for task in whole:
-            here = np.mean([own[kind][task.name] for kind in singles], axis=0)
+            here = np.mean([taus_of_learner[kind][task.name] for kind in singles], axis=0)
             less = np.mean([base[kind][task.name] for kind in singles], axis=0)
             line.append(
                 measured(task.by_query(here))
@@ -525,9 +529,9 @@ def _halves(part: Scored) -> str:
     return f"{np.mean(agreements):.2f} ({len(worth) / len(np.unique(example)):.1f})"
 
 
-def correlation(one: np.ndarray, other: np.ndarray) -> float:
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r."""
-    return float(pearsonr(one, other).statistic)
+    return float(pearsonr(x, y).statistic)
 
 
 def company(tasks: Sequence[Stored]) -> Table:
@@ -555,19 +559,21 @@ def company(tasks: Sequence[Stored]) -> Table:
 
 def _in_both(singles: Scored, sets: Scored) -> Iterator[tuple[int, float, float]]:
     """Yield query, score alone and mean score in sets of each example that has both."""
-    for query, (own, members) in enumerate(zip(singles.examples, sets.examples, strict=True)):
-        for place, example in enumerate(own[:, 0]):
+    for query, (candidates, members) in enumerate(
+        zip(singles.examples, sets.examples, strict=True)
+    ):
+        for position, example in enumerate(candidates[:, 0]):
             holds = (members == example).any(axis=1)
             if holds.any():
                 in_sets = float(sets.lm_scores[query, holds].mean())
-                yield query, float(singles.lm_scores[query, place]), in_sets
+                yield query, float(singles.lm_scores[query, position]), in_sets
 
 
 def _swaps(sets: Scored) -> int:
     size = sets.examples.shape[2]
     shared = sum(
-        (sets.examples[:, :, None, :] == sets.examples[:, None, :, place, None]).any(axis=3)
-        for place in range(size)
+        (sets.examples[:, :, None, :] == sets.examples[:, None, :, position, None]).any(axis=3)
+        for position in range(size)
     )
     return int((np.triu(shared == size - 1, k=1)).sum())
 
@@ -585,12 +591,12 @@ def strata(tasks: Sequence[Stored], kind: str) -> Table:
             learnt = part.take(inside)
             held_out = part.take(outside)
             ways.setdefault("all", []).append(tau(held_out, fit([learnt])))
-            found: dict[str, list[np.ndarray]] = {}
+            taus: dict[str, list[np.ndarray]] = {}
             for draw in range(DRAWS):
                 rng = np.random.default_rng([split, draw])
                 for way, parts in _halved(learnt, rng).items():
-                    found.setdefault(way, []).append(tau(held_out, fit_queries(parts)))
-            for way, values in found.items():
+                    taus.setdefault(way, []).append(tau(held_out, fit_queries(parts)))
+            for way, values in taus.items():
                 ways.setdefault(way, []).append(np.mean(values, axis=0))
         joined = {way: task.by_query(np.concatenate(values)) for way, values in ways.items()}
         full = joined.pop("all")

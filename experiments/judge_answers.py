@@ -86,18 +86,18 @@ def choices(stored: Stored, judges: Sequence[Scored], pairs: Pairs) -> dict[str,
     """Return the examples of every row."""
     queries = stored.task.validation
     bank = stored.task.train
-    asked = layer_vectors(pairs.encoder, [query.input for query in queries])
-    held = layer_vectors(pairs.encoder, [example.input for example in bank])
+    query_vectors = layer_vectors(pairs.encoder, [query.input for query in queries])
+    example_vectors = layer_vectors(pairs.encoder, [example.input for example in bank])
     same = OwnRows(bank, "id")(queries)
     near = {
-        name: nearest(asked[layer], held[layer], same, SHORTLIST)[1]
+        name: nearest(query_vectors[layer], example_vectors[layer], same, SHORTLIST)[1]
         for name, layer in (("last layer", LAYERS - 1), (f"layer {INNER}", INNER))
     }
-    own = stored.candidates
-    weights = {"own scores": fit([own]), "judge": fit(judges)}
+    part = stored.candidates
+    weights = {"own scores": fit([part]), "judge": fit(judges)}
     return {
         f"{name}, 50 nearest by {layer}": best(
-            pairs, queries, shortlist, own, w, stored.config.shots
+            pairs, queries, shortlist, part, w, stored.config.shots
         )
         for layer, shortlist in near.items()
         for name, w in weights.items()
@@ -120,13 +120,15 @@ def main(arguments: list[str] | None = None) -> None:
     }
     stored = {name: read(config) for name, config in configs.items()}
     for name in options.tasks:
-        own = stored[name]
-        config = replace(own.config, limit=LIMIT, dtype=options.dtype, out=options.out / name)
-        others = [task.candidates for task in stored.values() if task.family != own.family]
+        scored_task = stored[name]
+        config = replace(
+            scored_task.config, limit=LIMIT, dtype=options.dtype, out=options.out / name
+        )
+        others = [task.candidates for task in stored.values() if task.family != scored_task.family]
         run, setup = open_run(config, task_of(config), Models())
-        limited = replace(own, config=config, task=setup.task)
+        limited = replace(scored_task, config=config, task=setup.task)
         scores = answered(run, setup, choices(limited, others, pairs_of(setup)))
-        whole = task_of(own.config).validation
+        whole = task_of(scored_task.config).validation
         ids = {query.id for query in setup.task.validation}
         where = np.array([query.id in ids for query in whole])
         print(f"## {name}\n\n{compared(scores, name, where).markdown()}", flush=True)
@@ -139,14 +141,14 @@ def task_of(config: RunConfig) -> Task:
     )
 
 
-def answered(run: Run, setup: Setup, found: Mapping[str, Given]) -> dict[str, np.ndarray]:
+def answered(run: Run, setup: Setup, choice_of_row: Mapping[str, Given]) -> dict[str, np.ndarray]:
     """Return the metric of the answers to each query, float [Q], with the nearest examples by each
     layer and with those found."""
     metric = row_stages.metric(setup, setup.row("topk"))
     answers = metric.predictions
     assert isinstance(answers, Predictions)
     scores = {TOP_K: run.get(metric).scores}
-    for name, choice in found.items():
+    for name, choice in choice_of_row.items():
         other: Any = choice
         stage = replace(metric, predictions=replace(answers, choice=other, label=name))
         scores[name] = run.get(stage).scores

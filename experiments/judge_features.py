@@ -101,7 +101,9 @@ class Pairs:
         self.output_words = [words(example.output) for example in bank]
         self.input_index = LexicalIndex([example.input for example in bank])
         self.output_index = LexicalIndex([example.output for example in bank])
-        documents = Counter(word for own in self.words for word in set(own))
+        documents = Counter(
+            word for words_of_example in self.words for word in set(words_of_example)
+        )
         self.idf = {word: math.log(1 + len(bank) / n) for word, n in documents.items()}
         self._predict_structures()
 
@@ -109,7 +111,7 @@ class Pairs:
         """P(structure | query), float [Q, S], each without its query's output; the head of all of
         them, for other queries; and which structures every example has, float [N, S]."""
         reader = structure_parser_of(self.bank)
-        parser = next(name for name, known in PARSERS.items() if known is reader)
+        parser = next(name for name, function in PARSERS.items() if function is reader)
         self.parser = parser
         others = np.setdiff1d(np.arange(len(self.bank)), self.positions)
         order = np.random.default_rng(0).permutation(others)
@@ -129,16 +131,28 @@ class Pairs:
             self.expected[inside] = fitted.probabilities(observed.take(inside))
         self.head = fit_structure_head(observed, like=head)
         structures = [PARSERS[parser](example.output) for example in self.bank]
-        place = {structure: i for i, structure in enumerate(common)}
-        self.held = np.zeros((len(self.bank), len(place)), np.float32)
-        for row, own in zip(self.held, structures, strict=True):
-            row[[place[one] for one in own if one in place]] = 1
-        self.count = np.array([max(1, len(own)) for own in structures], np.float32)
-        frequency = Counter(one for own in structures for one in own)
+        column = {structure: i for i, structure in enumerate(common)}
+        self.has_structure = np.zeros((len(self.bank), len(column)), np.float32)
+        for row, structures_of_example in zip(self.has_structure, structures, strict=True):
+            row[
+                [column[structure] for structure in structures_of_example if structure in column]
+            ] = 1
+        self.count = np.array(
+            [max(1, len(structures_of_example)) for structures_of_example in structures], np.float32
+        )
+        frequency = Counter(
+            structure for structures_of_example in structures for structure in structures_of_example
+        )
         self.rarity = np.array(
             [
-                np.mean([math.log(len(self.bank) / frequency[one]) for one in own] or [0.0])
-                for own in structures
+                np.mean(
+                    [
+                        math.log(len(self.bank) / frequency[structure])
+                        for structure in structures_of_example
+                    ]
+                    or [0.0]
+                )
+                for structures_of_example in structures
             ]
         )
 
@@ -152,20 +166,20 @@ class Pairs:
             shortlist: bank positions.
             queries: Q examples that are not in the bank; by default the training queries.
         """
-        asked = self._training_queries() if queries is None else self._other(queries)
+        views = self._training_queries() if queries is None else self._new_queries(queries)
         used = np.unique(shortlist)
         vectors = layer_vectors(self.encoder, [self.bank[row].input for row in used])
-        own = layer_vectors(self.encoder, [query.input for query in asked])
-        found = np.empty((*shortlist.shape, len(NAMES)))
-        for row, (query, examples) in enumerate(zip(asked, shortlist, strict=True)):
+        query_vectors = layer_vectors(self.encoder, [query.input for query in views])
+        features = np.empty((*shortlist.shape, len(NAMES)))
+        for row, (query, examples) in enumerate(zip(views, shortlist, strict=True)):
             near = vectors[:, np.searchsorted(used, examples)]
-            cosines = np.einsum("ld,lnd->nl", own[:, row], near)
-            told = self._told(query, examples)
-            columns = np.column_stack([cosines, told, near[-1] @ self.centre])
+            cosines = np.einsum("ld,lnd->nl", query_vectors[:, row], near)
+            words_and_structures = self._words_and_structures(query, examples)
+            columns = np.column_stack([cosines, words_and_structures, near[-1] @ self.centre])
             by = columns[:, [NAMES.index(name) for name in RANKED]]
             ranks = np.argsort(np.argsort(-by, axis=0, kind="stable"), axis=0, kind="stable")
-            found[row] = np.column_stack([columns, ranks / max(1, len(examples) - 1)])
-        return found
+            features[row] = np.column_stack([columns, ranks / max(1, len(examples) - 1)])
+        return features
 
     @cached_property
     def centre(self) -> Float[np.ndarray, " d"]:
@@ -179,21 +193,21 @@ class Pairs:
             for position, expected in zip(self.positions, self.expected, strict=True)
         ]
 
-    def _other(self, queries: Sequence[Example]) -> list[Query]:
+    def _new_queries(self, queries: Sequence[Example]) -> list[Query]:
         rows = observe(self.encoder, queries, parser=self.parser, outputs=False)
         expected = self.head.probabilities(rows)
         return [
-            Query(query.input, words(query.input), own)
-            for query, own in zip(queries, expected, strict=True)
+            Query(query.input, words(query.input), probabilities)
+            for query, probabilities in zip(queries, expected, strict=True)
         ]
 
-    def _told(self, query: Query, examples: np.ndarray) -> np.ndarray:
+    def _words_and_structures(self, query: Query, examples: np.ndarray) -> np.ndarray:
         """The features between the cosines and the mean cosine, float [n, f]."""
-        asked = query.words
+        query_words = query.words
         by_input = self.input_index.scores(query.input)[examples]
         by_output = self.output_index.scores(query.input)[examples]
         expected = query.expected
-        overlap = self.held[examples] @ expected
+        overlap = self.has_structure[examples] @ expected
         count = self.count[examples]
         total = max(float(expected.sum()), 1e-6)
         structures = [
@@ -202,40 +216,41 @@ class Pairs:
             overlap / total,
             np.log1p(count - overlap),
         ]
-        shared = np.array([self._words(asked, position) for position in examples])
+        shared = np.array([self._words(query_words, position) for position in examples])
         length = np.log([max(1, len(self.words[position])) for position in examples])
         output = np.log([max(1, len(self.bank[position].output)) for position in examples])
-        rest = [
+        lengths = [
             length,
-            np.abs(length - math.log(max(1, len(asked)))),
+            np.abs(length - math.log(max(1, len(query_words)))),
             output,
             np.log(count),
             np.abs(np.log(count) - math.log(max(1.0, total))),
             self.rarity[examples],
         ]
-        return np.column_stack([by_input, by_output, *structures, shared, *rest])
+        return np.column_stack([by_input, by_output, *structures, shared, *lengths])
 
-    def _words(self, asked: Sequence[str], position: int) -> list[float]:
+    def _words(self, query_words: Sequence[str], position: int) -> list[float]:
         """Overlap of a query's words with those of an example."""
-        shown = self.words[position]
-        common = set(asked) & set(shown)
-        weight = sum(self.idf[word] for word in set(asked))
-        pairs = set(pairwise(asked))
+        example_words = self.words[position]
+        common = set(query_words) & set(example_words)
+        weight = sum(self.idf[word] for word in set(query_words))
+        pairs = set(pairwise(query_words))
         return [
-            len(common) / max(1, len(set(asked))),
-            len(common) / max(1, len(set(shown))),
+            len(common) / max(1, len(set(query_words))),
+            len(common) / max(1, len(set(example_words))),
             sum(self.idf[word] for word in common) / max(weight, 1e-6),
-            len(pairs & set(pairwise(shown))) / max(1, len(pairs)),
-            float(asked[:1] == shown[:1]),
-            float(asked[-1:] == shown[-1:]),
-            len(set(asked) & set(self.output_words[position])) / max(1, len(set(asked))),
+            len(pairs & set(pairwise(example_words))) / max(1, len(pairs)),
+            float(query_words[:1] == example_words[:1]),
+            float(query_words[-1:] == example_words[-1:]),
+            len(set(query_words) & set(self.output_words[position]))
+            / max(1, len(set(query_words))),
         ]
 
 
 @partial(jax.jit, static_argnums=0)
 def _pooled(graph: Any, state: Any, ids: Array, mask: Array) -> list[Float[Array, "b d"]]:
     states = nnx.merge(graph, state).hidden_states(ids, mask)
-    return [mean_pool(one, mask) for one in states]
+    return [mean_pool(layer, mask) for layer in states]
 
 
 def layer_vectors(encoder: Encoder, texts: Sequence[str]) -> Float[np.ndarray, "l n d"]:
@@ -243,15 +258,15 @@ def layer_vectors(encoder: Encoder, texts: Sequence[str]) -> Float[np.ndarray, "
     rows."""
     graph, state = nnx.split(encoder.module)
     ids = encoder.tokenizer(list(texts), encoder.max_length)
-    order = np.argsort([len(own) for own in ids], kind="stable")
-    found: np.ndarray | None = None
+    order = np.argsort([len(token_ids) for token_ids in ids], kind="stable")
+    vectors: np.ndarray | None = None
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         length = padded_length(len(ids[rows[-1]]), encoder.max_length, LENGTHS)
         tokens = pad([ids[row] for row in rows], length, encoder.tokenizer.pad_id, BATCH)
         layers = np.stack(_pooled(graph, state, *tokens))[:, : len(rows)]
-        if found is None:
-            found = np.empty((len(layers), len(texts), layers.shape[2]), np.float32)
-        found[:, rows] = np.stack([unit_rows(layer) for layer in layers])
-    assert found is not None, "no texts"
-    return found
+        if vectors is None:
+            vectors = np.empty((len(layers), len(texts), layers.shape[2]), np.float32)
+        vectors[:, rows] = np.stack([unit_rows(layer) for layer in layers])
+    assert vectors is not None, "no texts"
+    return vectors

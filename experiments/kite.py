@@ -70,21 +70,25 @@ def kite(
         width: σ of a Gaussian kernel; the cosine by default.
     """
     between = kernel(examples @ examples.T, width)
-    asked = kernel(examples @ query, width)
-    taken = jnp.zeros(len(examples), bool)
+    with_query = kernel(examples @ query, width)
+    is_chosen = jnp.zeros(len(examples), bool)
 
     def take(
         state: tuple[Array, Array, Array], _: None
     ) -> tuple[tuple[Array, Array, Array], Array]:
-        between, asked, taken = state
-        left = jnp.maximum(jnp.diagonal(between), 0)
-        gain = asked**2 / (left + noise) + weight * jnp.log1p(left / noise)
-        chosen = jnp.argmax(jnp.where(taken, -jnp.inf, gain))
-        column = between[:, chosen] / (left[chosen] + noise)
+        between, with_query, is_chosen = state
+        variance = jnp.maximum(jnp.diagonal(between), 0)
+        gain = with_query**2 / (variance + noise) + weight * jnp.log1p(variance / noise)
+        chosen = jnp.argmax(jnp.where(is_chosen, -jnp.inf, gain))
+        column = between[:, chosen] / (variance[chosen] + noise)
         between_left = between - column[:, None] * between[chosen][None, :]
-        return (between_left, asked - column * asked[chosen], taken.at[chosen].set(True)), chosen
+        return (
+            between_left,
+            with_query - column * with_query[chosen],
+            is_chosen.at[chosen].set(True),
+        ), chosen
 
-    return jax.lax.scan(take, (between, asked, taken), None, length=count)[1]
+    return jax.lax.scan(take, (between, with_query, is_chosen), None, length=count)[1]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -99,23 +103,23 @@ def main(arguments: list[str] | None = None) -> None:
     levels: dict[int, list[float]] = {}
     for split in SPLITS:
         task = load_task(split, options.data_dir)
-        queries = unit_rows(encoder.encode([one.input for one in task.validation]))
-        examples = unit_rows(encoder.encode([one.input for one in task.train]))
+        queries = unit_rows(encoder.encode([example.input for example in task.validation]))
+        examples = unit_rows(encoder.encode([example.input for example in task.train]))
         _, shortlist = top_k(queries, examples, min(SHORTLIST, len(examples)))
         groups = programs(task.validation, task.train)
         most = max(COUNTS)
         chosen = {}
         for trade_off in GRID:
-            found = greedy_map_shortlists(queries, examples, shortlist, most, trade_off)
-            chosen[f"MAP, λ = {trade_off:g}"] = np.asarray(found.items)
+            map_sets = greedy_map_shortlists(queries, examples, shortlist, most, trade_off)
+            chosen[f"MAP, λ = {trade_off:g}"] = np.asarray(map_sets.items)
         for width in WIDTHS:
             for noise in NOISES:
                 for weight in WEIGHTS:
                     name = f"KITE, σ = {width or '–'}, ν = {noise:g}, β = {weight:g}"
                     choose = partial(kite, count=most, width=width)
                     choose = jax.vmap(choose, in_axes=(0, 0, None, None))
-                    places = np.asarray(choose(queries, examples[shortlist], noise, weight))
-                    chosen[name] = np.take_along_axis(shortlist, places, axis=1)
+                    in_shortlist = np.asarray(choose(queries, examples[shortlist], noise, weight))
+                    chosen[name] = np.take_along_axis(shortlist, in_shortlist, axis=1)
         for count in COUNTS:
             nearest = coverage(task, shortlist[:, :count])
             levels.setdefault(count, []).append(100 * float(nearest.mean()))
@@ -142,7 +146,7 @@ def main(arguments: list[str] | None = None) -> None:
             )
             for method in ("KITE", "MAP")
         )
-        pairs = [paired(one, other) for one, other in zip(kites, maps, strict=True)]
+        pairs = [paired(by_kite, by_map) for by_kite, by_map in zip(kites, maps, strict=True)]
         margins.append(signed(averaged_interval(pairs).percent()))
     header = [f"coverage, mean of {len(SPLITS)} splits", *(f"K = {count}" for count in COUNTS)]
     print(Table(header, [baseline, *body, margins]).markdown())

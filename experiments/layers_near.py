@@ -36,9 +36,13 @@ def shared(query: Example, example: Example) -> float:
     """Return how much an example's output has of the query's, from 0 to 1."""
     if query.choices:
         return float(example.output == query.output)
-    gold = Counter(query.output.split())
-    shown = Counter(example.output.split())
-    return 2 * sum((gold & shown).values()) / max(1, sum(gold.values()) + sum(shown.values()))
+    words_of_gold = Counter(query.output.split())
+    words_of_example = Counter(example.output.split())
+    return (
+        2
+        * sum((words_of_gold & words_of_example).values())
+        / max(1, sum(words_of_gold.values()) + sum(words_of_example.values()))
+    )
 
 
 def by_layer(task: Task, encoder: Any) -> list[np.ndarray]:
@@ -46,16 +50,16 @@ def by_layer(task: Task, encoder: Any) -> list[np.ndarray]:
     [Q, SHOTS]."""
     examples = layer_vectors(encoder, [example.input for example in task.train])
     queries = layer_vectors(encoder, [query.input for query in task.validation])
-    own = OwnRows(task.train, "id")(task.validation)
-    found = []
+    own_positions = OwnRows(task.train, "id")(task.validation)
+    shares_of_layers = []
     for layer in range(LAYERS):
-        positions = nearest(queries[layer], examples[layer], own, SHOTS)[1]
+        positions = nearest(queries[layer], examples[layer], own_positions, SHOTS)[1]
         shares = [
             [shared(query, task.train[position]) for position in near]
             for query, near in zip(task.validation, positions, strict=True)
         ]
-        found.append(np.array(shares))
-    return found
+        shares_of_layers.append(np.array(shares))
+    return shares_of_layers
 
 
 def table(shares: Mapping[str, Sequence[np.ndarray]]) -> Table:

@@ -44,14 +44,14 @@ UNTRAINED = ("topk", "free")
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    found = [Entry(ROWS[name].label, "untrained", Cell(config, name)) for name in UNTRAINED]
+    all_entries = [Entry(ROWS[name].label, "untrained", Cell(config, name)) for name in UNTRAINED]
     start = config.method(EPR).start
     starts: list[Method] = [start] if start.learns else [Untrained(), Free()]
     for fewer, count in pairwise((0, *COUNTS)):
         for start in starts if count <= config.method(CEIL).instances else []:
             trained = config.with_method(EPR, instances=count, start=start)
             trained = trained.with_method(CEIL, instances=count)
-            found += [
+            all_entries += [
                 Entry(
                     trained.row(name).title,
                     f"{count:,} queries",
@@ -60,13 +60,18 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
                 )
                 for name in ("epr", "ceil")
             ]
-    return found
+    return all_entries
 
 
 def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     body: list[list[Value]] = [
-        [one.entry.task, one.entry.row, one.entry.column, 100 * agreement(grid, one)]
-        for one in table.measured
+        [
+            measurement.entry.task,
+            measurement.entry.row,
+            measurement.entry.column,
+            100 * agreement(grid, measurement),
+        ]
+        for measurement in table.measured
     ]
     header = ["task", "row", "column", "alike, %"]
     return replace(
@@ -83,32 +88,36 @@ def agreement(grid: Grid, measured: Measured) -> float:
     task = grid.task(cell.config)
     parser = structure_parser_of(task.train) or (lambda output: frozenset([output]))
     bank = [parser(example.output) for example in task.train]
-    found = []
+    values = []
     choice = run.get(row_stages.choice(setup, setup.row(cell.method)))
     for query, positions in zip(task.validation, choice.positions.tolist(), strict=True):
-        own = parser(query.output)
+        parts = parser(query.output)
         others = [bank[position] for position in positions if position >= 0]
-        found += [2 * len(own & other) / max(1, len(own) + len(other)) for other in others]
-    return float(np.mean(found))
+        values += [2 * len(parts & other) / max(1, len(parts) + len(other)) for other in others]
+    return float(np.mean(values))
 
 
 def draw(table: ExperimentTable) -> Figure:
     tasks = table.by_task()
     figure, axes = panels(len(tasks), 5.2, 4.0)
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
-        trained = [one for one in members if one.entry.column != "untrained"]
-        for one in members:
-            if one not in trained:
-                panel.axhline(one.interval[0], linestyle=":", color="grey", linewidth=1)
+        trained = [
+            measurement for measurement in members if measurement.entry.column != "untrained"
+        ]
+        for measurement in members:
+            if measurement not in trained:
+                panel.axhline(measurement.interval[0], linestyle=":", color="grey", linewidth=1)
                 panel.annotate(
-                    one.entry.row, (1, one.interval[0]), xycoords=("axes fraction", "data")
+                    measurement.entry.row,
+                    (1, measurement.interval[0]),
+                    xycoords=("axes fraction", "data"),
                 )
         if trained:
             lines_of(
                 panel,
                 trained,
                 "training queries",
-                lambda one: one.entry.cell.config.method(CEIL).instances,
+                lambda measurement: measurement.entry.cell.config.method(CEIL).instances,
             )
         panel.set_title(task, fontsize="medium")
     return figure

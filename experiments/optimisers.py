@@ -78,7 +78,7 @@ def entrants(only: Sequence[str]) -> list[Entrant]:
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[peers]'") from None
 
-    found = [
+    all_entrants = [
         Entrant("zero examples", zero),
         Entrant("DSPy LabeledFewShot", dspy_programs.labeled),
         Entrant("DSPy KNNFewShot", dspy_programs.nearest),
@@ -89,7 +89,7 @@ def entrants(only: Sequence[str]) -> list[Entrant]:
         Entrant("Optuna over our space", optuna_search.optuna_search),
         Entrant("eight nearest", eight_nearest),
     ]
-    return [one for one in found if not only or one.label in only]
+    return [entrant for entrant in all_entrants if not only or entrant.label in only]
 
 
 def judged(arena: Arena, label: str, chosen: Chosen, preparing: Cost) -> Published:
@@ -173,7 +173,7 @@ def of_peer(arena: Arena, entrant: Entrant) -> Published:
 
 def run(options: argparse.Namespace) -> None:
     """Measure what is not on record."""
-    sizes = Sizes(**{one.name: getattr(options, one.name) for one in fields(Sizes)})
+    sizes = Sizes(**{field.name: getattr(options, field.name) for field in fields(Sizes)})
     shared = Shared(options.lm, options.encoder)
     peers = entrants(options.methods)
     with_tune = not options.methods or TUNE in options.methods
@@ -187,10 +187,16 @@ def run(options: argparse.Namespace) -> None:
                 len(arena.bank),
                 arena.budget,
             )
-            done = {one.name for one in recorded(options.record) if one.experiment == EXPERIMENT}
+            names_on_record = {
+                record.name
+                for record in recorded(options.record)
+                if record.experiment == EXPERIMENT
+            }
 
-            def missing(label: str, arena: Arena = arena, done: set[str] = done) -> bool:
-                return f"run-{key_of(arena, label)}" not in done
+            def missing(
+                label: str, arena: Arena = arena, names_on_record: set[str] = names_on_record
+            ) -> bool:
+                return f"run-{key_of(arena, label)}" not in names_on_record
 
             if with_tune and missing(WINNER):
                 _keep(options.record, of_tune(arena))
@@ -203,12 +209,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _keep(file: Path, records: Sequence[Published]) -> None:
-    for one in records:
+    for record in records:
         print(
-            f"{one.task}, split {one.seed}: {one.row} {one.value:.1f} ({one.low:.1f} to "
-            f"{one.high:.1f}), {one.preparing.tokens:,} tokens to prepare in "
-            f"{one.preparing.seconds:.0f} s, {one.answering.tokens:,} to answer in "
-            f"{one.answering.seconds:.0f} s; {one.method}",
+            f"{record.task}, split {record.seed}: {record.row} {record.value:.1f} ({record.low:.1f} to "
+            f"{record.high:.1f}), {record.preparing.tokens:,} tokens to prepare in "
+            f"{record.preparing.seconds:.0f} s, {record.answering.tokens:,} to answer in "
+            f"{record.answering.seconds:.0f} s; {record.method}",
             flush=True,
         )
     keep(file, records)
@@ -229,8 +235,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data-dir", type=Path, help="a folder of datasets")
     parser.add_argument("--lm", default="SmolLM2-135M-Instruct")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    for one in fields(Sizes):
-        parser.add_argument(f"--{one.name}", type=int, default=one.default)
+    for field in fields(Sizes):
+        parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--out", type=Path, default=Path("runs/optimisers"))
     parser.add_argument("--record", type=Path, default=Path("runs/optimisers.jsonl"))
     parser.add_argument("--table", action="store_true", help="print what is on record")
@@ -241,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = arguments(argv)
     if options.table:
         file = options.record if options.record.exists() else RESULTS
-        records = [one for one in recorded(file) if one.experiment == EXPERIMENT]
+        records = [record for record in recorded(file) if record.experiment == EXPERIMENT]
         if not records:
             raise UserError(f"{file}: no record of {EXPERIMENT}; run without --table first")
         print(Comparison(records).text())

@@ -28,7 +28,7 @@ EPOCHS = (30, 120)
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     """Return a row for each way of choosing, CEIL's for each number of epochs."""
     paper = TASKS[config.task].paper
-    found = [
+    all_entries = [
         Entry(
             config.row(name).label,
             config.task,
@@ -41,10 +41,10 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
         trained = config.with_method(CEIL, epochs=epochs)
         for name in ("ceil_topk", "ceil"):
             label = f"{trained.row(name).label}, {epochs} epochs"
-            found.append(
+            all_entries.append(
                 Entry(label, config.task, Cell(trained, name), paper.get(PAPER.get(name, "")))
             )
-    return found
+    return all_entries
 
 
 EXPERIMENT = Experiment("paper_size", "GeoQuery at the paper's size", entries, points)

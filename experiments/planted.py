@@ -105,7 +105,7 @@ class Options:
 
 def config_of(options: Options) -> CEIL:
     """Return CEIL's settings."""
-    own = (
+    names = (
         "sampler",
         "trade_off",
         "train_context",
@@ -116,7 +116,7 @@ def config_of(options: Options) -> CEIL:
         "learning_rate",
     )
     return CEIL(
-        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in own}
+        subsets=options.sets, size=options.size, **{name: getattr(options, name) for name in names}
     )
 
 
@@ -163,7 +163,9 @@ def judged_sets(
 ) -> dict[str, np.ndarray]:
     """Return the sets that independent queries are judged on, int [Q, M, k] each, without the
     top-k."""
-    count, size, seed = options.judged + 1, options.shots, options.seed
+    count = options.judged + 1
+    size = options.shots
+    seed = options.seed
     uniform = uniform_sets(queries, shortlist, count, size, seed)
     near = k_dpp_sets(shortlist, vectors, similarity(cosines), count, size, options.trade_off, seed)
     return {"uniform": uniform.subsets[:, 1:], "near_map": near.subsets[:, 1:]}
@@ -194,22 +196,24 @@ def map_score(
 
 def run(options: Options, task: Task) -> dict[str, Any]:
     """Train once and return what was measured."""
-    encoder, bank, size = load_encoder(options.encoder), task.train, options.size
-    asked = options.queries + options.independent
-    if asked > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
+    encoder = load_encoder(options.encoder)
+    bank = task.train
+    size = options.size
+    count = options.queries + options.independent
+    if count > len(bank) or options.shortlist >= len(bank) or size > options.shortlist:
         raise UserError(
             f"the bank of {options.task} has {len(bank)} examples: --queries and --independent "
-            f"take {asked} of them, --shortlist {options.shortlist} has to be smaller, and --size "
+            f"take {count} of them, --shortlist {options.shortlist} has to be smaller, and --size "
             f"{size} no larger than the shortlist"
         )
-    positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:asked]
+    positions = np.random.default_rng([options.seed, 7]).permutation(len(bank))[:count]
     queries = [bank[i] for i in positions]
-    texts = [one.input for one in bank]
-    outputs = unit_rows(encoder.encode([one.output for one in bank]))
+    texts = [example.input for example in bank]
+    outputs = unit_rows(encoder.encode([example.output for example in bank]))
     singles = None
     if options.candidates:
-        own = positions[: options.queries]
-        singles = singles_of(options, queries[: options.queries], bank, outputs, own)
+        training_positions = positions[: options.queries]
+        singles = singles_of(options, queries[: options.queries], bank, outputs, training_positions)
         with tempfile.TemporaryDirectory() as folder:
             encoder = encoder.with_params(
                 train_epr(encoder, singles, EPR(), seed=options.seed, folder=Path(folder)).params[
@@ -221,13 +225,20 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     others = np.argsort(nearest == positions[:, None], axis=1, kind="stable")[
         :, : options.shortlist
     ]
-    cosines, shortlist = (np.take_along_axis(found, others, 1) for found in (cosines, nearest))
+    cosines, shortlist = (np.take_along_axis(array, others, 1) for array in (cosines, nearest))
     similar = output_similarity(outputs[positions], outputs, shortlist)
-    first, rest = slice(options.queries), slice(options.queries, None)
-    judged = judged_sets(options, queries[rest], shortlist[rest], vectors, cosines[rest])
+    of_training = slice(options.queries)
+    of_independent = slice(options.queries, None)
+    judged = judged_sets(
+        options,
+        queries[of_independent],
+        shortlist[of_independent],
+        vectors,
+        cosines[of_independent],
+    )
     how = options.noise, options.seed, options.planted
-    with_noise, clean = planted_scores(similar[rest], judged["uniform"], *how)
-    near, _ = planted_scores(similar[rest], judged["near_map"], 0, *how[1:])
+    with_noise, clean = planted_scores(similar[of_independent], judged["uniform"], *how)
+    near, _ = planted_scores(similar[of_independent], judged["near_map"], 0, *how[1:])
     scores = {
         "": ("uniform", with_noise),
         "_without_noise": ("uniform", clean),
@@ -235,17 +246,26 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     }
 
     def measured(query: Encoder, context: Encoder) -> dict[str, float]:
-        asked_vectors = unit_rows(query.encode([one.input for one in queries[rest]]))
+        independent_vectors = unit_rows(
+            query.encode([example.input for example in queries[of_independent]])
+        )
         bank = vectors if context is encoder else unit_rows(context.encode(texts))
-        examples = bank[shortlist[rest]]
+        examples = bank[shortlist[of_independent]]
         score = jax.jit(
-            lambda asked, shown, sets: set_log_probs(asked, shown, sets, None, options.trade_off)
+            lambda query_vectors, example_vectors, sets: set_log_probs(
+                query_vectors, example_vectors, sets, None, options.trade_off
+            )
         )
         ours = {
             name: np.concatenate(
                 [
                     np.asarray(
-                        score(*(part[i : i + CHUNK] for part in (asked_vectors, examples, subsets)))
+                        score(
+                            *(
+                                part[i : i + CHUNK]
+                                for part in (independent_vectors, examples, subsets)
+                            )
+                        )
                     )
                     for i in range(0, options.independent, CHUNK)
                 ]
@@ -256,27 +276,29 @@ def run(options: Options, task: Task) -> dict[str, Any]:
             f"tau{name}": float(ranking_quality(ours[sets], planted).mean())
             for name, (sets, planted) in scores.items()
         }
-        found = map_score(
-            asked_vectors,
+        score_of_map = map_score(
+            independent_vectors,
             examples,
-            similar[rest],
+            similar[of_independent],
             options.shots,
             options.trade_off,
             options.planted,
         )
-        return {**taus, "map_score": found}
+        return {**taus, "map_score": score_of_map}
 
     config = config_of(options)
     shape = options.sets, options.size
     if options.sampler == "k_dpp":
-        relevances = similarity(cosines[first])
+        relevances = similarity(cosines[of_training])
         candidates = k_dpp_sets(
-            shortlist[first], vectors, relevances, *shape, options.trade_off, options.seed
+            shortlist[of_training], vectors, relevances, *shape, options.trade_off, options.seed
         )
     else:
-        candidates = uniform_sets(queries[first], shortlist[first], *shape, options.seed)
-    noisy, _ = planted_scores(similar[first], candidates.subsets, *how)
-    data = TrainingData(queries[first], bank, candidates, noisy)
+        candidates = uniform_sets(
+            queries[of_training], shortlist[of_training], *shape, options.seed
+        )
+    noisy, _ = planted_scores(similar[of_training], candidates.subsets, *how)
+    data = TrainingData(queries[of_training], bank, candidates, noisy)
     if singles is not None:
         # what EPR held out stays held out
         training, _ = split_held_out(options.queries, options.seed)
@@ -299,15 +321,15 @@ def run(options: Options, task: Task) -> dict[str, Any]:
         encoder.with_params(trained.params["context"]) if "context" in trained.params else query
     )
     after = measured(query, context)
-    kept, quality = trained.ending
+    name_of_ending, quality = trained.ending
     return {
-        "kept": kept,
+        "kept": name_of_ending,
         "held_out_before": quality["start"],
-        "held_out_after": quality[kept],
+        "held_out_after": quality[name_of_ending],
         **{
-            f"{name}_{when}": found[name]
+            f"{name}_{when}": values[name]
             for name in before
-            for when, found in (("before", before), ("after", after))
+            for when, values in (("before", before), ("after", after))
         },
         "seconds": seconds,
     }
@@ -316,16 +338,16 @@ def run(options: Options, task: Task) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> None:
     options = tyro.cli(Options, args=argv, description=__doc__)
     task = load_task(options.task, options.data_dir, bank_limit=options.bank_limit)
-    found = {
+    results = {
         name: round(value, 4) if isinstance(value, float) else value
         for name, value in run(options, task).items()
     }
     print(
-        f"τ held out {found['held_out_before']:.3f} → {found['held_out_after']:.3f}, independent "
-        f"{found['tau_before']:.3f} → {found['tau_after']:.3f} (without noise "
-        f"{found['tau_without_noise_before']:.3f} → {found['tau_without_noise_after']:.3f}, near "
-        f"MAP {found['tau_near_map_before']:.3f} → {found['tau_near_map_after']:.3f}), MAP sets "
-        f"{found['map_score_before']:.3f} → {found['map_score_after']:.3f}, {found['seconds']:.0f} "
+        f"τ held out {results['held_out_before']:.3f} → {results['held_out_after']:.3f}, independent "
+        f"{results['tau_before']:.3f} → {results['tau_after']:.3f} (without noise "
+        f"{results['tau_without_noise_before']:.3f} → {results['tau_without_noise_after']:.3f}, near "
+        f"MAP {results['tau_near_map_before']:.3f} → {results['tau_near_map_after']:.3f}), MAP sets "
+        f"{results['map_score_before']:.3f} → {results['map_score_after']:.3f}, {results['seconds']:.0f} "
         "s"
     )
     settings = {
@@ -333,7 +355,7 @@ def main(argv: list[str] | None = None) -> None:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with options.out.open("a") as file:
-        file.write(json.dumps({**settings, **found}) + "\n")
+        file.write(json.dumps({**settings, **results}) + "\n")
 
 
 if __name__ == "__main__":

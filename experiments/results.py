@@ -55,14 +55,14 @@ def published(
     parts = []
     for title, table in tables(records, experiments, minus):
         counts = {
-            place: Number(one.examples)
-            for place, one in table.runs.items()
-            if one.examples is not None
+            place: Number(runs.examples)
+            for place, runs in table.runs.items()
+            if runs.examples is not None
         }
-        shown = [*table.tables()]
+        parts_of_table = [*table.tables()]
         if counts:
-            shown.append(table.crossed(counts, "examples that fitted into a prompt, mean"))
-        parts += [f"# {title}\n", *(one.markdown() for one in shown), _where(table)]
+            parts_of_table.append(table.crossed(counts, "examples that fitted into a prompt, mean"))
+        parts += [f"# {title}\n", *(part.markdown() for part in parts_of_table), _where(table)]
     return "\n".join(parts)
 
 
@@ -103,8 +103,14 @@ def _crossed(title: str, records: Sequence[Published], minus: Sequence[str]) -> 
             )
         here.append(record)
     runs = {place: Runs(members) for place, members in places.items()}
-    for (row, column), one in runs.items():
-        if one.known and len({(it.texts, it.metric, it.queries) for it in one.records}) > 1:
+    for (row, column), runs_of_place in runs.items():
+        if (
+            runs_of_place.known
+            and len(
+                {(record.texts, record.metric, record.queries) for record in runs_of_place.records}
+            )
+            > 1
+        ):
             raise UserError(f"{title}: seeds of {row} on {column} saw different queries")
     return Crossed(runs, {other: _compared(title, runs, other) for other in minus})
 
@@ -114,28 +120,35 @@ def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place,
     only one (an untrained row beside numbers of training queries); or, where a column has that
     name, the same row there."""
     columns = [column for row, column in runs if row == other]
-    found = {}
-    for (row, column), one in runs.items():
+    bases = {}
+    for (row, column), runs_of_place in runs.items():
         base = runs.get((other, column)) or runs.get((row, other))
         if base is None and len(columns) == 1:
             base = runs[other, columns[0]]
-        if base is None or base is one or row == other or not (one.known and base.known):
+        if (
+            base is None
+            or base is runs_of_place
+            or row == other
+            or not (runs_of_place.known and base.known)
+        ):
             continue
-        if one.record.texts == base.record.texts:
-            found[row, column] = base
+        if runs_of_place.record.texts == base.record.texts:
+            bases[row, column] = base
         elif (other, column) in runs:
             raise UserError(f"{title}: {row} and {other} saw different queries of {column}")
-    return found
+    return bases
 
 
 def _where(table: Crossed) -> str:
     """Return a line on the queries, the devices and the dates."""
-    records = [record for one in table.runs.values() for record in one.records]
-    where = sorted({f"{one.device}, {one.date}" for one in records if isinstance(one, Published)})
-    first = {column: one.queries for (_, column), one in reversed(list(table.runs.items()))}
-    asked = [f"{first[column]} of {column}" for column in table.columns]
+    records = [record for runs in table.runs.values() for record in runs.records]
+    where = sorted(
+        {f"{record.device}, {record.date}" for record in records if isinstance(record, Published)}
+    )
+    first = {column: runs.queries for (_, column), runs in reversed(list(table.runs.items()))}
+    counts = [f"{first[column]} of {column}" for column in table.columns]
     return (
-        f"Queries: {', '.join(asked) if table.by_task else records[0].queries}. "
+        f"Queries: {', '.join(counts) if table.by_task else records[0].queries}. "
         f"{'; '.join(where)}.\n"
     )
 
@@ -159,7 +172,11 @@ def together(
     """
     tables(records, (first, again))
     sides = [
-        {_run(one): one for one in records if one.experiment == name and one.statistics is not None}
+        {
+            _run(record): record
+            for record in records
+            if record.experiment == name and record.statistics is not None
+        }
         for name in (first, again)
     ]
     common = [run for run in sides[0] if run in sides[1]]
@@ -178,10 +195,11 @@ def together(
                 raise UserError(f"{first} and {again} asked different queries of {record.task}")
             return record
         both = {*drawn(other.task, other.queries)}
-        where = np.array([one in both for one in drawn(record.task, record.queries)])
+        where = np.array([query in both for query in drawn(record.task, record.queries)])
         assert record.statistics is not None
         assert record.overlap is not None
-        part, count = record.statistics[where], int(where.sum())
+        part = record.statistics[where]
+        count = int(where.sum())
         value = 100 * float(METRICS[record.metric].from_sums(part.sum(axis=0), count))
         overlap = Overlap(*(column[where] for column in record.overlap))
         return replace(
@@ -192,12 +210,14 @@ def together(
         [cut(side[run], other[run]) for run in common] for side, other in (sides, sides[::-1])
     )
     apart = [
-        replace(one, experiment=f"{one.experiment}, queries of both") for one in before + after
+        replace(record, experiment=f"{record.experiment}, queries of both")
+        for record in before + after
     ]
     # the repetition's seeds are others, also where nothing was trained
-    further = [replace(one, seed=1000 + (one.seed or 0)) for one in after]
+    further = [replace(record, seed=1000 + (record.seed or 0)) for record in after]
     return apart + [
-        replace(one, experiment=f"{first} and {again}", texts="cut") for one in before + further
+        replace(record, experiment=f"{first} and {again}", texts="cut")
+        for record in before + further
     ]
 
 
@@ -225,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     if options.add:
-        keep(options.file, (by_program(one, options.data_dir) for one in _read(options.add)))
+        keep(options.file, (by_program(record, options.data_dir) for record in _read(options.add)))
         return
     records = _read(options.file)
     if options.together:

@@ -13,26 +13,35 @@ from typing import NamedTuple
 
 # `make demo` of 2026-11-22: film reviews, SmolLM2-135M, 240 training queries with 12 sets of 6, and
 # the query
-CEIL_TOKENS, EPR_TOKENS = 757_407, 206_102
-"""LM tokens of the two rows; EPR's, from which CEIL starts, are part of CEIL's."""
+CEIL_TOKENS = 757_407
+"""LM tokens of CEIL, with those of EPR, from which it starts."""
+EPR_TOKENS = 206_102
+"""LM tokens of EPR."""
 TOKENS_A_TEXT = (CEIL_TOKENS - EPR_TOKENS) / (240 * 12 * 7)
 """Mean over examples and queries, separators included."""
 
 # one rented GPU of 80 GB: guesses
 PEAK = 989e12
 """bf16 FLOP/s, without sparsity."""
-UTILISATION, SPLIT_UTILISATION = 0.4, 0.3
-"""Share of the peak in prefill, in full batches of some hundred tokens; the second if an LM is
-split over GPUs."""
-MEMORY, ROOM = 80e9, 0.6
-"""Bytes, and the share of them for weights; the rest is for keys, values and activations."""
+UTILISATION = 0.4
+"""Share of the peak in prefill, in full batches of some hundred tokens."""
+SPLIT_UTILISATION = 0.3
+"""The same for an LM that is split over GPUs."""
+MEMORY = 80e9
+"""Bytes."""
+ROOM = 0.6
+"""The share of the memory for weights; the rest is for keys, values and activations."""
 DISK = 2e9
 """Bytes a second from which a host reads weights."""
 PRICE = 2.5
 """Dollars a GPU-hour."""
 
-INSTANCES, SETS, SIZE = 44_000, 50, 16
-"""Training queries, and sets or single examples of each; examples of a set."""
+INSTANCES = 44_000
+"""Training queries."""
+SETS = 50
+"""Sets, or single examples, of each training query."""
+SIZE = 16
+"""Examples of a set."""
 LMS = {"7B": (7e9, 32, 4096), "70B": (70e9, 80, 8192)}
 """Parameters, layers, width."""
 

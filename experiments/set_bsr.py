@@ -37,7 +37,8 @@ def token_vectors(encoder: Any, texts: Sequence[str]) -> list[Float[np.ndarray, 
     last one, which are the special tokens of BERT's family."""
     graph, state = nnx.split(encoder.module)
     ids = encoder.tokenizer(list(texts), encoder.max_length)
-    order, found = np.argsort([len(own) for own in ids], kind="stable"), [np.empty(0)] * len(ids)
+    order = np.argsort([len(token_ids) for token_ids in ids], kind="stable")
+    vectors_of_texts = [np.empty(0)] * len(ids)
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         length = padded_length(len(ids[rows[-1]]), encoder.max_length, LENGTHS)
@@ -45,8 +46,8 @@ def token_vectors(encoder: Any, texts: Sequence[str]) -> list[Float[np.ndarray, 
         hidden = np.asarray(last_layer(graph, state, *tokens))
         for row, vectors in zip(rows, hidden, strict=False):  # the last batch is filled up
             inner = vectors[1 : max(2, len(ids[row]) - 1)]
-            found[row] = unit_rows(inner)
-    return found
+            vectors_of_texts[row] = unit_rows(inner)
+    return vectors_of_texts
 
 
 class SetBSR:
@@ -64,22 +65,23 @@ class SetBSR:
         texts = [query.input for query in queries.examples]
         tokens = token_vectors(self.encoder.query, texts)
         return choice_of(
-            self.cover(query, own, k) for query, own in zip(tokens, queries.own, strict=True)
+            self.cover(query, own_positions, k)
+            for query, own_positions in zip(tokens, queries.own_positions, strict=True)
         )
 
     def cover(
-        self, query: Float[np.ndarray, "t d"], own: Sequence[int], k: int
+        self, query: Float[np.ndarray, "t d"], own_positions: Sequence[int], k: int
     ) -> list[tuple[int, float, float]]:
         """Return position, relevance and gain of k examples, but for the query's own, in the order
         in which they add most coverage."""
         best = np.maximum.reduceat(query @ self.tokens.T, self.first, axis=1)  # [t, bank]
-        best[:, own] = -1
+        best[:, own_positions] = -1
         recall = best.mean(axis=0)
         covered = np.full(len(query), -1.0)
         chosen: list[tuple[int, float, float]] = []
-        for _ in range(min(k, len(self.bank) - len(own))):
+        for _ in range(min(k, len(self.bank) - len(own_positions))):
             total = np.maximum(covered[:, None], best).mean(axis=0)
-            total[[*own, *(position for position, _, _ in chosen)]] = -np.inf
+            total[[*own_positions, *(position for position, _, _ in chosen)]] = -np.inf
             # where the query is covered, as by its own copy, the nearest of the others come next
             position = int(np.lexsort((recall, total.round(6)))[-1])
             gain = float(total[position] - covered.mean())

@@ -39,7 +39,7 @@ NAMES = ("random", "bm25", "topk", "mmr", "dpp", "epr", "epr_map", "ceil_topk", 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     paper = TASKS[config.task].paper
-    others = [
+    by_encoder = [
         Entry(
             f"dense top-k, {name}",
             config.task,
@@ -48,7 +48,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         )
         for name in options.encoders
     ]
-    own = [
+    by_method = [
         Entry(
             _label(config, method),
             config.task,
@@ -57,7 +57,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         )
         for method in NAMES
     ]
-    return own[:2] + others + own[2:]
+    return by_method[:2] + by_encoder + by_method[2:]
 
 
 def _label(config: RunConfig, method: str) -> str:

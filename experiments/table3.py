@@ -37,7 +37,8 @@ from ceil_jax.report.table import Table, signed
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task
 
-UNTRAINED, TRAINED = ("random", "bm25", "topk", "dpp"), ("epr", "ceil")
+UNTRAINED = ("random", "bm25", "topk", "dpp")
+TRAINED = ("epr", "ceil")
 STANDARD = {"geoquery": "geoquery", "smcalflow_cs": "smcalflow"}
 """The family of a split → the task that the paper trains its retriever on."""
 PAPER = {
@@ -64,31 +65,29 @@ PAPER = {
 }
 """A part of the LM's name → task → top-k with BERT, EPR, CEIL: the paper's numbers stand beside its
 own LMs alone."""
-ON_STANDARD, ON_OWN, LESS_TWINS = (
-    "trained on the standard split",
-    "trained on this split",
-    "trained on standard less twins",
-)
+ON_STANDARD = "trained on the standard split"
+ON_OWN = "trained on this split"
+LESS_TWINS = "trained on standard less twins"
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
-    found = []
+    all_entries = []
     lms = options.lms or (config.lm,)
     for lm in lms:
         to = replace(config, lm=lm)
         numbers = next((tasks for part, tasks in PAPER.items() if part in lm.lower()), {})
         paper = dict(zip(("topk", *TRAINED), numbers.get(config.task, ()), strict=False))
         column = config.task if len(lms) < 2 else f"{config.task}, answered by {lm}"
-        found += [
+        all_entries += [
             Entry(ROWS[name].label, column, Cell(to, name), paper.get(name)) for name in UNTRAINED
         ]
         for how, by in trainings(replace(config, lm=lms[0])).items():
             for name in TRAINED:
                 number = paper.get(name) if how == ON_STANDARD else None
-                found.append(
+                all_entries.append(
                     Entry(f"{ROWS[name].label}, {how}", column, Cell(to, name, (by,)), number)
                 )
-    return found
+    return all_entries
 
 
 def trainings(config: RunConfig) -> dict[str, RunConfig]:
@@ -97,11 +96,11 @@ def trainings(config: RunConfig) -> dict[str, RunConfig]:
     if standard is None:
         return {ON_OWN: config}
     # its own first: it needs no other data set
-    found = {} if config.task == standard else {ON_OWN: config}
-    found[ON_STANDARD] = replace(config, task=standard)
+    configs = {} if config.task == standard else {ON_OWN: config}
+    configs[ON_STANDARD] = replace(config, task=standard)
     if config.task != standard == "geoquery":
-        found[LESS_TWINS] = replace(config, task=less_twins(config))
-    return found
+        configs[LESS_TWINS] = replace(config, task=less_twins(config))
+    return configs
 
 
 def less_twins(config: RunConfig) -> str:
@@ -117,7 +116,7 @@ def less_twins(config: RunConfig) -> str:
         bank = [example for example in whole.train if template_of(example.output) not in twins]
         parts = {spec.train[0]: bank, spec.validation[0]: whole.validation}
         return {
-            part: [{"question": one.input, "funql": one.output} for one in examples]
+            part: [{"question": example.input, "funql": example.output} for example in examples]
             for part, examples in parts.items()
         }
 
@@ -132,11 +131,13 @@ def template_of(output: str) -> str:
 
 def with_gains(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
-    for one in table.measured:
-        kind, _, how = one.entry.row.partition(", ")
-        epr = table.at(one.entry.task, f"{ROWS['epr'].label}, {how}", one.entry.column)
+    for measurement in table.measured:
+        kind, _, how = measurement.entry.row.partition(", ")
+        epr = table.at(
+            measurement.entry.task, f"{ROWS['epr'].label}, {how}", measurement.entry.column
+        )
         if kind == ROWS["ceil"].label and epr is not None:
-            rows.append([one.entry.column, how, signed(one.minus(epr))])
+            rows.append([measurement.entry.column, how, signed(measurement.minus(epr))])
     return replace(table, sections=[Table(["task", "both", "CEIL − EPR"], rows, "Gain over EPR")])
 
 

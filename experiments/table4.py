@@ -53,12 +53,18 @@ def top_subset_mrr(scores: np.ndarray) -> float:
 def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     header = ["task", "candidates", "subsets", "queries", "MRR of the top-k subset"]
     rows = []
-    for one in table.measured:
-        run, setup = grid.open(one.entry.cell.seeded(one.seeds[0]))
+    for measurement in table.measured:
+        run, setup = grid.open(measurement.entry.cell.seeded(measurement.seeds[0]))
         scores = run.get(scored_sets(setup, setup.config.method(CEIL))).scores
         queries, count = scores.shape
         rows.append(
-            [one.entry.task, one.entry.row, count, queries, Number(top_subset_mrr(scores), 3)]
+            [
+                measurement.entry.task,
+                measurement.entry.row,
+                count,
+                queries,
+                Number(top_subset_mrr(scores), 3),
+            ]
         )
     return replace(table, sections=[Table(header, rows, "Mean reciprocal rank")])
 

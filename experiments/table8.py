@@ -34,12 +34,12 @@ SHORTLISTS = (50, 100, 200, 400, 800)
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    found = [Entry(ROWS[name].label, "top-k", Cell(config, name)) for name in ("topk", "epr")]
+    all_entries = [Entry(ROWS[name].label, "top-k", Cell(config, name)) for name in ("topk", "epr")]
     for n in SHORTLISTS:
-        found.append(
+        all_entries.append(
             Entry("CEIL", f"n = {n}", Cell(replace(config, shortlist=n), "ceil"), least_bank=n)
         )
-    return found
+    return all_entries
 
 
 def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
@@ -55,13 +55,13 @@ def with_latencies(grid: Grid, table: ExperimentTable) -> ExperimentTable:
         "ms per query",
     ]
     rows = []
-    for one in table.measured:
-        cell = one.entry.cell
-        seconds = measure_latency(grid.open(cell.seeded(one.seeds[0])), cell.method)
+    for measurement in table.measured:
+        cell = measurement.entry.cell
+        seconds = measure_latency(grid.open(cell.seeded(measurement.seeds[0])), cell.method)
         total = 1000 * (seconds.encode + seconds.shortlist + seconds.map) / seconds.queries
         n = cell.config.shortlist if ROWS[cell.method].needs.shortlist else None
         rows.append(
-            [one.entry.task, one.entry.row, n, seconds.queries, seconds.bank]
+            [measurement.entry.task, measurement.entry.row, n, seconds.queries, seconds.bank]
             + [
                 Number(number, 3)
                 for number in (seconds.encode, seconds.shortlist, seconds.map, total)
@@ -77,8 +77,10 @@ def draw(table: ExperimentTable) -> Figure:
     for above, below, (task, members) in zip(
         axes[: len(tasks)], axes[len(tasks) :], tasks.items(), strict=True
     ):
-        sizes = [one for one in members if one.entry.cell.method == "ceil"]
-        lines_of(above, sizes, "shortlist n", lambda one: one.entry.cell.config.shortlist)
+        sizes = [measurement for measurement in members if measurement.entry.cell.method == "ceil"]
+        lines_of(
+            above, sizes, "shortlist n", lambda measurement: measurement.entry.cell.config.shortlist
+        )
         timed: list[Any] = [row for row in latency.rows if row[0] == task and row[2] is not None]
         series = {
             name: [(row[2], each := 1000 * row[at].value / row[3], each, each) for row in timed]

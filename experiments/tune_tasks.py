@@ -93,16 +93,16 @@ class Outcomes:
         extent = Extent(
             searched_rows, ks, search.trade_offs, search.encoders, FIRST_ROWS, len(rows)
         )
-        entrants = [field.enter(one, rows) for one in candidates(extent)]
-        found = field.answer(
+        entrants = [field.enter(candidate, rows) for candidate in candidates(extent)]
+        answers = field.answer(
             entrants, rows, slice(0, len(rows)), f"{field.task.name}, {len(entrants)} candidates"
         )
-        self.candidates = [one.candidate for one in entrants]
-        self.labels = [one.candidate.label for one in entrants]
-        self.tokens = np.stack([one.tokens for one in entrants])
-        self.lengths = np.array([one.lengths.mean() for one in entrants])
-        self.scores = np.stack([one.scores for one in found])
-        self.statistics = np.stack([one.sample.values for one in found])
+        self.candidates = [entrant.candidate for entrant in entrants]
+        self.labels = [entrant.candidate.label for entrant in entrants]
+        self.tokens = np.stack([entrant.tokens for entrant in entrants])
+        self.lengths = np.array([entrant.lengths.mean() for entrant in entrants])
+        self.scores = np.stack([answer.scores for answer in answers])
+        self.statistics = np.stack([answer.sample.values for answer in answers])
         self.from_sums = METRICS[field.task.metric].from_sums
         self.top_k = self.candidates.index(PLAIN)
         self.zero = self.candidates.index(ZERO)
@@ -110,7 +110,9 @@ class Outcomes:
     def value(self, rows: np.ndarray) -> np.ndarray:
         """Return the metric of each candidate on some rows, float64 [A], in percent."""
         statistics = self.statistics[:, rows]
-        return 100 * np.array([self.from_sums(one.sum(axis=0), len(rows)) for one in statistics])
+        return 100 * np.array(
+            [self.from_sums(values.sum(axis=0), len(rows)) for values in statistics]
+        )
 
 
 def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
@@ -158,7 +160,8 @@ def replay(table: Outcomes, seed: int, budget: int) -> dict[str, Any]:
         if total <= spent
     ]
     by_chance = max(paid or [drawn[0]], key=lambda i: table.scores[i, tuning].mean())
-    value, whole = table.value(final), table.value(order)
+    value = table.value(final)
+    whole = table.value(order)
     return {
         "seed": seed,
         "winner": table.labels[winner],
@@ -194,7 +197,8 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
     table = Outcomes(Field(config, task, budget), TuneConfig(ks=tuple(options.ks)))
     seeds = [replay(table, seed, options.budget) for seed in range(options.seeds)]
     means = {
-        column: float(np.mean([one[column] for one in seeds])) for column in (*COLUMNS, "tokens")
+        column: float(np.mean([replayed[column] for replayed in seeds]))
+        for column in (*COLUMNS, "tokens")
     }
     whole = table.value(np.arange(table.scores.shape[1]))
     return {
@@ -218,20 +222,20 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def settings(name: str, options: argparse.Namespace) -> str:
     """Return the hash of what a task's record depends on."""
-    own = vars(options) | {
+    values = vars(options) | {
         "tasks": name,
         "out": None,
         "record": None,
         "data_dir": str(options.data_dir),
     }
-    return digest([own, asdict(TuneConfig())])
+    return digest([values, asdict(TuneConfig())])
 
 
 def recorded(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the records of a file by task and settings."""
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    found = [json.loads(line) for line in lines]
-    return {(one["task"], one["settings"]): one for one in found}
+    records = [json.loads(line) for line in lines]
+    return {(record["task"], record["settings"]): record for record in records}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -263,16 +267,19 @@ def summary(records: Sequence[dict[str, Any]]) -> Table:
     named = {"tokens a prompt, recommended": "tokens_a_prompt", "top-k": "top_k_tokens_a_prompt"}
     cells = [
         [
-            *(one[column] for column in COLUMNS),
-            one["tokens"],
-            *(float(np.mean([seed[column] for seed in one["seeds"]])) for column in named.values()),
+            *(record[column] for column in COLUMNS),
+            record["tokens"],
+            *(
+                float(np.mean([seed[column] for seed in record["seeds"]]))
+                for column in named.values()
+            ),
         ]
-        for one in records
+        for record in records
     ]
     body = [
         [name, *map(Number, row[: len(COLUMNS)]), *map(round, row[len(COLUMNS) :])]
         for name, row in zip(
-            [*(one["task"] for one in records), "mean"],
+            [*(record["task"] for record in records), "mean"],
             [*cells, np.mean(cells, axis=0).tolist()],
             strict=True,
         )

@@ -24,9 +24,10 @@ from ceil_jax.tuning.loss import Loss, loss_of
 from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import Verdict, judge
 
-METHODS, SHOTS = 6, (2, 4, 8, 16)
-"""Methods and numbers of examples of a made-up search; with zero examples there are 25
-candidates."""
+METHODS = 6
+"""Methods of a made-up search."""
+SHOTS = (2, 4, 8, 16)
+"""Its numbers of examples; with zero examples there are 25 candidates."""
 
 LIKENESS = 0.7
 """The share of a row's answer that is the row's own difficulty: how much two candidates' answers
@@ -50,7 +51,7 @@ class World(NamedTuple):
     """float [A, N]: 1 where a candidate is right."""
 
 
-def world(seed: int, rows: int, spread: float = 0.06) -> World:
+def random_world(seed: int, rows: int, spread: float = 0.06) -> World:
     """Return a world: zero examples, then METHODS × SHOTS candidates.
 
     Args:
@@ -63,12 +64,13 @@ def world(seed: int, rows: int, spread: float = 0.06) -> World:
     shots = np.array([0, *(k for _ in range(METHODS) for k in SHOTS)])
     by_method = np.repeat(rng.normal(0, spread, METHODS), len(SHOTS))
     by_shots = np.tile(rng.normal(0, spread, len(SHOTS)), METHODS)
-    own = rng.normal(0, spread / 2, METHODS * len(SHOTS))
-    truth = 0.5 + np.concatenate([[-2 * spread], by_method + by_shots + own])
+    by_both = rng.normal(0, spread / 2, METHODS * len(SHOTS))
+    truth = 0.5 + np.concatenate([[-2 * spread], by_method + by_shots + by_both])
     truth = np.clip(truth, 0.02, 0.98)
     # a row's difficulty and a candidate's luck, together standard normal, so that `truth` is what
     # is answered rightly
-    hard, luck = rng.normal(size=rows), rng.normal(size=(len(truth), rows))
+    hard = rng.normal(size=rows)
+    luck = rng.normal(size=(len(truth), rows))
     bar = np.array([NormalDist().inv_cdf(p) for p in truth])
     answers = np.sqrt(LIKENESS) * hard + np.sqrt(1 - LIKENESS) * luck < bar[:, None]
     return World(truth, (shots + 1.0) * PER_EXAMPLE, answers.astype(float))
@@ -81,22 +83,22 @@ class Raced(NamedTuple):
     spent: float
 
 
-def race_in(made: World, tuning: int, budget: float) -> Raced:
+def race_in(world: World, tuning: int, budget: float) -> Raced:
     """Race on the first rows of a world.
 
     Args:
-        made: the world.
+        world: its candidates and answers.
         tuning: rows to race on.
         budget: LM tokens for the race.
     """
-    race = Race(np.repeat(made.tokens[:, None], tuning, axis=1))
+    race = Race(np.repeat(world.tokens[:, None], tuning, axis=1))
     spent = 0.0
 
     def ask(step: Round) -> dict[int, np.ndarray]:
         nonlocal spent
         span = slice(step.start, step.stop)
         spent += race.tokens[list(step.racers), span].sum()
-        return {i: made.answers[i, span] for i in step.racers}
+        return {i: world.answers[i, span] for i in step.racers}
 
     hold(race, ask, lambda: budget - spent)
     return Raced(race, spent)
@@ -112,15 +114,15 @@ class Played(NamedTuple):
     verdict: Verdict
 
 
-def play(made: World, tuning: int, budget: float, resamples: int = 1000) -> Played:
+def play(world: World, tuning: int, budget: float, resamples: int = 1000) -> Played:
     """Race on the first rows of a world and judge on the others; for the arguments see `race_in`
     and `judge`."""
-    race, _ = race_in(made, tuning, budget)
+    race, _ = race_in(world, tuning, budget)
     finalists = finalists_of(race)
-    samples = [Sample(made.answers[i, tuning:, None], mean) for i in finalists]
+    samples = [Sample(world.answers[i, tuning:, None], mean) for i in finalists]
     verdict = judge(
         samples,
-        made.tokens[[*finalists]].tolist(),
+        world.tokens[[*finalists]].tolist(),
         TOLERANCE,
         raced=[race.scores[i] for i in finalists],
         resamples=resamples,
@@ -135,31 +137,36 @@ def finalists_of(race: Race) -> tuple[int, ...]:
     return tuple(dict.fromkeys((race.winner(), race.near(TOLERANCE)[0], top_k, 0)))
 
 
-def random_search(made: World, tuning: int, budget: float, seed: int) -> int:
+def random_search(world: World, tuning: int, budget: float, seed: int) -> int:
     """Return the best of the candidates that a random search can ask for all rows with the same
     tokens."""
-    order = np.random.default_rng([seed, 24]).permutation(len(made.truth))
-    asked = [
+    order = np.random.default_rng([seed, 24]).permutation(len(world.truth))
+    affordable = [
         i
-        for i, total in zip(order, (made.tokens[order] * tuning).cumsum(), strict=True)
+        for i, total in zip(order, (world.tokens[order] * tuning).cumsum(), strict=True)
         if total <= budget
     ]
-    return max(asked or [order[0]], key=lambda i: made.answers[i, :tuning].mean())
+    return max(affordable or [order[0]], key=lambda i: world.answers[i, :tuning].mean())
 
 
-def found(budgets: Sequence[float], seeds: int, tuning: int = 200) -> Table:
+def by_budget(budgets: Sequence[float], seeds: int, tuning: int = 200) -> Table:
     """Return how good the winner is against the budget of the race, beside random search with the
     same tokens."""
     lines: list[list[Value]] = []
     for budget in budgets:
-        losses, random_losses, best, dropped, spent = [], [], 0, 0, []
+        losses = []
+        random_losses = []
+        best = 0
+        dropped = 0
+        spent = []
         for seed in range(seeds):
-            made = world(seed, tuning + 20)
-            played = race_in(made, tuning, budget)
-            winner, top = played.race.winner(), int(made.truth.argmax())
-            losses.append(made.truth[top] - made.truth[winner])
+            world = random_world(seed, tuning + 20)
+            played = race_in(world, tuning, budget)
+            winner = played.race.winner()
+            top = int(world.truth.argmax())
+            losses.append(world.truth[top] - world.truth[winner])
             random_losses.append(
-                made.truth[top] - made.truth[random_search(made, tuning, budget, seed)]
+                world.truth[top] - world.truth[random_search(world, tuning, budget, seed)]
             )
             best += losses[-1] <= 0.01
             dropped += played.race.states[top] == "worse"
@@ -201,28 +208,31 @@ def honesty(
 
     Args:
         seeds: how many worlds.
-        spread: see `world`.
+        spread: see `random_world`.
         tuning: rows to race on.
         final: rows for the end.
         budget: LM tokens of a race.
         resamples: how often rows are drawn for an interval.
     """
-    scores, differences, false, worse = [], [], 0, 0
+    scores = []
+    differences = []
+    false = 0
+    worse = 0
     for seed in range(seeds):
-        made = world(seed, tuning + final, spread)
-        _, finalists, verdict = play(made, tuning, budget, resamples)
-        truth = made.truth[list(finalists)]
+        world = random_world(seed, tuning + final, spread)
+        _, finalists, verdict = play(world, tuning, budget, resamples)
+        truth = world.truth[list(finalists)]
         scores.append(verdict.scores[0].low <= truth[0] <= verdict.scores[0].high)
-        for one in verdict.differences:
-            if one.better == 0 or one.worse == 0:
-                gap = truth[one.better] - truth[one.worse]
-                differences.append(one.interval.low <= gap <= one.interval.high)
+        for test in verdict.differences:
+            if test.better == 0 or test.worse == 0:
+                gap = truth[test.better] - truth[test.worse]
+                differences.append(test.interval.low <= gap <= test.interval.high)
         false += any(
-            one.certain and truth[one.better] <= truth[one.worse] for one in verdict.differences
+            test.certain and truth[test.better] <= truth[test.worse] for test in verdict.differences
         )
         worse += truth[0] - truth[verdict.recommended] > 0.05
-    held, gaps = (100 * float(np.mean(hits)) for hits in (scores, differences))
-    return Honesty(held, gaps, 100 * false / seeds, 100 * float(worse) / seeds)
+    of_scores, of_differences = (100 * float(np.mean(hits)) for hits in (scores, differences))
+    return Honesty(of_scores, of_differences, 100 * false / seeds, 100 * float(worse) / seeds)
 
 
 class Evidence(NamedTuple):
@@ -235,12 +245,12 @@ class Evidence(NamedTuple):
 
 
 RULES: dict[str, Callable[[Evidence], bool]] = {
-    "at most 2 points below": lambda seen: seen.final.ahead <= TOLERANCE,
-    "95 % interval above −2 points": lambda seen: (
-        seen.final.ahead + 1.96 * seen.final.error <= TOLERANCE
+    "at most 2 points below": lambda evidence: evidence.final.ahead <= TOLERANCE,
+    "95 % interval above −2 points": lambda evidence: (
+        evidence.final.ahead + 1.96 * evidence.final.error <= TOLERANCE
     ),
-    "expected loss, final rows": lambda seen: seen.final.expected <= TOLERANCE,
-    "expected loss, all rows": lambda seen: seen.all_rows.expected <= TOLERANCE,
+    "expected loss, final rows": lambda evidence: evidence.final.expected <= TOLERANCE,
+    "expected loss, all rows": lambda evidence: evidence.all_rows.expected <= TOLERANCE,
 }
 """Rules for taking a cheaper finalist in place of the winner; the last is `judge`'s."""
 
@@ -266,28 +276,28 @@ def taking(seeds: int, spread: float, final: int) -> dict[str, Taking]:
 
     Args:
         seeds: how many worlds.
-        spread: see `world`.
+        spread: see `random_world`.
         final: rows for the end.
     """
     tuning = EXTENTS[final]
     results: dict[str, list[tuple[bool, float, bool, float]]] = {rule: [] for rule in RULES}
     for seed in range(seeds):
-        made = world(seed, tuning + final, spread)
-        race, _ = race_in(made, tuning, tuning * 4_000)
+        world = random_world(seed, tuning + final, spread)
+        race, _ = race_in(world, tuning, tuning * 4_000)
         winner, *others = finalists_of(race)
-        seen = {i: evidence(made, race, winner, i, tuning) for i in others}
+        evidence_of = {i: evidence(world, race, winner, i, tuning) for i in others}
         for rule, holds in RULES.items():
-            as_good = [i for i in others if holds(seen[i])]
-            chosen = min([winner, *as_good], key=lambda i: made.tokens[i])
-            below = float(made.truth[winner] - made.truth[chosen])
-            share = made.tokens[chosen] / made.tokens[winner]
+            as_good = [i for i in others if holds(evidence_of[i])]
+            chosen = min([winner, *as_good], key=lambda i: world.tokens[i])
+            below = float(world.truth[winner] - world.truth[chosen])
+            share = world.tokens[chosen] / world.tokens[winner]
             results[rule].append((chosen != winner, below, below > 0.05, share))
     return {rule: Taking(*(100 * np.mean(rows, axis=0))) for rule, rows in results.items()}
 
 
-def evidence(made: World, race: Race, winner: int, other: int, tuning: int) -> Evidence:
+def evidence(world: World, race: Race, winner: int, other: int, tuning: int) -> Evidence:
     """Return what a finalist may lose against the winner."""
-    ahead = made.answers[winner] - made.answers[other]
+    ahead = world.answers[winner] - world.answers[other]
     both = min(len(race.scores[winner]), len(race.scores[other]))
     all_rows = np.concatenate([ahead[:both], ahead[tuning:]])
     return Evidence(loss_of(ahead[tuning:]), loss_of(all_rows))
@@ -323,8 +333,8 @@ def main() -> None:
     print(
         f"25 candidates, 200 rows to race on, {seeds} worlds; all candidates on all rows: ", end=""
     )
-    print(f"{world(0, 200).tokens.sum() * 200:,.0f} tokens\n")
-    print(found((150_000, 300_000, 600_000, 1_200_000), seeds).text())
+    print(f"{random_world(0, 200).tokens.sum() * 200:,.0f} tokens\n")
+    print(by_budget((150_000, 300_000, 600_000, 1_200_000), seeds).text())
     print(f"\n100 rows to race on, 200 final rows, {seeds} worlds, in percent\n")
     lines: list[list[Value]] = []
     for name, spread in (

@@ -34,7 +34,8 @@ class PaddedLM:
     def _batch(self, rows: Sequence) -> np.ndarray:
         longest = max(len(row.ids) for row in rows)
         ids = torch.zeros(len(rows), longest, dtype=torch.int64)
-        real, scored = torch.zeros_like(ids), torch.zeros_like(ids)
+        real = torch.zeros_like(ids)
+        scored = torch.zeros_like(ids)
         for place, row in enumerate(rows):
             ids[place, : len(row.ids)] = torch.tensor(row.ids)
             real[place, : len(row.ids)] = 1

@@ -121,7 +121,9 @@ def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
         ]
         scores = [model.choice_log_likelihood(prompts, options) for model in (lm, local)]
         apart = np.abs(np.concatenate(scores[0]) - np.concatenate(scores[1]))
-        best = [[int(np.argmax(found)) for found in model] for model in scores]
+        best = [
+            [int(np.argmax(scores_of_options)) for scores_of_options in model] for model in scores
+        ]
         same = sum(ours == theirs for ours, theirs in zip(*best, strict=True))
         row["log P apart, in nats"] = f"mean {apart.mean():.3f}, at most {apart.max():.3f}"
         row["labels alike"] = f"{same} of {len(queries)}"
@@ -133,8 +135,8 @@ def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
 
 def _command(command: str, address: str, out: Path, *arguments: str) -> str:
     """Run a command as a user would, with no flag about the server; return how it ended."""
-    shown = [sys.executable, "-m", "ceil_jax.cli.main", command, "--task", "movie_reviews"]
-    shown += [
+    words = [sys.executable, "-m", "ceil_jax.cli.main", command, "--task", "movie_reviews"]
+    words += [
         "--bank-limit",
         "200",
         "--lm",
@@ -147,7 +149,7 @@ def _command(command: str, address: str, out: Path, *arguments: str) -> str:
     began = time.perf_counter()
     with (out / f"{command}.log").open("ab") as log:
         code = subprocess.run(
-            [*shown, *arguments], stdout=log, stderr=subprocess.STDOUT, check=False
+            [*words, *arguments], stdout=log, stderr=subprocess.STDOUT, check=False
         ).returncode
     ended = "a table" if code == 0 else f"exit code {code}"
     return f"{ended} in {time.perf_counter() - began:.0f} s"

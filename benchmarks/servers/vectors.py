@@ -63,19 +63,19 @@ def store(name: str, out: Path) -> dict[str, str]:
         chroma = python.with_name("chroma")
         command: list[str | Path] = [chroma, "run", "--path", data, "--port", str(port)]
         with running(command, log, f"http://127.0.0.1:{port}/api/v2/heartbeat"):
-            said = _asked(python, name, str(port))
+            line = _asked(python, name, str(port))
     elif name == "pgvector":
         with running([python, PROGRAMS / "postgres.py", data], log, "postgresql://"):
             [address] = re.findall(r"^postgresql://.*$", log.read_text(), re.MULTILINE)
-            said = _asked(python, name, address)
+            line = _asked(python, name, address)
     else:
-        said = _asked(python, name, str(data))
-    return {"server": name, "choices": said}
+        line = _asked(python, name, str(data))
+    return {"server": name, "choices": line}
 
 
 def _asked(python: Path, name: str, where: str) -> str:
     """What the program that asks a store prints; its error where it fails."""
     program: list[str | Path] = [python, PROGRAMS / "stores.py", name, where]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    said = done.stdout if done.returncode == 0 else done.stderr
-    return (said.strip().splitlines() or [""])[-1]
+    process = subprocess.run(program, capture_output=True, text=True, check=False)
+    output = process.stdout if process.returncode == 0 else process.stderr
+    return (output.strip().splitlines() or [""])[-1]

@@ -13,7 +13,9 @@ from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.tasks.assets import fetch
 from ceil_jax.tasks.load import load_task
 
-ENCODER, SENTENCES, BATCH = "all-MiniLM-L6-v2", 5000, 64
+ENCODER = "all-MiniLM-L6-v2"
+SENTENCES = 5000
+BATCH = 64
 
 
 def cases(settings: Settings) -> Iterator[Case]:

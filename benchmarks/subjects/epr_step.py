@@ -27,14 +27,19 @@ from ceil_jax.tasks.load import load_task
 from ceil_jax.training.contrastive import EPRBatch, epr_objective
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 
-ENCODER, BATCH, CHUNKS, TEMPERATURE, STEPS = "all-MiniLM-L6-v2", 16, 4, 0.05, 4
+ENCODER = "all-MiniLM-L6-v2"
+BATCH = 16
+CHUNKS = 4
+TEMPERATURE = 0.05
+STEPS = 4
 
 
 def cases(settings: Settings) -> Iterator[Case]:
     batch, steps = (4, 1) if settings.small else (BATCH, STEPS)
     encoder = load_encoder(ENCODER)
     texts = [example.input for example in load_task("movie_reviews").train[: 3 * batch * steps]]
-    table, ids = TokenTable(encoder, texts), encoder.tokenizer(texts, encoder.max_length)
+    table = TokenTable(encoder, texts)
+    ids = encoder.tokenizer(texts, encoder.max_length)
     chunk = math.ceil(3 * batch / CHUNKS)
     rows = np.arange(3 * batch * steps).reshape(steps, 3, batch)
     groups = jnp.arange(batch)
@@ -55,12 +60,20 @@ def cases(settings: Settings) -> Iterator[Case]:
         return jax.value_and_grad(loss)(params)
 
     def chunked() -> dict[str, Any]:
-        params, key = {"query": encoder.params}, jax.random.key(0)
-        return _outcome([cache(params, table.once(one, chunk), about, key) for one in rows])
+        params = {"query": encoder.params}
+        key = jax.random.key(0)
+        return _outcome(
+            [cache(params, table.once(rows_of_step, chunk), about, key) for rows_of_step in rows]
+        )
 
     def padded() -> dict[str, Any]:
         params = {"query": encoder.params}
-        return _outcome([whole(params, _one_batch(ids, one.reshape(-1), encoder)) for one in rows])
+        return _outcome(
+            [
+                whole(params, _one_batch(ids, rows_of_step.reshape(-1), encoder))
+                for rows_of_step in rows
+            ]
+        )
 
     yield Case(
         f"{steps} steps of {3 * batch} texts, {ENCODER}",
@@ -87,7 +100,7 @@ def _outcome(steps: list[Any]) -> dict[str, Any]:
     ]
     return {
         "loss": np.array([float(value) for value, _ in steps]),
-        "norm": np.sqrt([float(one) for one in squares]),
+        "norm": np.sqrt([float(square) for square in squares]),
     }
 
 
@@ -100,13 +113,13 @@ def _torch(texts: list[str], rows: np.ndarray, device: str) -> Any:
         str(fetch(ENCODER)), device="cuda" if device == "gpu" else "cpu"
     ).eval()
 
-    def step(one: np.ndarray) -> tuple[float, float]:
+    def step(rows_of_step: np.ndarray) -> tuple[float, float]:
         model.zero_grad()
-        asked = batch_to_device(
-            model.preprocess([texts[row] for row in one.reshape(-1)]), model.device
+        inputs = batch_to_device(
+            model.preprocess([texts[row] for row in rows_of_step.reshape(-1)]), model.device
         )
-        vectors = model(asked)["sentence_embedding"]
-        positives, negatives, queries = vectors.split(one.shape[1])
+        vectors = model(inputs)["sentence_embedding"]
+        positives, negatives, queries = vectors.split(rows_of_step.shape[1])
         cosines = queries @ torch.cat([positives, negatives]).T / TEMPERATURE
         loss = torch.nn.functional.cross_entropy(
             cosines, torch.arange(len(queries), device=model.device)
@@ -116,8 +129,8 @@ def _torch(texts: list[str], rows: np.ndarray, device: str) -> Any:
         return float(loss.detach()), float(torch.stack(squares).sum().sqrt())
 
     def run() -> dict[str, Any]:
-        found = np.array([step(one) for one in rows])
-        return {"loss": found[:, 0], "norm": found[:, 1]}
+        results = np.array([step(rows_of_step) for rows_of_step in rows])
+        return {"loss": results[:, 0], "norm": results[:, 1]}
 
     return run
 

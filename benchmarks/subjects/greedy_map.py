@@ -20,7 +20,9 @@ from benchmarks.peers import numpy_map
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 
-QUERIES, BANK, TRADE_OFF = 1101, 20_000, 0.05
+QUERIES = 1101
+BANK = 20_000
+TRADE_OFF = 0.05
 
 SIZES = ((100, 16, 5), (100, 50, 5), (800, 50, 3))
 """n, K, and how many times faster than numpy we want to be."""
@@ -40,7 +42,8 @@ def cases(settings: Settings) -> Iterator[Case]:
         with numpy_map.pool(workers, items) as pool:
             for n, k, wanted in SIZES:
                 if settings.small:
-                    n, k = n // 5, min(k // 3, n // 10)
+                    k = min(k // 3, n // 10)
+                    n = n // 5
                 _, shortlists = top_k(queries, items, n)
                 bank = jax.device_put(items)
                 in_pool = partial(numpy_map.from_embeddings_in_pool, pool, workers)

@@ -19,7 +19,11 @@ from ceil_jax.distributed.devices import map_batches
 from ceil_jax.dpp.distribution import log_elementary_symmetric, sample_k_dpp
 from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
 
-SAMPLES, N, K, DIM, TRADE_OFF = 1000, 100, 16, 384, 0.1
+SAMPLES = 1000
+N = 100
+K = 16
+DIM = 384
+TRADE_OFF = 0.1
 
 BATCH = 512
 """Samples in one call on a CPU, where each core makes calls of its own."""
@@ -61,7 +65,8 @@ def _dppy(kernel: np.ndarray, count: int, k: int) -> partial[np.ndarray]:
     from dppy.finite_dpps import FiniteDPP
 
     def draw() -> np.ndarray:
-        dpp, random = FiniteDPP("likelihood", L=kernel), np.random.RandomState(0)
+        dpp = FiniteDPP("likelihood", L=kernel)
+        random = np.random.RandomState(0)
         return np.array([dpp.sample_exact_k_dpp(size=k, random_state=random) for _ in range(count)])
 
     return partial(draw)
@@ -109,5 +114,5 @@ def marginals(kernel: np.ndarray, k: int) -> np.ndarray:
             log_elementary_symmetric(jnp.delete(log_values, j), k - 1)[-1, k - 1]
             for j in range(len(values))
         ]
-        taken = np.exp(np.asarray(log_values + jnp.stack(without) - log_all))
-    return np.asarray(vectors**2 @ taken)
+        probabilities = np.exp(np.asarray(log_values + jnp.stack(without) - log_all))
+    return np.asarray(vectors**2 @ probabilities)

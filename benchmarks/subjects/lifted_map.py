@@ -20,7 +20,8 @@ from benchmarks.peers import numpy_map
 from ceil_jax.dpp.greedy import greedy_map_from_features
 from ceil_jax.dpp.kernel import relevance
 
-DIM, TRADE_OFF = 384, 0.05
+DIM = 384
+TRADE_OFF = 0.05
 
 TOLERANCE = 1e-2
 """In log det of a set."""
@@ -32,7 +33,9 @@ SIZES = ((400, 100, 50, 5), (400, 100, 16, 5), (48, 800, 50, 3))
 def cases(settings: Settings) -> Iterator[Case]:
     for count, n, k, wanted in SIZES:
         if settings.small:
-            count, n, k = 6, n // 5, k // 4
+            count = 6
+            n = n // 5
+            k = k // 4
         rng = np.random.default_rng(0)
         items = workloads.bank(rng, 4_000, 16 if settings.small else DIM)
         queries = workloads.queries(rng, items, count)
@@ -40,7 +43,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         nearest = np.argsort(-(queries @ items.T), axis=1)[:, :n]
         features = items[nearest]
         relevances = np.asarray(jax.vmap(relevance)(jnp.asarray(queries), jnp.asarray(features)))
-        kernels = np.stack([_kernel(*one) for one in zip(features, relevances, strict=True)])
+        kernels = np.stack([_kernel(*pair) for pair in zip(features, relevances, strict=True)])
         lifted = jax.jit(jax.vmap(partial(greedy_map_from_features, k=k, trade_off=TRADE_OFF)))
         yield Case(
             f"{count} queries, n = {n}, K = {k}, d = {items.shape[1]}",
@@ -76,7 +79,7 @@ def same_sets(kernels: np.ndarray, results: Mapping[str, np.ndarray]) -> str:
     ours, theirs = results.values()
     differ = np.flatnonzero((np.sort(ours, axis=1) != np.sort(theirs, axis=1)).any(axis=1))
     for row in differ:
-        log_dets = [_log_det(kernels[row], found[row]) for found in (ours, theirs)]
+        log_dets = [_log_det(kernels[row], sets[row]) for sets in (ours, theirs)]
         if abs(log_dets[0] - log_dets[1]) > TOLERANCE:
             raise Disagreement(f"query {row}: log det {log_dets[0]} and {log_dets[1]}")
     return f"same sets but for {len(differ)} ties among {len(ours)} queries"

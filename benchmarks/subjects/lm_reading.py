@@ -19,7 +19,9 @@ from benchmarks import lm_workloads
 from benchmarks.harness import OURS, Case, Settings
 from benchmarks.peers.padded_lm import PaddedLM
 
-PROMPTS, SHOTS, CHUNK = 16, 8, 512
+PROMPTS = 16
+SHOTS = 8
+CHUNK = 512
 PRODUCTS = "its products alone"
 
 
@@ -29,14 +31,14 @@ def cases(settings: Settings) -> Iterator[Case]:
         lm, plain = lm_workloads.pair(name, dtype, settings)
         task, builder = lm_workloads.reviews(lm)
         queries = task.validation[:count]
-        shown = (
+        positions = (
             np.random.default_rng(0)
             .permutation(len(task.train))[: count * SHOTS]
             .reshape(count, SHOTS)
         )
         prompts = [
             builder.build(query, [task.train[i] for i in row], list(range(SHOTS))).text
-            for query, row in zip(queries, shown, strict=True)
+            for query, row in zip(queries, positions, strict=True)
         ]
         answers = [task.template.continuation(query, query.output) for query in queries]
         read = int(lm.count_tokens(prompts).sum())
@@ -81,5 +83,5 @@ def products(weights: Sequence[torch.Tensor], tokens: int) -> None:
 def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
     """The plain reader's log-probabilities are ours."""
     return lm_workloads.same_scores(
-        dtype, {name: one for name, one in results.items() if name != PRODUCTS}
+        dtype, {name: values for name, values in results.items() if name != PRODUCTS}
     )

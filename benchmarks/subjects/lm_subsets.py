@@ -16,7 +16,9 @@ from benchmarks.harness import OURS, Case, Settings
 from ceil_jax.lm.torch.prefix_tree import Trie
 from ceil_jax.training.samplers import uniform_sets
 
-SUBSETS, SIZE, SHORTLIST = 50, 16, 100
+SUBSETS = 50
+SIZE = 16
+SHORTLIST = 100
 
 
 def cases(settings: Settings) -> Iterator[Case]:

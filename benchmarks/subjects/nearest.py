@@ -14,7 +14,10 @@ from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from ceil_jax.retrieval.index import top_k
 
-QUERIES, BANK, DIM, K = 1101, 400_000, 768, 100
+QUERIES = 1101
+BANK = 400_000
+DIM = 768
+K = 100
 
 TOLERANCE = 1e-5
 """The difference of two scores of unit vectors beyond which they are no tie."""

@@ -13,7 +13,8 @@ from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from ceil_jax.selector import CeilSelector, Selection
 
-BANK, K = 100_000, 8
+BANK = 100_000
+K = 8
 
 
 class KnownVectors:

@@ -24,7 +24,13 @@ from ceil_jax.dpp.distribution import subset_log_probs
 from ceil_jax.dpp.kernel import block_log_dets, relevance
 from ceil_jax.training.losses import SetScores, pairwise_margin_loss
 
-BATCH, N, SUBSETS, K, DIM, BANK, TRADE_OFF = 64, 100, 50, 16, 768, 44_000, 0.1
+BATCH = 64
+N = 100
+SUBSETS = 50
+K = 16
+DIM = 768
+BANK = 44_000
+TRADE_OFF = 0.1
 
 TOLERANCE = 2e-3
 """Relative, of the loss and of the gradient's length: both compute in float32."""

@@ -83,7 +83,9 @@ class Experiment:
         configs = [
             replace(config, task=TASKS[task].name) for task in options.tasks or (config.task,)
         ]
-        entries = [entry for one in configs for entry in self.entries(one, options)]
+        entries = [
+            entry for config_of_task in configs for entry in self.entries(config_of_task, options)
+        ]
         if options.method:
             entries = _of_methods(entries, options.method, configs)
         if options.dry_run:
@@ -140,9 +142,9 @@ class Experiment:
             )
             further = [replace(config, lm=lm) for lm in options.lms]
             further += [replace(config, encoder=encoder) for encoder in options.encoders]
-            for one in (config, *further):
-                for task in options.tasks or (one.task,):
-                    check_first(replace(one, task=task))
+            for variant in (config, *further):
+                for task in options.tasks or (variant.task,):
+                    check_first(replace(variant, task=task))
             self.run(config, options)
 
         return command(self.name, parsed, arguments, self.scales)

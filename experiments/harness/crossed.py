@@ -81,11 +81,11 @@ class Crossed:
     def _values(self) -> Table:
         table = self.crossed(
             {
-                place: Number(one.value, sd=one.sd, paper=one.paper)
-                for place, one in self.runs.items()
+                place: Number(runs.value, sd=runs.sd, paper=runs.paper)
+                for place, runs in self.runs.items()
             }
         )
-        samples = {place: one.sample for place, one in self.runs.items() if one.known}
+        samples = {place: runs.sample for place, runs in self.runs.items() if runs.known}
         means = [self.mean(str(row[0]), samples) for row in table.rows]
         return table.with_column(
             "mean (95 % interval)", [mean and Number(mean.mean, interval=mean) for mean in means]
@@ -129,8 +129,8 @@ class Crossed:
             for at in self.columns
         }
         most = max(shares, key=shares.__getitem__)
-        found = self.mean(row, samples, most) if 100 * shares[most] > len(shares) / 2 else None
-        return found and f"{signed(found)}, without {most}"
+        rest = self.mean(row, samples, most) if 100 * shares[most] > len(shares) / 2 else None
+        return rest and f"{signed(rest)}, without {most}"
 
     def costs(self) -> Table:
         """Return the means over columns of what the first seed cost, work that rows share counted
@@ -140,12 +140,12 @@ class Crossed:
         """
         body: list[list[Value]] = []
         for row in dict.fromkeys(row for row, _ in self.runs):
-            members = [one for (name, _), one in self.runs.items() if name == row]
+            members = [runs for (name, _), runs in self.runs.items() if name == row]
             if len(members) < len(self.columns):
                 continue
             costs = [
-                (one.record.cost.tokens, one.record.cost.seconds, one.hours or np.nan)
-                for one in members
+                (runs.record.cost.tokens, runs.record.cost.seconds, runs.hours or np.nan)
+                for runs in members
             ]
             tokens, seconds, hours = np.mean(costs, axis=0).tolist()
             first = members[0].record
@@ -165,25 +165,29 @@ class Crossed:
         these alike."""
         views: dict[tuple[str, str], dict[Place, Callable[[Runs], Runs]]] = {}
         for place, runs in self.runs.items():
-            own: dict[str, Callable[[Runs], Runs]] = {
+            views_of_place: dict[str, Callable[[Runs], Runs]] = {
                 part: partial(Runs.only, where=where) for part, where in runs.parts().items()
             }
             groups = runs.questions if runs.known else None
             if groups is not None and len(np.unique(groups)) < SHARED * runs.queries:
-                own["every program weighs the same"] = lambda whole: ByProgram(whole.records)
-            for part, view in own.items():
+                views_of_place["every program weighs the same"] = lambda whole: ByProgram(
+                    whole.records
+                )
+            for part, view in views_of_place.items():
                 views.setdefault((place[1], part), {})[place] = view
         for (column, part), places in views.items():
             here = {place: view(self.runs[place]) for place, view in places.items()}
             body: list[list[Value]] = [
-                [row, Number(one.interval.mean, interval=one.interval)]
-                for (row, _), one in here.items()
+                [row, Number(runs_of_part.interval.mean, interval=runs_of_part.interval)]
+                for (row, _), runs_of_part in here.items()
             ]
             table = Table(["", "value"], body, self._titled(f"{column}: {part}"))
             for name, bases in self.minus.items():
                 less = [
-                    signed(one.minus(places[place](bases[place]))) if place in bases else None
-                    for place, one in here.items()
+                    signed(runs_of_part.minus(places[place](bases[place])))
+                    if place in bases
+                    else None
+                    for place, runs_of_part in here.items()
                 ]
                 table = table.with_column(f"− {name}", less)
             yield table

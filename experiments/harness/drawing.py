@@ -28,14 +28,16 @@ def points(table: ExperimentTable) -> Figure:
     figure, axes = panels(len(tasks), 5.2, 1.6 + 0.36 * most)
     for panel, (task, members) in zip(axes, tasks.items(), strict=True):
         labels = [
-            one.entry.row if one.entry.column == task else f"{one.entry.row}, {one.entry.column}"
-            for one in members
+            measurement.entry.row
+            if measurement.entry.column == task
+            else f"{measurement.entry.row}, {measurement.entry.column}"
+            for measurement in members
         ]
         draw_points(
             panel,
             labels,
-            [one.interval for one in members],
-            [one.entry.paper for one in members],
+            [measurement.interval for measurement in members],
+            [measurement.entry.paper for measurement in members],
             _metric(members),
         )
         panel.set_title(task, fontsize="medium")
@@ -63,10 +65,10 @@ def lines_of(
             subtracted from each.
     """
     series: dict[str, list[tuple[float, float, float, float]]] = {}
-    for one in members:
-        value = one.interval if less is None else less[0].difference(one, less[1])
+    for measurement in members:
+        value = measurement.interval if less is None else less[0].difference(measurement, less[1])
         if value is not None:
-            series.setdefault(one.entry.row, []).append((x(one), *value))
+            series.setdefault(measurement.entry.row, []).append((x(measurement), *value))
     ylabel = _metric(members)
     if less is not None:
         axes.axhline(0, color="grey", linewidth=1)

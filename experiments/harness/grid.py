@@ -125,15 +125,15 @@ def records_of(measured: Sequence[Measured], experiment: str) -> Iterator[Publis
         measured: the experiment's entries.
         experiment: its name.
     """
-    for one in measured:
-        for record in one.records:
+    for measurement in measured:
+        for record in measurement.records:
             interval = Runs((record,)).interval
             written = (record.root / record.name / DONE).stat().st_mtime
             yield replace(
                 record,
                 experiment=experiment,
-                row=one.entry.row,
-                column=one.entry.column,
+                row=measurement.entry.row,
+                column=measurement.entry.column,
                 low=interval.low,
                 high=interval.high,
                 device=record.device or device(),

@@ -25,12 +25,12 @@ def by_program(record: Published, data_dir: Path | None) -> Published:
     """
     if record.overlap is None:
         return record
-    in_bank, found = _of_task(record.task, data_dir, record.queries, record.bank)
+    in_bank, questions = _of_task(record.task, data_dir, record.queries, record.bank)
     if not np.array_equal(in_bank, record.overlap.output_in_bank):
         raise UserError(f"{record.task}: the queries of the data are not those of the records")
-    if found is None:
+    if questions is None:
         return record
-    record = replace(record, overlap=record.overlap._replace(question=found))
+    record = replace(record, overlap=record.overlap._replace(question=questions))
     _, low, high = Runs((record,)).interval
     return replace(record, low=low, high=high)
 

@@ -97,7 +97,7 @@ def line_of(record: Published) -> dict[str, Any]:
             name: getattr(record, name)
             for name in ("experiment", "row", "column", "task", "method")
         },
-        "trained_by": [list(one) for one in record.trained_by],
+        "trained_by": [list(trainer) for trainer in record.trained_by],
         "lm": record.lm,
         "encoder": config["encoder"],
         "shots": config["shots"],
@@ -181,36 +181,36 @@ def keep(file: Path, records: Iterable[Published]) -> None:
             written.
     """
     with held(file.parent, f".{file.name}.lock"):
-        kept = {}
+        texts = {}
         if file.exists():
             for text, line in _lines(file):
-                kept[tuple(line[name] for name in IDENTITY)] = text
+                texts[tuple(line[name] for name in IDENTITY)] = text
         for record in records:
             line = line_of(record)
             text = json.dumps(line, ensure_ascii=False)
-            kept[tuple(line[name] for name in IDENTITY)] = text
-        write(file, "".join(text + "\n" for text in kept.values()).encode())
+            texts[tuple(line[name] for name in IDENTITY)] = text
+        write(file, "".join(text + "\n" for text in texts.values()).encode())
 
 
 def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return each line's text and the object that it holds."""
-    found = []
+    texts_and_lines = []
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:
             line = json.loads(content)
             columns = (
                 []
-                if (one := record_of(line)).statistics is None
-                else [one.statistics, *(one.overlap or ())]
+                if (record := record_of(line)).statistics is None
+                else [record.statistics, *(record.overlap or ())]
             )
-            if any(len(column) != one.queries for column in columns):
-                raise ValueError(f"expected statistics and overlap of {one.queries:,} queries")
+            if any(len(column) != record.queries for column in columns):
+                raise ValueError(f"expected statistics and overlap of {record.queries:,} queries")
         except (ValueError, TypeError, KeyError, AttributeError) as wrong:
             raise UserError(
                 f"{file}, line {number} is no result: {wrong!r}; correct or remove it"
             ) from None
-        found.append((content.decode(), line))
-    return found
+        texts_and_lines.append((content.decode(), line))
+    return texts_and_lines
 
 
 def _packed(statistics: np.ndarray) -> str | list[Any]:

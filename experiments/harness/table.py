@@ -33,9 +33,13 @@ class ExperimentTable:
 
     def at(self, task: str, row: str, column: str) -> Measured | None:
         """Return the entry in one place of a task's table, or None."""
-        for one in self.measured:
-            if (one.entry.task, one.entry.row, one.entry.column) == (task, row, column):
-                return one
+        for measurement in self.measured:
+            if (measurement.entry.task, measurement.entry.row, measurement.entry.column) == (
+                task,
+                row,
+                column,
+            ):
+                return measurement
         return None
 
     def less(self, row: str, header: str, title: str) -> Table:
@@ -46,30 +50,32 @@ class ExperimentTable:
             header: the table's second column, what the other rows are.
             title: the table's title.
         """
-        found = []
-        for one in self.measured:
-            base = self.at(one.entry.task, row, one.entry.column)
-            if base is not None and one is not base:
-                found.append([one.entry.task, one.entry.row, signed(one.minus(base))])
-        return Table(["task", header, f"− {row}"], found, title)
+        rows = []
+        for measurement in self.measured:
+            base = self.at(measurement.entry.task, row, measurement.entry.column)
+            if base is not None and measurement is not base:
+                rows.append(
+                    [measurement.entry.task, measurement.entry.row, signed(measurement.minus(base))]
+                )
+        return Table(["task", header, f"− {row}"], rows, title)
 
     def by_task(self) -> dict[str, list[Measured]]:
         """Return the entries of each task."""
-        found: dict[str, list[Measured]] = {}
-        for one in self.measured:
-            found.setdefault(one.entry.task, []).append(one)
-        return found
+        by_task: dict[str, list[Measured]] = {}
+        for measurement in self.measured:
+            by_task.setdefault(measurement.entry.task, []).append(measurement)
+        return by_task
 
-    def difference(self, one: Measured, baseline: str) -> Interval | None:
+    def difference(self, measurement: Measured, baseline: str) -> Interval | None:
         """Return an entry minus the baseline's entry of the same configuration, in points; None
         without one."""
-        other = self._baseline(one, baseline)
-        return None if other is None else one.minus(other)
+        other = self._baseline(measurement, baseline)
+        return None if other is None else measurement.minus(other)
 
-    def _baseline(self, one: Measured, baseline: str) -> Measured | None:
-        if one.entry.cell.method == baseline:
+    def _baseline(self, measurement: Measured, baseline: str) -> Measured | None:
+        if measurement.entry.cell.method == baseline:
             return None
-        wanted = one.entry.cell._replace(method=baseline).work()
+        wanted = measurement.entry.cell._replace(method=baseline).work()
         for other in self.measured:
             if other.entry.cell.work() == wanted:
                 return other
@@ -90,15 +96,15 @@ class ExperimentTable:
 
     def _crossed(self) -> Iterator[Crossed]:
         groups: dict[str, dict[Place, Measured]] = {}
-        for one in self.measured:
-            entry = one.entry
+        for measurement in self.measured:
+            entry = measurement.entry
             group = groups.setdefault("" if entry.column == entry.task else entry.task, {})
-            group[entry.row, entry.column] = one
+            group[entry.row, entry.column] = measurement
         for title, members in groups.items():
             minus: dict[str, dict[Place, Runs]] = {name: {} for name in BASELINES.values()}
-            for place, one in members.items():
+            for place, measurement in members.items():
                 for method, name in BASELINES.items():
-                    if base := self._baseline(one, method):
+                    if base := self._baseline(measurement, method):
                         minus[name][place] = base
             yield Crossed(members, minus, title)
 
@@ -110,16 +116,22 @@ class ExperimentTable:
             "paper",
             *(f"− {name}" for name in BASELINES.values()),
         ]
-        return Table(header, [self._detail(one) for one in self.measured], "Every number")
+        return Table(
+            header, [self._detail(measurement) for measurement in self.measured], "Every number"
+        )
 
-    def _detail(self, one: Measured) -> list[Value]:
-        entry = one.entry
+    def _detail(self, measurement: Measured) -> list[Value]:
+        entry = measurement.entry
         return [
-            *(entry.task, entry.row, entry.column, entry.cell.method, one.record.lm),
-            *(one.queries, " ".join(map(str, one.seeds)), one.record.metric),
-            *(one.value, one.sd, one.interval, one.examples),
+            *(entry.task, entry.row, entry.column, entry.cell.method, measurement.record.lm),
+            *(
+                measurement.queries,
+                " ".join(map(str, measurement.seeds)),
+                measurement.record.metric,
+            ),
+            *(measurement.value, measurement.sd, measurement.interval, measurement.examples),
             None if entry.paper is None else Number(entry.paper, 2),
-            *(signed(self.difference(one, baseline)) for baseline in BASELINES),
+            *(signed(self.difference(measurement, baseline)) for baseline in BASELINES),
         ]
 
     def csv(self) -> str:

@@ -207,7 +207,7 @@ class Arena:
     @cached_property
     def by_input(self) -> dict[str, Example]:
         """The rows of the bank, of preparing and of judging, by their inputs."""
-        return {one.input: one for one in (*self.bank, *self.preparing, *self.judging)}
+        return {row.input: row for row in (*self.bank, *self.preparing, *self.judging)}
 
     def search(self) -> Search:
         """Return the search of `ceil-jax tune` on this split."""
@@ -218,7 +218,7 @@ class Arena:
             final_rows=self.sizes.final,
         )
         search = Search(self.config, self.whole, wanted, self.models)
-        assert [one.id for one in search.task.train] == [one.id for one in self.bank]
+        assert [row.id for row in search.task.train] == [row.id for row in self.bank]
         return search
 
     def prompt(self, query: Example, examples: Sequence[Example]) -> str:
@@ -248,7 +248,7 @@ class Arena:
     @property
     def texts(self) -> str:
         """The hash of the rows that judge."""
-        return digest([[one.input, one.output] for one in self.judging])[:12]
+        return digest([[row.input, row.output] for row in self.judging])[:12]
 
 
 def _shown(task: Task, example: Example) -> str:
@@ -301,17 +301,17 @@ class Asker:
                 except queue.Empty:
                     break
             open_ = None not in batch
-            asked = [one for one in batch if one is not None]
-            if not asked:
+            requests = [request for request in batch if request is not None]
+            if not requests:
                 continue
             try:
-                answers = [""] * len(asked)
+                answers = [""] * len(requests)
                 if not self.spent:
-                    prompts = [prompt for prompt, _, _ in asked]
-                    answers = self._arena.answers(prompts, [query for _, query, _ in asked])
+                    prompts = [prompt for prompt, _, _ in requests]
+                    answers = self._arena.answers(prompts, [query for _, query, _ in requests])
             except Exception as error:
-                for _, _, future in asked:
+                for _, _, future in requests:
                     future.set_exception(error)
                 continue
-            for (_, _, future), answer in zip(asked, answers, strict=True):
+            for (_, _, future), answer in zip(requests, answers, strict=True):
                 future.set_result(answer)

@@ -27,13 +27,15 @@ class Comparison:
 
     def __init__(self, records: Sequence[Published]) -> None:
         self.runs: dict[tuple[str, str], Runs] = {}
-        rows = list(dict.fromkeys(one.row for one in records))
-        tasks = list(dict.fromkeys(one.task for one in records))
+        rows = list(dict.fromkeys(record.row for record in records))
+        tasks = list(dict.fromkeys(record.task for record in records))
         for row in rows:
             for task in tasks:
-                found = [one for one in records if (one.row, one.task) == (row, task)]
-                if found:
-                    self.runs[row, task] = Runs(found)
+                records_of_place = [
+                    record for record in records if (record.row, record.task) == (row, task)
+                ]
+                if records_of_place:
+                    self.runs[row, task] = Runs(records_of_place)
         self.methods = [row for row in rows if not row.startswith(ABOUT_OURS)]
         whole = [row for row in self.methods if row != "classifier alone"]
         self.tasks = [task for task in tasks if all((row, task) in self.runs for row in whole)]
@@ -65,19 +67,24 @@ class Comparison:
 
     def preparing(self, row: str) -> int:
         """Return the LM tokens of preparing, the mean over tasks and splits."""
-        found = [
-            np.mean([one.preparing.tokens for one in self.runs[row, task].records])
+        means = [
+            np.mean([record.preparing.tokens for record in self.runs[row, task].records])
             for task in self.tasks
         ]
-        return round(float(np.mean(found)))
+        return round(float(np.mean(means)))
 
     def a_query(self, row: str) -> int:
         """Return the LM tokens of a query, the mean over tasks and splits."""
-        found = [
-            np.mean([one.answering.tokens / one.queries for one in self.runs[row, task].records])
+        means = [
+            np.mean(
+                [
+                    record.answering.tokens / record.queries
+                    for record in self.runs[row, task].records
+                ]
+            )
             for task in self.tasks
         ]
-        return round(float(np.mean(found)))
+        return round(float(np.mean(means)))
 
     def main(self) -> Table:
         """Return the table of methods, the best first."""
@@ -123,7 +130,7 @@ class Comparison:
     def chosen(self) -> Table:
         """Return what `tune` recommended, by task, in each split."""
         body = [
-            [task, "; ".join(one.method for one in self.runs[OURS, task].records)]
+            [task, "; ".join(record.method for record in self.runs[OURS, task].records)]
             for task in self.tasks
         ]
         return Table(["task", "recommended"], body)

@@ -51,10 +51,10 @@ class CountedLM(LanguageModel):
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.lm.count_tokens(texts))
 
-    def scores(self, asked: Continuations) -> tuple[np.ndarray, list[int]]:
-        found, lengths = self.lm.scores(asked)
-        self._read += int(self.count_tokens(asked.distinct_prompts()).sum()) + sum(lengths)
-        return found, lengths
+    def scores(self, continuations: Continuations) -> tuple[np.ndarray, list[int]]:
+        values, lengths = self.lm.scores(continuations)
+        self._read += int(self.count_tokens(continuations.distinct_prompts()).sum()) + sum(lengths)
+        return values, lengths
 
     def write(
         self,
@@ -77,26 +77,26 @@ class CountedLM(LanguageModel):
         """Return for each prompt the accepted answer that greedy decoding would write, or WRONG."""
         rows: list[PairTokens] = []
         of_row: list[tuple[int, str]] = []
-        for place, prompt in enumerate(prompts):
+        for position, prompt in enumerate(prompts):
             query = self._query_of(prompt)
             golds = list(dict.fromkeys(query.references or (query.output,)))
             texts = [self._template.continuation(query, gold) + "\n" for gold in golds]
             rows += self.lm._pairs.pairs([prompt] * len(texts), texts)
-            of_row += [(place, gold) for gold in golds]
+            of_row += [(position, gold) for gold in golds]
         written, _ = GreedyReader(self.lm._model, self.lm._reader.budget).each(rows)
         answers = [Answer(WRONG)] * len(prompts)
         unsure: list[int] = []
-        for (place, gold), row, tokens in zip(of_row, rows, written, strict=True):
+        for (position, gold), row, tokens in zip(of_row, rows, written, strict=True):
             verdict = self._verdict(row.ids[row.start :], tokens.tolist())
             if verdict:
-                answers[place] = Answer(gold)
+                answers[position] = Answer(gold)
             elif verdict is None:
-                unsure.append(place)
-        open_ = [place for place in dict.fromkeys(unsure) if answers[place].text == WRONG]
-        for place, answer in zip(
-            open_, self.lm.write([prompts[place] for place in open_], *settings), strict=True
+                unsure.append(position)
+        open_ = [position for position in dict.fromkeys(unsure) if answers[position].text == WRONG]
+        for position, answer in zip(
+            open_, self.lm.write([prompts[position] for position in open_], *settings), strict=True
         ):
-            answers[place] = answer
+            answers[position] = answer
         return answers
 
     def _verdict(self, wanted: list[int], written: list[int]) -> bool | None:
@@ -110,10 +110,11 @@ class CountedLM(LanguageModel):
             written: the token that greedy decoding writes in place of each.
         """
         decode = self.lm._tokenizer.decode
-        for place, (right, token) in enumerate(zip(wanted, written, strict=True)):
+        for position, (right, token) in enumerate(zip(wanted, written, strict=True)):
             if token == right:
                 continue
-            rest, begins = decode(wanted[place:]), decode([token])
+            rest = decode(wanted[position:])
+            begins = decode([token])
             if rest == "\n" and (
                 begins.startswith("\n") or token == self.lm._tokenizer.eos_token_id
             ):

@@ -101,7 +101,10 @@ class DemosAlone(MIPROv2):
     """MIPROv2 without proposals of instructions, which a small LM cannot write."""
 
     def _propose_instructions(self, program: Any, *_: Any, **__: Any) -> dict[int, list[str]]:
-        return {i: [one.signature.instructions] for i, one in enumerate(program.predictors())}
+        return {
+            i: [predictor.signature.instructions]
+            for i, predictor in enumerate(program.predictors())
+        }
 
 
 def mipro(arena: Arena) -> Chosen:
@@ -143,11 +146,11 @@ def nearest(arena: Arena) -> Chosen:
     )
 
     def prompts(queries: Sequence[Example]) -> list[str]:
-        found = []
+        texts = []
         for query in queries:
             near = demonstrated(arena, optimiser.KNN(query=query.input))
-            found.append(arena.prompt(query, near[::-1]))
-        return found
+            texts.append(arena.prompt(query, near[::-1]))
+        return texts
 
     return Chosen(prompts, arena.k)
 

@@ -57,10 +57,12 @@ def _chosen(
     by_id = {row.id: row for row in arena.bank}
 
     def prompts(queries: Sequence[Example]) -> list[str]:
-        found = []
+        texts = []
         for query in queries:
-            near = [by_id[one["id"]] for one in selector.select_examples({"query": query.input})]
-            found.append(arena.prompt(query, near[::-1]))
-        return found
+            near = [
+                by_id[example["id"]] for example in selector.select_examples({"query": query.input})
+            ]
+            texts.append(arena.prompt(query, near[::-1]))
+        return texts
 
     return Chosen(prompts, arena.k)

@@ -35,19 +35,19 @@ def optuna_search(arena: Arena) -> Chosen:
         sampler=optuna.samplers.TPESampler(seed=arena.split),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=3),
     )
-    asked = arena.validating
-    parts = np.array_split(np.arange(len(asked)), HALF)
+    validating = arena.validating
+    parts = np.array_split(np.arange(len(validating)), HALF)
     with arena.lm.metered("preparing") as meter:
 
         def objective(trial: optuna.Trial) -> float:
             candidate = _candidate(trial, rows, search, arena.k)
-            prompts = arena.field.enter(candidate, asked).prompts
+            prompts = arena.field.enter(candidate, validating).prompts
             scores: list[float] = []
             for step, part in enumerate(parts):
                 if meter.cost.tokens >= arena.budget:
                     trial.study.stop()
                     raise optuna.TrialPruned
-                queries = [asked[i] for i in part]
+                queries = [validating[i] for i in part]
                 answers = arena.answers([prompts[i] for i in part], queries)
                 scores += arena.scores(answers, queries).tolist()
                 trial.report(float(np.mean(scores)), step)

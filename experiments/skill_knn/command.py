@@ -41,16 +41,18 @@ class SelectedOptions:
 
     def run(self, name: str) -> None:
         """Print and write a table for each task, and a figure."""
-        models, found, parts = Models(), {}, []
+        models = Models()
+        measures = {}
+        parts = []
         for task in self.tasks:
             run, setup = _session(self.config, task, models, self.method)
             chosen = {
                 ROWS[name].label: row_stages.choice(setup, setup.row(name)) for name in self.method
             }
-            found[task] = {
+            measures[task] = {
                 label: selected(setup.task, run.get(stage)) for label, stage in chosen.items()
             }
-            table = selection_table(found[task], task)
+            table = selection_table(measures[task], task)
             parts += [
                 table.markdown(),
                 *(f"{note}\n" for note in rewriting(run, list(chosen.values()))),
@@ -59,7 +61,7 @@ class SelectedOptions:
         _write(
             self,
             name,
-            {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": draw_measures(found)},
+            {f"{name}.md": "\n".join(parts).encode(), f"{name}.png": draw_measures(measures)},
         )
 
 
@@ -85,7 +87,8 @@ class RecallOptions:
 
     def run(self, name: str) -> None:
         """Print and write a table for each task."""
-        models, parts = Models(), []
+        models = Models()
+        parts = []
         for task in self.tasks:
             session = _session(self.config, task, models, self.method)
             parts.append(recall_table(session, self.method, self.samples, self.temperature))
@@ -133,7 +136,7 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
     def parsed(config: RunConfig, rest: list[str]) -> None:
         kind = type(options)
         rest, registry = help_registry(rest)
-        given = tyro.cli(
+        chosen = tyro.cli(
             kind,
             prog=f"{name}.py",
             description=kind.__doc__,
@@ -141,11 +144,11 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
             registry=registry,
             default=replace(options, config=config),
         )
-        if given.config.task != config.task:
-            raise UserError(f"--task {given.config.task}: this script takes --tasks instead")
-        if not given.tasks:
+        if chosen.config.task != config.task:
+            raise UserError(f"--task {chosen.config.task}: this script takes --tasks instead")
+        if not chosen.tasks:
             raise UserError("--tasks: give at least one")
-        given.run(name)
+        chosen.run(name)
 
     return command(name, parsed, arguments, SKILL_SCALES)
 

@@ -74,18 +74,18 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     """
     check(config.task, options.method)
     rewriter = replace(config.skills, lm=config.skills.lm or config.lm)
-    found = []
+    all_entries = []
     for lm in options.lms or (config.lm,):
         answered = replace(config, lm=lm, skills=rewriter)
         suffix = f", {lm}" if len(options.lms) > 1 else ""
         for name in options.method:
             row = config.row(name)
             by = (config,) if row.trains and lm != config.lm else ()
-            found.append(Entry(row.title + suffix, config.task, Cell(answered, name, by)))
+            all_entries.append(Entry(row.title + suffix, config.task, Cell(answered, name, by)))
         for encoder in options.encoders:
             cell = Cell(replace(answered, encoder=encoder), "topk")
-            found.append(Entry(f"{ROWS['topk'].label}, {encoder}{suffix}", config.task, cell))
-    return found
+            all_entries.append(Entry(f"{ROWS['topk'].label}, {encoder}{suffix}", config.task, cell))
+    return all_entries
 
 
 def check(task: str, methods: Sequence[str]) -> None:
@@ -106,16 +106,18 @@ def check(task: str, methods: Sequence[str]) -> None:
 
 def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     """Add the wins, the measures of what was selected, and how rewriting went."""
-    sections, notes = [wins_table(table.measured)], []
+    sections = [wins_table(table.measured)]
+    notes = []
     for task, members in table.by_task().items():
-        rows, stages = {}, []
-        for one in members:
+        rows = {}
+        stages = []
+        for measurement in members:
             measures = []
-            for cell in one.entry.cell.repeats(one.seeds):
+            for cell in measurement.entry.cell.repeats(measurement.seeds):
                 run, setup = grid.open(cell)
                 stages.append(row_stages.choice(setup, setup.row(cell.method)))
                 measures.append(selected(setup.task, run.get(stages[-1])))
-            rows[one.entry.row] = averaged(measures)
+            rows[measurement.entry.row] = averaged(measures)
         sections.append(selection_table(rows, f"{task}: the selected examples"))
         notes += [f"{task}: {note}" for note in rewriting(run, stages)]
     return replace(table, sections=sections, notes=notes)
@@ -123,10 +125,12 @@ def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
 
 def rewriting(run: Run, chosen: Sequence[Choose]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
-    if not (said := failures(run, chosen)):
+    if not (note := failures(run, chosen)):
         return
-    cost = sum((run.own_cost(one) for one in closure(chosen) if isinstance(one, Skills)), Cost())
-    yield said
+    cost = sum(
+        (run.own_cost(stage) for stage in closure(chosen) if isinstance(stage, Skills)), Cost()
+    )
+    yield note
     yield f"rewriting bank and queries took {cost.seconds:,.0f} s and {cost.tokens:,} LM tokens"
 
 
@@ -139,13 +143,21 @@ def wins_table(measured: Sequence[Measured]) -> Table:
     which the paper underlines.
     """
     body: list[list[str | int | None]] = []
-    for lm in dict.fromkeys(one.record.lm for one in measured):
-        mine = [one for one in measured if one.record.lm == lm]
+    for lm in dict.fromkeys(measurement.record.lm for measurement in measured):
+        of_lm = [measurement for measurement in measured if measurement.record.lm == lm]
         scores: dict[str, dict[str, float]] = {}
-        for one in mine:
-            scores.setdefault(one.entry.task, {})[one.entry.row] = round(one.value, 1)
-        kinds = {one.entry.row: ROWS[one.entry.cell.method] for one in mine}
-        oracles = [one.entry.row for one in mine if one.entry.cell.method in ORACLES]
+        for measurement in of_lm:
+            scores.setdefault(measurement.entry.task, {})[measurement.entry.row] = round(
+                measurement.value, 1
+            )
+        kinds = {
+            measurement.entry.row: ROWS[measurement.entry.cell.method] for measurement in of_lm
+        }
+        oracles = [
+            measurement.entry.row
+            for measurement in of_lm
+            if measurement.entry.cell.method in ORACLES
+        ]
         competing = [row for row, method in kinds.items() if not method.needs.gold_outputs]
         won, above = wins(scores, competing, oracles)
         body += [[row, won[row], above[row]] for row in competing]
@@ -168,10 +180,15 @@ def wins(
         methods: those that compete.
         oracles: those that see gold outputs.
     """
-    won, above = dict.fromkeys(methods, 0), dict.fromkeys(methods, 0)
-    for found in scores.values():
-        own = {method: found[method] for method in methods if method in found}
-        for method, score in own.items():
-            won[method] += score == max(own.values())
-            above[method] += any(score > found[oracle] for oracle in oracles if oracle in found)
+    won = dict.fromkeys(methods, 0)
+    above = dict.fromkeys(methods, 0)
+    for scores_of_task in scores.values():
+        competing = {
+            method: scores_of_task[method] for method in methods if method in scores_of_task
+        }
+        for method, score in competing.items():
+            won[method] += score == max(competing.values())
+            above[method] += any(
+                score > scores_of_task[oracle] for oracle in oracles if oracle in scores_of_task
+            )
     return won, above

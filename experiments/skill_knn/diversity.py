@@ -65,8 +65,8 @@ class DiverseSkills:
         for chosen, gain, positions, cosine in zip(items, gains, order, cosines, strict=True):
             relevance = dict(zip(positions.tolist(), similarity(cosine).tolist(), strict=True))
             picks = [(int(i), float(g)) for i, g in zip(chosen, gain, strict=True) if i >= 0]
-            taken = {i for i, _ in picks}
-            others = [int(i) for i in positions if i >= 0 and i not in taken]
+            positions_of_picks = {i for i, _ in picks}
+            others = [int(i) for i in positions if i >= 0 and i not in positions_of_picks]
             picks += [(i, -np.inf) for i in others[: k - len(picks)]]
             rows.append([(i, relevance[i], g) for i, g in picks])
         return choice_of(rows)

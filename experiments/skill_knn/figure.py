@@ -59,7 +59,7 @@ def draw_spaces(session: Session, *, gold: bool = False, level: str = "") -> byt
         if gold:
             return [[GOLD_SKILLS[PARTS[task.language]](example.output)] for example in examples]
         orders = skills_of(setup, Examples(examples), range(setup.config.skills.orders))
-        return [list(skills) for skills in zip(*(run.get(one) for one in orders), strict=True)]
+        return [list(skills) for skills in zip(*(run.get(stage) for stage in orders), strict=True)]
 
     sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}
     figure, axes = panels(len(sides), 5, 5)
@@ -79,14 +79,14 @@ def draw_spaces(session: Session, *, gold: bool = False, level: str = "") -> byt
     return image(figure)
 
 
-def draw_measures(found: Mapping[str, Mapping[str, Measures]]) -> bytes:
+def draw_measures(by_task: Mapping[str, Mapping[str, Measures]]) -> bytes:
     """Return a PNG with a panel for each task and measure, from task → method → measures."""
     drawn = [
-        (task, rows, name) for task, rows in found.items() for name in next(iter(rows.values()))
+        (task, rows, name) for task, rows in by_task.items() for name in next(iter(rows.values()))
     ]
     figure, axes = panels(len(drawn), 6.2)
     for axis, (task, rows, name) in zip(axes, drawn, strict=True):
-        axis.plot([own[name] for own in rows.values()], list(rows), "o")
+        axis.plot([measures[name] for measures in rows.values()], list(rows), "o")
         axis.invert_yaxis()
         axis.set_xlabel(name)
         axis.set_title(task, fontsize="medium")
@@ -97,14 +97,14 @@ def draw_measures(found: Mapping[str, Mapping[str, Measures]]) -> bytes:
 def _centres(session: Session, texts: Sequence[Sequence[str]]) -> np.ndarray:
     """The mean embedding of each example's texts, float32 [N, D]."""
     encoder = session.setup.pretrained.get()
-    found = encoder.encode([text for several in texts for text in several])
-    return found.reshape(len(texts), -1, found.shape[1]).mean(axis=1)
+    vectors = encoder.encode([text for several in texts for text in several])
+    return vectors.reshape(len(texts), -1, vectors.shape[1]).mean(axis=1)
 
 
 def _of_level(examples: Sequence[Example], level: str) -> list[Example]:
-    found = [example for example in examples if not level or hardness(example.output) == level]
-    if len(found) < 2:
+    of_level = [example for example in examples if not level or hardness(example.output) == level]
+    if len(of_level) < 2:
         raise UserError(
-            f"--hardness {level}: {len(found)} of {len(examples)} examples are; raise the limits"
+            f"--hardness {level}: {len(of_level)} of {len(examples)} examples are; raise the limits"
         )
-    return found
+    return of_level

@@ -63,22 +63,22 @@ def sql_skill(query: str) -> str:
     (UNION and the like), the columns of the first are counted.
     """
     bare = re.sub(r"\s+", " ", sql_bare(query)).upper()
-    said = [phrase for word, phrase in _SETS.items() if re.search(rf"\b{word}\b", bare)]
+    phrases = [phrase for word, phrase in _SETS.items() if re.search(rf"\b{word}\b", bare)]
     tables = len(sql_tables(query))
     if tables > 1:
-        said.append(f"{'join' if 'JOIN' in bare else 'use'} {_number(tables)} tables")
+        phrases.append(f"{'join' if 'JOIN' in bare else 'use'} {_number(tables)} tables")
     if "GROUP BY" in bare:
-        said.append("group rows")
+        phrases.append("group rows")
     if "HAVING" in bare:
         having = bare.partition("HAVING")[2].partition("ORDER BY")[0]
         what = next((name for word, name in _AGGREGATES.items() if word in having), "a column")
-        said.append(f"keep the groups where {what} meets a condition")
-    said.append("return " + _returned(bare))
+        phrases.append(f"keep the groups where {what} meets a condition")
+    phrases.append("return " + _returned(bare))
     where = " ".join(re.findall(r"\bWHERE\b(.*?)(?=\bGROUP BY\b|\bORDER BY\b|\bLIMIT\b|$)", bare))
     conditions = [phrase for pattern, phrase in _CONDITIONS.items() if re.search(pattern, where)]
     if conditions:
         joined = " or " if re.search(r"\bOR\b", where) else " and "
-        said[-1] += " of rows " + joined.join(conditions)
+        phrases[-1] += " of rows " + joined.join(conditions)
     if "ORDER BY" in bare:
         order = bare.rpartition("ORDER BY")[2]
         direction = "descending" if "DESC" in order else "ascending"
@@ -86,11 +86,11 @@ def sql_skill(query: str) -> str:
             (name for word, name in _AGGREGATES.items() if f"{word}(" in order.replace(" (", "(")),
             "a column",
         )
-        said.append(f"sort in {direction} order by {by}")
+        phrases.append(f"sort in {direction} order by {by}")
     limit = re.search(r"\bLIMIT (\d+)", bare)
     if limit:
-        said.append("keep the first one" if limit[1] == "1" else "keep the first few rows")
-    return f"The query must {', '.join(said)}."
+        phrases.append("keep the first one" if limit[1] == "1" else "keep the first few rows")
+    return f"The query must {', '.join(phrases)}."
 
 
 def _returned(bare: str) -> str:
@@ -102,8 +102,8 @@ def _returned(bare: str) -> str:
     plain = sum(not re.search(rf"\b({'|'.join(_AGGREGATES)})\b", part) for part in parts)
     if columns.strip().removeprefix("DISTINCT").strip() == "*":
         return "all columns" + distinct
-    shown = [f"{_number(plain)} column{'s' * (plain > 1)}"] if plain else []
-    return " and ".join([*shown, *aggregates]) + distinct
+    phrases = [f"{_number(plain)} column{'s' * (plain > 1)}"] if plain else []
+    return " and ".join([*phrases, *aggregates]) + distinct
 
 
 def _number(count: int) -> str:
@@ -134,8 +134,10 @@ def _arguments(call: Call) -> str:
         if role in _ROLES:
             depth = _places(inner)
             if depth:
-                held = " that holds another place phrase" * (depth > 1)
-                parts.append(f"{_ROLES[role].replace('a ', 'the ', 1)} has a place phrase{held}")
+                inner_phrase = " that holds another place phrase" * (depth > 1)
+                parts.append(
+                    f"{_ROLES[role].replace('a ', 'the ', 1)} has a place phrase{inner_phrase}"
+                )
         elif role == "xcomp":
             parts.append("it governs an infinitive with " + _arguments(inner))
         elif role == "ccomp":

@@ -28,7 +28,9 @@ def hardness(query: str) -> str:
     """Return a SQL query's hardness: easy, medium, hard or extra."""
     outer, nested = _outer(query)
     clauses = _clauses(outer)
-    where, having, on = clauses["WHERE"], clauses["HAVING"], clauses["FROM"]
+    where = clauses["WHERE"]
+    having = clauses["HAVING"]
+    on = clauses["FROM"]
     conditions = f"{where} {having} {on}"
     count = sum(bool(clauses[name]) for name in ("WHERE", "GROUP BY", "ORDER BY", "LIMIT"))
     count += len(re.findall(r"\bJOIN\b|,", on))
@@ -62,9 +64,9 @@ def _outer(query: str) -> tuple[str, int]:
     """The first query of a chain without the queries in its brackets, and the number of queries
     nested in it."""
     bare = _bare(query)
-    while found := re.search(r"\(\s*SELECT\b", bare):
-        within = "TABLE" if re.search(r"\b(?:FROM|JOIN)\s*$", bare[: found.start()]) else "NESTED"
-        bare = f"{bare[: found.start()]} {within} {bare[_closing(bare, found.start()) + 1 :]}"
+    while match := re.search(r"\(\s*SELECT\b", bare):
+        within = "TABLE" if re.search(r"\b(?:FROM|JOIN)\s*$", bare[: match.start()]) else "NESTED"
+        bare = f"{bare[: match.start()]} {within} {bare[_closing(bare, match.start()) + 1 :]}"
     first, *rest = re.split(r"\b(?:INTERSECT|UNION|EXCEPT)\b", bare, maxsplit=1)
     return first, len(rest) + len(re.findall(r"\bNESTED\b", first))
 
@@ -73,22 +75,22 @@ def _closing(text: str, start: int) -> int:
     """The place of the bracket that closes the one at `start`; the end of a text that never closes
     it."""
     depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
+    for position in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
         if depth == 0:
-            return place
+            return position
     return len(text)
 
 
 def _clauses(outer: str) -> dict[str, str]:
     """Each clause's text; "" for one that is not there."""
-    places = sorted(
-        (found.start(), found.end(), name)
+    spans = sorted(
+        (match.start(), match.end(), name)
         for name in _CLAUSES
-        if (found := re.search(rf"\b{name}\b", outer))
+        if (match := re.search(rf"\b{name}\b", outer))
     )
-    ends = [start for start, _, _ in places[1:]] + [len(outer)]
+    ends = [start for start, _, _ in spans[1:]] + [len(outer)]
     texts = {
-        name: outer[end:stop].strip() for (_, end, name), stop in zip(places, ends, strict=True)
+        name: outer[end:stop].strip() for (_, end, name), stop in zip(spans, ends, strict=True)
     }
     return {name: texts.get(name, "") for name in _CLAUSES}

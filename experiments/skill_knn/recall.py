@@ -80,9 +80,9 @@ def recall_table(session: Session, methods: Sequence[str], count: int, temperatu
     ranks = [n for n in RANKS if n <= count]
     rows: list[list[Value]] = []
     for method in methods:
-        found = recall_at(sample(session, method, count, temperature), right, ranks)
+        recalls = recall_at(sample(session, method, count, temperature), right, ranks)
         greedy = evaluate(run, setup, setup.row(method)).value
-        rows.append([ROWS[method].label, greedy, *(found[n] for n in ranks)])
+        rows.append([ROWS[method].label, greedy, *(recalls[n] for n in ranks)])
     title = (
         f"{task.name}: {task.metric} in percent, {len(task.validation):,} queries, {count} samples "
         f"at temperature {temperature:g}, {setup.lm.key}"

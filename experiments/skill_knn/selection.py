@@ -45,34 +45,42 @@ def selected(task: Task, choice: Choice) -> Measures:
         for query, examples in zip(task.validation, chosen, strict=True)
     ]
     every = [example for examples in chosen for example in examples]
-    found = {
+    measures = {
         "sketch overlap %": _percent(
-            _jaccard(own, sketch(one.output)) for own, examples in rows for one in examples
+            _jaccard(parts, sketch(example.output))
+            for parts, examples in rows
+            for example in examples
         ),
         "sketch coverage %": _percent(
-            _covered(own, frozenset().union(*(sketch(one.output) for one in examples)))
-            for own, examples in rows
+            _covered(parts, frozenset().union(*(sketch(example.output) for example in examples)))
+            for parts, examples in rows
         ),
     }
     if task.language == "sql":
-        databases = [len({one.fields.get("db_id", "") for one in examples}) for examples in chosen]
-        found["databases"] = float(np.mean(databases))
-        found["tables in the database"] = float(
-            np.mean([tables_of(one.fields.get("schema", "")) for one in every])
+        databases = [
+            len({example.fields.get("db_id", "") for example in examples}) for examples in chosen
+        ]
+        measures["databases"] = float(np.mean(databases))
+        measures["tables in the database"] = float(
+            np.mean([tables_of(example.fields.get("schema", "")) for example in every])
         )
-        found["answer length"] = float(np.mean([len(one.output.split()) for one in every]))
-    return found
+        measures["answer length"] = float(
+            np.mean([len(example.output.split()) for example in every])
+        )
+    return measures
 
 
 def averaged(repeats: Sequence[Measures]) -> Measures:
     """Return the means over several repeats of one method."""
-    return {name: float(np.mean([one[name] for one in repeats])) for name in repeats[0]}
+    return {name: float(np.mean([measures[name] for measures in repeats])) for name in repeats[0]}
 
 
 def selection_table(rows: Mapping[str, Measures], title: str) -> Table:
     """Return a table with a line for each method."""
     names = list(next(iter(rows.values())))
-    return Table(["method", *names], [[label, *own.values()] for label, own in rows.items()], title)
+    return Table(
+        ["method", *names], [[label, *measures.values()] for label, measures in rows.items()], title
+    )
 
 
 def tables_of(schema: str) -> int:
@@ -84,8 +92,8 @@ def _percent(shares: Iterable[float]) -> float:
     return 100 * float(np.mean(list(shares)))
 
 
-def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one | other else 1.0
+def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    return len(first & second) / len(first | second) if first | second else 1.0
 
 
 def _covered(wanted: frozenset[str], there: frozenset[str]) -> float:

@@ -60,12 +60,12 @@ def main(kind: str, where: str) -> None:
     store.add_documents(documents, ids=[row.id for row in task.train])
     settings: dict[str, Any] = {"trade_off": 0.1, "shortlist": 50}
     live = CeilSelector.from_vector_store(store, **settings)
-    own = CeilSelector.from_examples(task.train, encoder=embeddings, **settings)
+    in_memory = CeilSelector.from_examples(task.train, encoder=embeddings, **settings)
     same = 0
     for query in task.validation:
         chosen = [
             [example.input for example in selector.select(query.input, k=8).examples]
-            for selector in (live, own)
+            for selector in (live, in_memory)
         ]
         same += chosen[0] == chosen[1]
     # LanceDB's dictionaries name a column of the table, its texts are SQL
