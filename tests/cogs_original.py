@@ -24,7 +24,8 @@ def logical_form(compact: str, sentence: str) -> str:
         return root.word  # a name alone
     nouns, verbs = _nouns_and_verbs(root)
     position = _positions(root, nouns, verbs, sentence.split())
-    definite, terms = [], []
+    definite = []
+    terms = []
     for call in sorted(nouns + verbs, key=lambda call: position[id(call)]):
         variable = f"x _ {position[id(call)]}"
         if call.definite:
@@ -75,13 +76,15 @@ def _positions(
     """
     found: dict[int, int] = {}
     names = _names(root)
-    noun_queue, verb_queue = iter(nouns), iter(verbs)
+    noun_queue = iter(nouns)
+    verb_queue = iter(verbs)
     noun = next(noun_queue, None)
     for position, word in enumerate(words):
         if word.lower() in FUNCTION_WORDS or word in names:
             continue
         if noun is not None and word.lower() == noun.word:  # "TV" is tv
-            found[id(noun)], noun = position, next(noun_queue, None)
+            found[id(noun)] = position
+            noun = next(noun_queue, None)
         else:
             verb = next(verb_queue, None)
             if verb is None:

@@ -8,7 +8,9 @@ class Parts(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.cells, self.elements, self.attributes = [], set(), set()
+        self.cells = []
+        self.elements = set()
+        self.attributes = set()
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):

@@ -25,12 +25,17 @@ class Server:
     """
 
     def __init__(self, encoder=None, key=None):
-        self.lm, self.encoder, self.key = TinyLM(), encoder, key
+        self.lm = TinyLM()
+        self.encoder = encoder
+        self.key = key
         self.at_once = 0
         self.clear()
 
     def clear(self):
-        self.faults, self.requests, self.headers, self.most_at_once = [], [], [], 0
+        self.faults = []
+        self.requests = []
+        self.headers = []
+        self.most_at_once = 0
         self.change = lambda path, request, answer: answer
 
     def answer(self, path, body):

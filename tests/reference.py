@@ -17,7 +17,8 @@ def similarity(features):
 
 
 def relevance(query, items):
-    query, items = np.asarray(query, np.float64), np.asarray(items, np.float64)
+    query = np.asarray(query, np.float64)
+    items = np.asarray(items, np.float64)
     r = np.array([(1 + cosine(query, item)) / 2 for item in items])
     return r - r.max()
 
@@ -52,7 +53,9 @@ def subset_probabilities(kernel, size=None):
 def greedy_map(S, log_quality, k, candidates=None):
     """The items whose addition raises Σ log q_i + log det S_S most, by trying each."""
     S = np.asarray(S, np.float64)
-    chosen, gains, value = [], [], 0.0
+    chosen = []
+    gains = []
+    value = 0.0
     left = list(range(len(S)) if candidates is None else candidates)
     for _ in range(min(k, len(left))):
         with_item = [

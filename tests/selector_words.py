@@ -21,7 +21,8 @@ QUERY = "the river number8 at noon"
 class Words:
     """An encoder of words: each text the sum of its words' fixed random vectors."""
 
-    name, dim = "words", 32
+    name = "words"
+    dim = 32
 
     def encode(self, texts):
         def vector(word):

@@ -82,7 +82,8 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """A shortest way from each module back to itself, each circle once."""
     found = {}
     for start in sorted(graph):
-        paths, seen = [[start]], set()
+        paths = [[start]]
+        seen = set()
         while paths:
             path = paths.pop(0)
             for name in sorted(graph[path[-1]]):

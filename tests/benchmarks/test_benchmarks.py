@@ -109,7 +109,8 @@ def test_k_dpp_notices_samples_of_another_kernel():
 
 
 def test_nearest_and_training_notice_other_numbers():
-    scores, items = np.array([[0.9, 0.8]], np.float32), np.array([[3, 1]])
+    scores = np.array([[0.9, 0.8]], np.float32)
+    items = np.array([[3, 1]])
     assert nearest.same_neighbours({OURS: (scores, items), "peer": (scores, items[:, ::-1])})
     with pytest.raises(Disagreement):
         nearest.same_neighbours({OURS: (scores, items), "peer": (scores - 0.1, items)})

@@ -237,7 +237,8 @@ def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, revie
         "80",
     ]
     arguments += ["--method", "random", "--out", str(tmp_path)]
-    read, own = [], TinyLM.choice_log_likelihood
+    read = []
+    own = TinyLM.choice_log_likelihood
 
     def stopped(lm, prompts, choices, **more):
         if read:

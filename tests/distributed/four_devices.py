@@ -106,7 +106,8 @@ class Words(nnx.Module):
     """The mean of embeddings, with dropout, through a layer: quick to compile."""
 
     def __init__(self, rngs):
-        self.table, self.layer = nnx.Embed(512, 16, rngs=rngs), nnx.Linear(16, 8, rngs=rngs)
+        self.table = nnx.Embed(512, 16, rngs=rngs)
+        self.layer = nnx.Linear(16, 8, rngs=rngs)
 
     def __call__(self, ids, mask, *, key=None):
         words = self.table(ids)

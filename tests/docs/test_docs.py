@@ -206,7 +206,8 @@ def test_the_readme_prints_what_it_says():
     page = ROOT / "README.md"
     [(_, _, code)] = programs(page)
     [(_, _, said)] = blocks(page, "text")
-    out, names = io.StringIO(), {"__name__": "block"}
+    out = io.StringIO()
+    names = {"__name__": "block"}
     with redirect_stdout(out):
         exec(compile(code, "block", "exec"), names)
     assert out.getvalue().rstrip() == said.rstrip()

@@ -10,7 +10,9 @@ from ceil_jax.dpp.distribution import log_normalizer, sample_dpp, sample_k_dpp, 
 from ceil_jax.dpp.greedy import greedy_map, greedy_map_from_features
 from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
 
-N, D, K = 12, 16, 6
+N = 12
+D = 16
+K = 6
 
 
 def problem(seed, n=N, d=D):
@@ -22,7 +24,8 @@ def problem(seed, n=N, d=D):
 
 def sound(result, k, n):
     """Check what holds for every result, and return the chosen items."""
-    items, gains = np.asarray(result.items), np.asarray(result.gains)
+    items = np.asarray(result.items)
+    gains = np.asarray(result.gains)
     assert items.shape == gains.shape == (k,)
     found = int((items >= 0).sum())
     chosen = items[:found]
@@ -50,7 +53,8 @@ def test_agrees_with_exhaustive_greedy_in_float64(seed, trade_off):
 def test_from_a_kernel_agrees_with_from_features(seed, trade_off):
     features, r = map(jnp.asarray, problem(seed))
     kernel = conditional_kernel(r, similarity_from_features(features), trade_off)
-    ours, other = greedy_map(kernel, K), greedy_map_from_features(features, r, K, trade_off)
+    ours = greedy_map(kernel, K)
+    other = greedy_map_from_features(features, r, K, trade_off)
     np.testing.assert_array_equal(ours.items, other.items)
     np.testing.assert_allclose(ours.gains, other.gains, rtol=1e-4, atol=1e-4)
     assert ours.gains.sum() == pytest.approx(reference.log_det(kernel, ours.items), rel=1e-4)
@@ -144,7 +148,8 @@ def test_invalid_items_are_never_chosen():
     features, r = problem(6)
     candidates = [1, 2, 5, 7, 8, 9, 11]
     valid = np.isin(np.arange(N), candidates)
-    features[0], r[3] = np.nan, 100
+    features[0] = np.nan
+    r[3] = 100
     S = reference.similarity(np.nan_to_num(features, nan=1))
     expected, _ = reference.greedy_map(S, r / 0.1, 9, candidates)
     ours = greedy_map_from_features(
@@ -158,7 +163,8 @@ def test_invalid_items_are_never_chosen():
 
 def test_items_that_are_not_finite_do_not_reach_the_others():
     features, r = problem(7)
-    features[3], r[5] = np.nan, np.nan
+    features[3] = np.nan
+    r[5] = np.nan
     ours = greedy_map_from_features(jnp.asarray(features), jnp.asarray(r), N, 0.1)
     assert set(sound(ours, N, N).tolist()) == set(range(N)) - {3, 5}
 
@@ -204,7 +210,8 @@ def test_half_precision_is_computed_in_float32():
 
 
 def test_no_items_no_places_and_no_trade_off():
-    key, none = jax.random.key(0), jnp.zeros((0, 0))
+    key = jax.random.key(0)
+    none = jnp.zeros((0, 0))
     assert greedy_map(jnp.eye(3), 0).items.shape == sample_k_dpp(key, jnp.eye(3), 0).shape == (0,)
     assert greedy_map(none, 2).items.tolist() == sample_k_dpp(key, none, 2).tolist() == [-1, -1]
     assert sample_dpp(key, none).shape == (0,)

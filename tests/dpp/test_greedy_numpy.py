@@ -7,7 +7,8 @@ import pytest
 from ceil_jax.dpp.greedy import greedy_map_from_features
 from ceil_jax.dpp.greedy_numpy import greedy_steps
 
-N, D = 12, 6
+N = 12
+D = 6
 
 
 def problem(seed):

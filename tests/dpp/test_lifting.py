@@ -10,7 +10,10 @@ from ceil_jax.dpp import lifting
 from ceil_jax.dpp.greedy import greedy_map, greedy_map_from_features
 from ceil_jax.dpp.kernel import conditional_kernel, similarity_from_features
 
-Q, N, D, K = 11, 9, 16, 3
+Q = 11
+N = 9
+D = 16
+K = 3
 LAMBDA = 0.1
 
 

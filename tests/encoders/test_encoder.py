@@ -108,7 +108,8 @@ def test_network_equals_transformers_at_every_depth(family):
             state[tokens.mask > 0], their.numpy()[tokens.mask > 0], rtol=1e-5, atol=5e-6
         )
 
-    last, real = theirs[-1].numpy(), tokens.mask[:, :, None]
+    last = theirs[-1].numpy()
+    real = tokens.mask[:, :, None]
     mean = (last * real).sum(1) / real.sum(1)
     units = mean / np.linalg.norm(mean, axis=1, keepdims=True)
     for pooling, normalize, expected in (("mean", True, units), ("cls", False, last[:, 0])):
@@ -226,7 +227,8 @@ def test_gradients_are_finite_and_reach_only_the_words_read(tiny):
 
 
 def test_with_params_leaves_the_encoder_as_it_was(tiny):
-    before, mark = tiny.encode(["the duck"]), tiny.fingerprint
+    before = tiny.encode(["the duck"])
+    mark = tiny.fingerprint
     other = tiny.with_params(jax.tree.map(lambda value: value + 0.1, tiny.params))
     assert np.abs(other.encode(["the duck"]) - before).max() > 1e-2
     assert other.fingerprint != mark == tiny.fingerprint
@@ -248,11 +250,9 @@ class Own(nnx.Module):
     does."""
 
     def __init__(self, scale, pool):
-        self.embed, self.scale, self.pool = (
-            nnx.Embed(99, 8, rngs=nnx.Rngs(0)),
-            nnx.Variable(scale),
-            pool,
-        )
+        self.embed = nnx.Embed(99, 8, rngs=nnx.Rngs(0))
+        self.scale = nnx.Variable(scale)
+        self.pool = pool
 
     def __call__(self, ids, mask, *, key=None):
         return self.pool(self.embed(ids) * mask[..., None], axis=1) * self.scale[...]
@@ -308,7 +308,8 @@ def test_texts_that_are_cut_are_counted_once(tiny, caplog):
 class Refusing:
     """A tokenizer that takes no empty list, as those of transformers."""
 
-    pad_id, fingerprint = 0, "refusing"
+    pad_id = 0
+    fingerprint = "refusing"
 
     def __call__(self, texts, max_length):
         assert texts

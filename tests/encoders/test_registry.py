@@ -93,7 +93,8 @@ def test_prompt_and_lower_case_are_the_checkpoints(bert, tmp_path):
         prompts={"query": "ducks , "},
         default_prompt_name="query",
     )
-    encoder, plain = load_encoder(folder), load_encoder(bert)
+    encoder = load_encoder(folder)
+    plain = load_encoder(bert)
     np.testing.assert_allclose(
         encoder.encode(["a river"]), plain.encode(["ducks , a river"]), atol=1e-6
     )

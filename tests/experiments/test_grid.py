@@ -49,7 +49,8 @@ def runs(tmp_path_factory, moved_for_trained_in_module):
     """Top-k, EPR and CEIL of two seeds, and how many prompts the LM scored for one seed and for
     both."""
     config = replace(SMALL, out=tmp_path_factory.mktemp("runs"))
-    scored, score = [], TinyLM.choice_log_likelihood
+    scored = []
+    score = TinyLM.choice_log_likelihood
 
     def scoring(lm, prompts, *rest, **options):
         scored.extend(prompts)
@@ -57,7 +58,8 @@ def runs(tmp_path_factory, moved_for_trained_in_module):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TinyLM, "choice_log_likelihood", scoring)
-        grid, counts = FilmGrid(), []
+        grid = FilmGrid()
+        counts = []
         entries = [
             Entry(method, "films", Cell(config, method)) for method in ("topk", "epr", "ceil")
         ]
@@ -236,7 +238,8 @@ def test_means_and_paired_differences_over_seeds():
     # cannot
     assert one.interval.low < 50 == 100 * bootstrap_interval(np.array([1, 1, 2 / 3, 1 / 3])).low
     assert measured_as("topk", [1, 0]).sd is None
-    ceil, epr = measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1]), measured_as("epr", [1, 0, 0, 0])
+    ceil = measured_as("ceil", [1, 1, 0, 1], [1, 0, 0, 1])
+    epr = measured_as("epr", [1, 0, 0, 0])
     assert ceil.minus(epr).mean == 37.5
     differences = bootstrap_interval(np.array([0.0, 1, 0, 1])).percent()
     assert measured_as("ceil", [1, 1, 0, 1]).minus(epr) == differences
@@ -280,7 +283,8 @@ def test_panels_drawn_twice_are_the_same_file(kind, magic):
 
 def test_gains_of_an_encoder_trained_elsewhere_are_over_the_same_training():
     other = (RunConfig(task="shows"),)
-    own, topk = measured_as("epr", [1, 1, 1, 0]), measured_as("topk", [1, 0, 0, 0])
+    own = measured_as("epr", [1, 1, 1, 0])
+    topk = measured_as("topk", [1, 0, 0, 0])
     elsewhere = measured_as("epr", [0, 0, 1, 0], trained_by=other)
     ceil = measured_as("ceil", [1, 1, 1, 1], trained_by=other)
     table = ExperimentTable("Films", [own, elsewhere, topk, ceil])
@@ -296,10 +300,8 @@ def test_rows_that_all_tasks_have_are_averaged():
         measured_as("ceil", [1, 1, 1, 1], [1, 1, 1, 0], task="shows"),
     ]
     text = ExperimentTable("Both", [*both, measured_as("topk", [0, 0, 0, 1])]).markdown()
-    values, less = (
-        text[: text.index("## Less EPR")],
-        text[text.index("## Less EPR") : text.index("## Every")],
-    )
+    values = text[: text.index("## Less EPR")]
+    less = text[text.index("## Less EPR") : text.index("## Every")]
     rows = {line.split(" | ")[0]: line.split(" | ")[-1] for line in values.splitlines()}
     assert rows["| epr"].startswith("25.0 (")
     assert rows["| ceil"].startswith("68.8 (")

@@ -41,9 +41,10 @@ KINDS = {
     "programs": ("geoquery", "geoquery.template", "mtop"),
 }
 """Columns that are means over the tasks whose outputs are of one kind."""
-ALIKE, WITHOUT = " by program", "mean without "
-"""What a column ends with in which every program weighs the same, and begins with for a mean
-without a task."""
+ALIKE = " by program"
+"""The end of a column's name if every program weighs the same in it."""
+WITHOUT = "mean without "
+"""The beginning of a column's name for a mean without a task."""
 
 
 def plain(text):

@@ -83,7 +83,8 @@ def test_a_place_has_one_line_for_each_run_the_latest(tmp_path):
 
 
 def test_scripts_side_by_side_lose_no_line(tmp_path):
-    file, one = tmp_path / "results.jsonl", record_of(LINES[0])
+    file = tmp_path / "results.jsonl"
+    one = record_of(LINES[0])
     with ThreadPoolExecutor(4) as scripts:
         list(scripts.map(lambda i: keep(file, [replace(one, name=f"run-{i}")]), range(20)))
     assert {one.name for one in read_results(file)} == {f"run-{i}" for i in range(20)}
@@ -157,7 +158,8 @@ def test_values_means_differences_and_costs(file):
     assert "| EPR | 37.5 ± 17.7 | 37.5 | 37.5 (" in text
     assert "| CEIL | 62.5 ± 17.7 | 62.5 | 62.5 (" in text
     scores = np.array([one["statistics"] for one in LINES[:4]])
-    epr, ceil = over_seeds(scores[:2], mean), over_seeds(scores[2:], mean)
+    epr = over_seeds(scores[:2], mean)
+    ceil = over_seeds(scores[2:], mean)
     differences = bootstrap_interval(*paired(ceil, epr)).percent()
     less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
     assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less

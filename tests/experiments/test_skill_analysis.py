@@ -31,7 +31,8 @@ def of(language, bank, queries):
 
 
 def test_selected_by_hand():
-    bank, queries = [example(i) for i in range(3)], [example(0, "q"), example(2, "q")]
+    bank = [example(i) for i in range(3)]
+    queries = [example(0, "q"), example(2, "q")]
     found = selected(of("sql", bank, queries), choice_of([picks(0, 1), picks(1, 2)]))
     # sketches: {SELECT}, {SELECT COUNT * JOIN}, {SELECT WHERE =}
     overlaps = [1, 1 / 4, 1 / 6, 1]

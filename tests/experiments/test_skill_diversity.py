@@ -10,7 +10,8 @@ PLACES = {"count": [1.0, 0.0], "sort": [0.8, 0.6], "join": [0.6, -0.8], "all": [
 
 
 class Plane:
-    dim, name = 2, "plane"
+    dim = 2
+    name = "plane"
 
     def encode(self, texts, **_):
         return np.array([PLACES[text] for text in texts], np.float32)

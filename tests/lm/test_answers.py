@@ -43,7 +43,8 @@ class Scripted(TinyLM):
 
     def __init__(self, text):
         super().__init__()
-        self.text, self.prompts = text, []
+        self.text = text
+        self.prompts = []
 
     def write(self, prompts, limit, stop, temperature, seeds):
         self.prompts += prompts

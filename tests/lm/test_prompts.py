@@ -33,7 +33,8 @@ def builder(context_length, reserve=1, few_shot=(), token_budget=None):
 
 def test_a_prompt_is_its_opening_the_examples_each_with_the_separator_and_the_query():
     template = Template("{input} -> {output}", separator=" | ")
-    one, two = Example("1", "a", "b"), Example("2", "c", "d")
+    one = Example("1", "a", "b")
+    two = Example("2", "c", "d")
     assert examples_text(template, []) == ""
     assert examples_text(template, [two, one]) == "c -> d | a -> b | "
     assert prompt_text(template, [one], two) == "a -> b | c ->"
@@ -71,7 +72,8 @@ def test_what_is_dropped(context, fit, kept):
 @pytest.mark.parametrize("fit", ["greedy", "similarity"])
 @pytest.mark.parametrize("budget", [2, 8, 13, 24, 30])
 def test_a_prompt_keeps_its_token_budget(budget, fit):
-    lm, relevance = Lm(), [0.1, 0.2, 0.3, 0.4]
+    lm = Lm()
+    relevance = [0.1, 0.2, 0.3, 0.4]
     prompt = builder(100, token_budget=budget).build(QUERY, BANK, relevance, fit)
     assert lm.count_tokens([prompt.text])[0] <= budget
     # of the LM's 100 tokens one starts the text and one is the answer's

@@ -28,10 +28,8 @@ def test_no_actors():
 def test_a_pool_reads_as_one_process(tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setattr("ceil_jax.lm.base.LanguageModel.at_once", {"score": 4})
-    prompts, choices = (
-        [f"film {i % 7} was number{i}" for i in range(10)],
-        [(" bad", " good fun")] * 10,
-    )
+    prompts = [f"film {i % 7} was number{i}" for i in range(10)]
+    choices = [(" bad", " good fun")] * 10
     lm = TinyLM()
     read = CachedLM(lm, Readings(tmp_path), actor_pool(TinyLM, "tiny", 1))
     with read.metered() as meter:

@@ -28,7 +28,10 @@ class Counted(TinyLM):
 
     def __init__(self, stop_at=None, dies=False):
         super().__init__()
-        self.asked, self.calls, self.stop_at, self.dies = [], 0, stop_at, dies
+        self.asked = []
+        self.calls = 0
+        self.stop_at = stop_at
+        self.dies = dies
 
     def _met(self, prompts):
         self.calls += 1

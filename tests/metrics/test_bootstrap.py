@@ -120,11 +120,13 @@ def test_seeds_are_resampled_too():
 
 def test_differences_are_paired_by_seed_and_example():
     values = np.random.default_rng(5).integers(0, 2, size=(3, 50, 1)).astype(float)
-    ours, theirs = over_seeds(values, mean), over_seeds(values * [[[0]], [[1]], [[1]]], mean)
+    ours = over_seeds(values, mean)
+    theirs = over_seeds(values * [[[0]], [[1]], [[1]]], mean)
     assert bootstrap_interval(*paired(ours, ours)) == (0, 0, 0)
     # the two seeds that do not differ may be drawn alone
     assert bootstrap_interval(*paired(ours, theirs)).low == 0
-    one, two = over_seeds(values[:1], mean), over_seeds(values[:2], mean)
+    one = over_seeds(values[:1], mean)
+    two = over_seeds(values[:2], mean)
     for other in (one, two):
         expected = ours.values.mean() - other.values.mean()
         for pair, sign in (((ours, other), 1), ((other, ours), -1)):

@@ -57,7 +57,8 @@ def test_character_bleu_of_a_corpus_adds_up_the_counts():
 
 def test_character_bleu_of_a_corpus_is_not_smoothed():
     # no 4-gram in either: the released code's corpus BLEU is 0, the examples' own scores are not
-    predictions, golds = ["abc", "ls"], [example("abc"), example("ls")]
+    predictions = ["abc", "ls"]
+    golds = [example("abc"), example("ls")]
     assert METRICS["char_bleu"].corpus(predictions, golds) == 0
     assert METRICS["char_bleu"].per_example(predictions, golds).tolist() == [1, 1]
 

@@ -91,16 +91,15 @@ def test_a_run_and_its_selector_leave_out_the_same_distant_examples(tmp_path, me
 
 def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
     run, setup = opened
-    selector, text = selector_of(run, setup, setup.row("ceil")), FEW.validation[0].input
+    selector = selector_of(run, setup, setup.row("ceil"))
+    text = FEW.validation[0].input
     encoders = (selector.encoder, selector.query_encoder, setup.pretrained.get())
     assert len({encoder.fingerprint for encoder in encoders}) == 3
     [added] = selector.add([{"input": text, "output": "good", "new": "yes"}])
     [pick] = selector.select("another film", k=1, filter={"new": "yes"}).picks
     assert pick.example.id == added
-    [asked], [example] = (
-        selector.query_encoder.encode(["another film"]),
-        selector.encoder.encode([text]),
-    )
+    [asked] = selector.query_encoder.encode(["another film"])
+    [example] = selector.encoder.encode([text])
     cosine = asked @ example / np.linalg.norm(asked) / np.linalg.norm(example)
     assert pick.relevance == pytest.approx((1 + cosine) / 2, abs=1e-5)
 

@@ -156,7 +156,8 @@ class Slow(TinyLM):
 
     def __init__(self, speed, clock):
         super().__init__()
-        self.speed, self.clock = speed, clock
+        self.speed = speed
+        self.clock = clock
 
     def choice_log_likelihood(self, prompts, choices, *, per_token=False):
         before = self.tokens_read
@@ -172,7 +173,8 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     clock = [0.0]
     monkeypatch.setattr(readings, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     asked = 2 / 3 * 2 * 400 * 44 / speed
-    config, rows = replace(SMALL, lm=lm, out=tmp_path), ("majority", "random", "bm25")
+    config = replace(SMALL, lm=lm, out=tmp_path)
+    rows = ("majority", "random", "bm25")
     opened = open_run(config, films(60, 400), One(Slow(speed, clock)))
     found = fitting(opened, rows, asked / 60)
     assert names_of(found.rows) == rows

@@ -161,7 +161,8 @@ def test_a_setting_that_a_method_does_not_have_is_refused():
 
 
 def test_encoders_that_another_task_trained(tmp_path, moved_for_trained):
-    config, other = replace(SMALL, out=tmp_path), replace(films(40, 6), name="others")
+    config = replace(SMALL, out=tmp_path)
+    other = replace(films(40, 6), name="others")
     trained = open_run(config, FEW).setup
     run, setup = open_run(config, other, trained_by=trained)
     assert networks_of(setup, CEIL).key == networks_of(trained, CEIL).key

@@ -150,7 +150,8 @@ def test_a_bank_that_changed_asks_for_what_is_new(config, asked):
 
 
 def test_what_a_user_can_mend(config, monkeypatch):
-    plain, without = replace(TASK, language=""), replace(config, skills=SkillConfig())
+    plain = replace(TASK, language="")
+    without = replace(config, skills=SkillConfig())
     with pytest.raises(
         UserError, match=r"questions has no demonstrations .* give --skills\.demonstrations"
     ):

@@ -62,7 +62,8 @@ class Other(Number):
 
 
 FIRST = Number(1, label="first")
-LEFT, RIGHT = Number(2, (FIRST,), label="left"), Number(3, (Held(FIRST),), label="right")
+LEFT = Number(2, (FIRST,), label="left")
+RIGHT = Number(3, (Held(FIRST),), label="right")
 LAST = Number(4, (LEFT, RIGHT), label="last")
 
 

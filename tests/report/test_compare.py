@@ -58,7 +58,8 @@ def test_troubled_answers_are_columns_of_the_table_and_of_every_later_page(tmp_p
     run = open_run(config, FEW, One(Rambles()))
     table = compare(*run, ["classifier", "zero", "topk"])
     header, *lines = table.table().lines()
-    first, last = header.index("unmatched"), header.index("cut off")
+    first = header.index("unmatched")
+    last = header.index("cut off")
     cells = {line[0]: (line[first], line[last]) for line in lines}
     assert cells == {
         "classifier alone": ("", ""),

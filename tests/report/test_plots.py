@@ -23,7 +23,8 @@ def test_a_picture_drawn_twice_is_the_same_file_and_leaves_no_figure_open():
 def test_an_interval_without_width_is_drawn():
     """The ends of the interval of equal scores may lie across their mean by a rounding."""
     score = 100 * (0.1 + 0.2)
-    low, high = np.nextafter(score, 100), np.nextafter(score, 0)
+    low = np.nextafter(score, 100)
+    high = np.nextafter(score, 0)
     axes = Figure().subplots()
     draw_points(axes, ["top-k"], [Interval(score, low, high)], [None], "accuracy, %")
     [segment] = axes.collections[0].get_segments()  # the second is the legend's

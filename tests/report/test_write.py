@@ -69,7 +69,8 @@ class Written(Majority):
 
 def keep(root, method, predictions, config=None, task=TASK, kept=""):
     """An evaluation on disk, as the pipeline leaves it."""
-    bank, queries = Examples(task.train), Examples(task.validation)
+    bank = Examples(task.train)
+    queries = Examples(task.validation)
     rows = [
         {
             "id": query.id,
@@ -79,7 +80,8 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
         }
         for query, prediction in zip(task.validation, predictions, strict=True)
     ]
-    run, answers = Run(root, Models()), Written(queries, bank, tuple(map(json.dumps, rows)), method)
+    run = Run(root, Models())
+    answers = Written(queries, bank, tuple(map(json.dumps, rows)), method)
     metrics = Measurement(answers, task.metric)
     run.get(metrics)
     for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 from ceil_jax.retrieval import blas_search, index
 from ceil_jax.retrieval.index import GROUP, top_k
 
-Q, N, D, K = 7, 300, 4, 5
+Q = 7
+N = 300
+D = 4
+K = 5
 
 
 @pytest.fixture(autouse=True, params=["on the devices", "by BLAS"])
@@ -75,7 +78,8 @@ def test_every_item_better_or_worse_than_all_before(large, direction):
 
 
 def test_all_scores_equal(large):
-    queries, items = np.ones((Q, D), np.float32), np.ones((GROUPED + 1, D), np.float32)
+    queries = np.ones((Q, D), np.float32)
+    items = np.ones((GROUPED + 1, D), np.float32)
     _, indices = top_k(queries, items, K)
     assert indices.tolist() == [[0, 1, 2, 3, 4]] * Q
 
@@ -101,10 +105,8 @@ def test_items_anywhere_in_memory(dtype):
 
 def test_real_numbers_and_a_memory_map(tmp_path):
     rng = np.random.default_rng(0)
-    queries, items = (
-        rng.normal(size=(Q, D)).astype(np.float32),
-        rng.normal(size=(N, D)).astype(np.float32),
-    )
+    queries = rng.normal(size=(Q, D)).astype(np.float32)
+    items = rng.normal(size=(N, D)).astype(np.float32)
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     agrees(top_k(queries, mapped, K), reference.top_k(queries, items, K), K)

@@ -9,7 +9,9 @@ from ceil_jax.dpp.kernel import relevance
 from ceil_jax.retrieval import shortlists as shortlists_module
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists, mmr_shortlists
 
-N, D, K = 12, 16, 6
+N = 12
+D = 16
+K = 6
 
 
 def unit_rows(seed, count):
@@ -24,7 +26,8 @@ def drawn(queries, bank):
 
 @pytest.mark.parametrize("queries", [1, 7])
 def test_shortlists(queries):
-    bank, asked = unit_rows(11, 40), unit_rows(12, queries)
+    bank = unit_rows(11, 40)
+    asked = unit_rows(12, queries)
     shortlists = drawn(queries, 40)
     shortlists[0, 3:] = -1
     ours = greedy_map_shortlists(asked, bank, shortlists, K, 0.1)
@@ -43,11 +46,16 @@ def test_shortlists(queries):
 @pytest.mark.parametrize("choose", [greedy_map_shortlists, mmr_shortlists])
 def test_of_a_bank_only_shortlisted_rows_travel(choose, monkeypatch, tmp_path):
     """The choice is the same to the last bit as from the whole bank."""
-    bank, asked = unit_rows(13, 2000), unit_rows(14, 4)
+    bank = unit_rows(13, 2000)
+    asked = unit_rows(14, 4)
     shortlists = drawn(4, 2000)
-    shortlists[0, 3:], shortlists[1], shortlists[2, 0] = -1, -1, 1999
+    shortlists[0, 3:] = -1
+    shortlists[1] = -1
+    shortlists[2, 0] = 1999
     np.save(tmp_path / "bank.npy", bank)
-    map_batches, sent, whole = shortlists_module.map_batches, [], []
+    map_batches = shortlists_module.map_batches
+    sent = []
+    whole = []
 
     def watched(function, rows, shared, **options):
         sent.append(len(shared[0]))

@@ -168,7 +168,8 @@ def test_filters_compare_numbers_and_truth_values_as_such():
 def test_questions_are_told_apart_by_the_fields_that_a_prompt_shows():
     said = {"he is awake": "no", "he rests": "yes"}
     pairs = [{"input": "a man sleeps", "hypothesis": h, "output": o} for h, o in said.items()]
-    plain, shown = make(pairs), make(pairs, template="{input}; {hypothesis}? {output}")
+    plain = make(pairs)
+    shown = make(pairs, template="{input}; {hypothesis}? {output}")
     query = {"input": "a man sleeps", "hypothesis": "he rests"}
     assert [e.output for e in shown.select(query, k=2)] == ["no"]
     assert len(plain.select(query, k=2)) == len(shown.select("a man sleeps", k=2)) == 0
@@ -195,7 +196,9 @@ def test_different_texts_of_one_vector_fill_the_places():
 class Pair:
     """The bank's side of a pair of learned maps: the input's vector, moved by the output's."""
 
-    name, fingerprint, dim = "pair", "0123", 32
+    name = "pair"
+    fingerprint = "0123"
+    dim = 32
 
     def encode(self, texts):
         raise AssertionError("the bank's side is given examples")

@@ -170,7 +170,8 @@ class Filtering:
     """Filters by mappings; LanceDB does so after fetching, unless it is told."""
 
     def __init__(self, store):
-        self.store, self.embeddings = store, store.embeddings
+        self.store = store
+        self.embeddings = store.embeddings
 
     def similarity_search(self, query, k=4, filter=None, **more):
         return self.similarity_search_by_vector(self.embeddings.embed_query(query), k, filter)

@@ -26,7 +26,8 @@ class Writer(TinyLM):
 
     def __init__(self, answers=None, context_length=512):
         super().__init__(context_length)
-        self.table, self.prompts = answers or {}, []
+        self.table = answers or {}
+        self.prompts = []
 
     def write(self, prompts, limit, stop, temperature, seeds):
         assert (limit, tuple(stop), temperature) == (200, ("\n",), 0.0)
@@ -54,7 +55,8 @@ def test_the_prompt_is_instruction_demonstrations_and_input():
 
 
 def test_where_demonstrations_have_a_schema_the_prompt_has_one():
-    lm, shown = Writer(), [Demonstration("which hats", "list", "hat [id, name]")]
+    lm = Writer()
+    shown = [Demonstration("which hats", "list", "hat [id, name]")]
     schemas = ["coat [id]", "coat [id], cap [id]", "cap [id]"]
     # a rewrite that fails, here for its length, leaves the question without its schema
     found = rewritten(lm, ["a blue coat", "a blue coat", "w " * 400], shown, schemas)

@@ -28,11 +28,13 @@ def skills(count, m=3, d=8, seed=0):
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_against_all_pairs(name):
-    queries, items = skills(5), skills(70)
+    queries = skills(5)
+    items = skills(70)
     expected = [[BRUTE_FORCE[name](x, a) for a in items] for x in queries]
     np.testing.assert_allclose(SIMILARITIES[name](queries, items), expected, atol=1e-5)
 
 
 def test_a_zero_vector_is_near_nothing():
-    x, nothing = jnp.array([[[1.0, 0.0]]]), jnp.zeros((1, 1, 2))
+    x = jnp.array([[[1.0, 0.0]]])
+    nothing = jnp.zeros((1, 1, 2))
     assert [float(score(x, nothing)[0, 0]) for score in SIMILARITIES.values()] == [0, 0, 0]

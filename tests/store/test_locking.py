@@ -14,7 +14,8 @@ from ceil_jax.store.locking import check_room, disk_errors, held
 
 
 def test_a_second_one_waits_and_says_so(tmp_path, caplog):
-    order, inside = [], threading.Event()
+    order = []
+    inside = threading.Event()
 
     def holder():
         with held(tmp_path / "s"):

@@ -39,7 +39,8 @@ def index(tmp_path, monkeypatch):
     asked: list[str] = []
 
     def pip(command, **options):
-        requirement, folder = command[-1], Path(command[command.index("--dest") + 1])
+        requirement = command[-1]
+        folder = Path(command[command.index("--dest") + 1])
         asked.append(requirement)
         if requirement not in served:
             said = f"WARNING: retrying\nERROR: No matching distribution found for {requirement}\n"

@@ -33,7 +33,8 @@ def test_fields_of_a_template_that_are_no_numbers_are_refused(tmp_path):
 
 
 def test_rows_too_long_are_refused_or_left_out(tmp_path, monkeypatch):
-    path, rows = tmp_path / "a.jsonl", [*ROWS[1:], {"input": "film", "output": "x" * 300_000}]
+    path = tmp_path / "a.jsonl"
+    rows = [*ROWS[1:], {"input": "film", "output": "x" * 300_000}]
     path.write_text("\n".join(map(json.dumps, rows)))
     with refused("line 20, field 'output': expected at most 200,000 characters, not 300,000"):
         load_file(path)

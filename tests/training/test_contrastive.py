@@ -27,7 +27,8 @@ class Words(nnx.Module):
     """The sum of word embeddings, of a given length; or as long as the sum is."""
 
     def __init__(self, length):
-        self.table, self.length = nnx.Embed(256, 8, rngs=nnx.Rngs(0)), length
+        self.table = nnx.Embed(256, 8, rngs=nnx.Rngs(0))
+        self.length = length
 
     def __call__(self, ids, mask, *, key=None):
         vectors = (self.table(ids) * mask[..., None]).sum(1)
@@ -74,7 +75,8 @@ def captured(monkeypatch, length=1.0, **settings):
 
 @pytest.mark.parametrize("length", [12.0, None])
 def test_the_length_of_vectors_does_not_matter(monkeypatch, length):
-    unit, other = captured(monkeypatch, 1.0), captured(monkeypatch, length)
+    unit = captured(monkeypatch, 1.0)
+    other = captured(monkeypatch, length)
     assert other["loss"] == pytest.approx(unit["loss"], rel=1e-4)
     assert other["tau"] == pytest.approx(unit["tau"])
     for ours, theirs in zip(
@@ -106,7 +108,8 @@ def objective(params, train_context):
 
 def test_examples_learn_as_they_are_told():
     table = {"table": jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)}
-    one, two = {"query": table}, {"query": table, "context": table}
+    one = {"query": table}
+    two = {"query": table, "context": table}
     gradient = jax.grad(objective)
     shared, stopped = (gradient(one, kind)["query"]["table"] for kind in ("shared", "stopped"))
     both = gradient(two, "both")

@@ -20,7 +20,8 @@ def test_vectors_in_training_are_those_that_retrieval_compares():
     head = fit_label_head(observe(BASE, BANK))
     network = BASE.with_params({name: 1.1 * value for name, value in BASE.params.items()})
     used = FreeEncoder(BASE, head, EncoderPair(network, network))
-    queries, rows = BANK[:5], np.arange(5)
+    queries = BANK[:5]
+    rows = np.arange(5)
     seen = observe(BASE, BANK)
     apply = beside_blocks(BASE.apply, head.cosine_weight)
     sides = (

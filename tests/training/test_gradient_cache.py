@@ -39,7 +39,8 @@ def loss(params, vectors, batch, key):
 @pytest.fixture
 def case():
     keys = jax.random.split(jax.random.key(0), 3)
-    table, layer = jax.random.normal(keys[0], (64, 16)), jax.random.normal(keys[1], (16, 5)) / 4
+    table = jax.random.normal(keys[0], (64, 16))
+    layer = jax.random.normal(keys[1], (16, 5)) / 4
     context = {"table": table, "layer": layer}
     params = {"query": jax.tree.map(jnp.copy, context), "context": context}
     return params, np.asarray(jax.random.normal(keys[2], (3, 16)))

@@ -174,7 +174,8 @@ def test_a_short_training_writes_no_checkpoint(tmp_path):
 
 
 def test_a_full_disk_is_met_before_a_checkpoint_is_written(tmp_path, monkeypatch):
-    usage, whole = shutil.disk_usage(tmp_path), run(tmp_path / "whole")
+    usage = shutil.disk_usage(tmp_path)
+    whole = run(tmp_path / "whole")
     # parameters and Adam's two moments, of 6 float32 each
     monkeypatch.setattr("shutil.disk_usage", lambda folder: usage._replace(free=3 * 6 * 4))
     with pytest.raises(UserError, match=r"No space left on device.*run the same command again"):
@@ -272,7 +273,8 @@ def test_a_gradient_longer_than_the_norm_is_shortened_to_it(tmp_path, clip):
     # warm-up of one step, then down to 0: rates 0, 0.1, 0.2/3, 0.1/3
     rates = jnp.array([0, 0.1, 0.1 * 2 / 3, 0.1 / 3])
     adam = optax.adam(lambda step: rates[step])
-    expected, state = jnp.zeros(2), adam.init(jnp.zeros(2))
+    expected = jnp.zeros(2)
+    state = adam.init(jnp.zeros(2))
     for gradient, divisor in zip(GRADIENTS, divisors, strict=True):
         change, state = adam.update(jnp.asarray(gradient / divisor), state)
         expected = expected + change

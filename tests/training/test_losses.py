@@ -108,7 +108,8 @@ def test_invalid_subsets_do_not_count(reduction):
 
 @reductions
 def test_gradient_is_the_finite_difference_at_constant_range(x64, reduction):
-    model, lm = jnp.asarray(RNG.normal(size=M)), jnp.asarray(RNG.normal(size=M))
+    model = jnp.asarray(RNG.normal(size=M))
+    lm = jnp.asarray(RNG.normal(size=M))
     inner = jnp.argsort(model)[1:-1]  # moving these leaves the range as it is
     direction = jnp.zeros(M).at[inner].set(jnp.asarray(RNG.normal(size=M - 2)))
 
@@ -120,7 +121,8 @@ def test_gradient_is_the_finite_difference_at_constant_range(x64, reduction):
 
 
 def test_the_range_has_no_gradient(x64):
-    model, lm = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])
+    model = jnp.array([0.0, 1.0])
+    lm = jnp.array([1.0, 0.0])
     # hinge = (1 − 0) / c + γ with c = 1: ±1/c; through c it would be 0
     np.testing.assert_allclose(jax.grad(pairwise_margin)(model, lm), [-1, 1])
 
@@ -141,7 +143,8 @@ def test_info_nce_loss(model, lm):
 
 
 def test_info_nce_loss_of_no_sets_is_0_and_a_set_without_a_score_is_none():
-    model, none = jnp.array([-1.0, -2.0, -3.0]), jnp.zeros(3, bool)
+    model = jnp.array([-1.0, -2.0, -3.0])
+    none = jnp.zeros(3, bool)
     value, slope = jax.value_and_grad(lambda ours: info_nce_loss(SetScores(ours, model, none)))(
         model
     )
@@ -161,7 +164,8 @@ def test_info_nce_loss_leaves_out_invalid_places():
     assert gradient[2] == 0
 
 
-B, D = 4, 3
+B = 4
+D = 3
 
 
 def batch(seed):

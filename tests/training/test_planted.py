@@ -27,7 +27,13 @@ from ceil_jax.training.losses import ranking_quality
 
 pytestmark = pytest.mark.slow
 
-TOPICS, TRAINING, INDEPENDENT, SHORTLIST, SETS, SIZE, TRADE_OFF = 6, 96, 48, 24, 8, 3, 0.05
+TOPICS = 6
+TRAINING = 96
+INDEPENDENT = 48
+SHORTLIST = 24
+SETS = 8
+SIZE = 3
+TRADE_OFF = 0.05
 TAU_RISES = 0.12
 """Least rise of τ on independent queries."""
 

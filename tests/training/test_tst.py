@@ -22,10 +22,8 @@ from ceil_jax.training.loop import Ending, Trained
 
 def film(split, i):
     """The mood is one word of eight, so that a bag of words sees little of it."""
-    mood, others = (
-        ("grey", "funny")[i % 2],
-        np.random.default_rng([i, len(split)]).integers(6, size=7),
-    )
+    mood = ("grey", "funny")[i % 2]
+    others = np.random.default_rng([i, len(split)]).integers(6, size=7)
     return Example(
         f"{split}-{i}", " ".join([mood, *(f"w{n}" for n in others)]), WORDS[i % 2], WORDS
     )

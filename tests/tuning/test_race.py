@@ -18,7 +18,8 @@ def sample(values):
 
 def test_the_exact_test_is_that_of_coins():
     """Better on 4 rows and worse on 1 of 5 that differ: (5 + 1) / 2⁵ of all swaps give as much."""
-    ours, theirs = [1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 1, 1]
+    ours = [1, 1, 1, 1, 0, 1]
+    theirs = [0, 0, 0, 0, 1, 1]
     assert chance(sample(ours), sample(theirs)) == pytest.approx(6 / 32)
     # with differences of two sizes swaps are drawn; losing the larger one gives less than what was
     # measured
@@ -172,7 +173,8 @@ def test_rows_of_one_program_are_no_more_evidence_than_one():
     # 40 rows, of which 30 have one program: one finalist has these right, the other none of them
     program = np.r_[np.zeros(30, int), np.arange(1, 11)]
     both = [sample(program == 0), sample(program == 11)], [1, 1]
-    [by_row], [by_program] = judge(*both).differences, judge(*both, groups=program).differences
+    [by_row] = judge(*both).differences
+    [by_program] = judge(*both, groups=program).differences
     assert by_row.certain
     assert by_row.interval.low > 0.5
     assert not by_program.certain

@@ -31,7 +31,7 @@ def test_what_is_taken_for_cheaper_is_rarely_far_worse_and_equals_are_taken_with
 
 def test_the_rule_of_the_table_is_that_of_the_verdict():
     for seed in range(20):
-        made = tune_worlds.world(seed, 300, 0.02)
+        made = tune_worlds.random_world(seed, 300, 0.02)
         race, finalists, verdict = tune_worlds.play(made, 100, 400_000, resamples=100)
         seen = [
             tune_worlds.evidence(made, race, finalists[0], other, 100) for other in finalists[1:]
@@ -51,7 +51,7 @@ def test_looking_at_the_tuning_rows_would_be_noticed():
     """The winner's score on the rows that it won by is too high; on the final rows it is not."""
     above = []
     for seed in range(60):
-        made = tune_worlds.world(seed, 300, spread=0.0)
+        made = tune_worlds.random_world(seed, 300, spread=0.0)
         played = tune_worlds.play(made, 100, 400_000)
         winner = played.race.winner()
         above.append(played.race.scores[winner].mean() - made.truth[winner])
@@ -61,9 +61,10 @@ def test_looking_at_the_tuning_rows_would_be_noticed():
 def test_the_best_is_rarely_called_worse_and_more_budget_finds_more():
     lost = {}
     for budget in (150_000, 600_000):
-        losses, dropped = [], 0
+        losses = []
+        dropped = 0
         for seed in range(150):
-            made = tune_worlds.world(seed, 220)
+            made = tune_worlds.random_world(seed, 220)
             race = tune_worlds.race_in(made, 200, budget).race
             best = int(made.truth.argmax())
             losses.append(made.truth[best] - made.truth[race.winner()])
@@ -76,4 +77,7 @@ def test_the_best_is_rarely_called_worse_and_more_budget_finds_more():
 def test_the_budget_of_a_race_is_never_exceeded():
     for seed in range(20):
         for budget in (140_000, 333_333):
-            assert tune_worlds.race_in(tune_worlds.world(seed, 220), 200, budget).spent <= budget
+            assert (
+                tune_worlds.race_in(tune_worlds.random_world(seed, 220), 200, budget).spent
+                <= budget
+            )

@@ -68,7 +68,8 @@ class Recording(TinyLM):
 
     def __init__(self, calls=10**9):
         super().__init__()
-        self.asked, self.calls = [], calls
+        self.asked = []
+        self.calls = calls
 
     def choice_log_likelihood(self, prompts, choices, *, per_token=False):
         if not self.calls:
@@ -484,7 +485,8 @@ class Slow(TinyLM):
 
     def __init__(self, seconds):
         super().__init__()
-        self.seconds, self.now = seconds, 0.0
+        self.seconds = seconds
+        self.now = 0.0
 
     def choice_log_likelihood(self, prompts, choices, *, per_token=False):
         self.now += self.seconds * len(prompts)
@@ -587,7 +589,8 @@ def test_a_fixed_prompt_joins_and_takes_half_the_rows_where_the_budget_is_small(
         for one in outcome.race
         if one.candidate.prepared
     ]
-    alone, shared = made.field.run.cost(choices[:1]).tokens, made.field.run.cost(choices).tokens
+    alone = made.field.run.cost(choices[:1]).tokens
+    shared = made.field.run.cost(choices).tokens
     assert alone == shared > 0
     lm = Recording()
     smaller = search(tmp_path / "small", lm_tokens=60_000, models=One(lm), **settings)

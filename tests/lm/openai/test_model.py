@@ -280,7 +280,8 @@ def test_choices_in_any_order(server, lm):
     agrees(lm, TinyLM())
 
 
-TASK, BIG = films(40, 20), films(40, 96)
+TASK = films(40, 20)
+BIG = films(40, 96)
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,8 @@ def naive(network, kind, prompt, continuation):
     ends = np.cumsum([0 if token == 0 else len(fast.convert_ids_to_tokens(token)) for token in ids])
     scored = [place for place, end in enumerate(ends) if end > len(prompt.encode())]
     if 0 in scored:  # nothing stands before the first token, so </s> is put there
-        ids, scored = [1, *ids], [place + 1 for place in scored]
+        ids = [1, *ids]
+        scored = [place + 1 for place in scored]
     with torch.no_grad():
         log_probs = network(torch.tensor([ids or [1]])).logits[0].float().log_softmax(-1)
     return sum(float(log_probs[place - 1, ids[place]]) for place in scored)
@@ -110,7 +111,8 @@ def test_results_do_not_depend_on_the_batch(lm, network, kind, budget):
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_each_core_reads_rows_of_its_own(lm, network, kind, cores):
-    working, before = set(), torch.get_num_threads()
+    working = set()
+    before = torch.get_num_threads()
     hook = network.register_forward_pre_hook(lambda *_: working.add(torch.get_num_threads()))
     try:
         torch.set_num_threads(cores)
@@ -159,7 +161,8 @@ def test_logits_count_in_a_padded_pass(lm, network, monkeypatch):
     try:
         reader = PaddedReader(network, 1024)
         rows = lm._pairs.pairs(*zip(*PAIRS, strict=True))
-        whole, counted = reader.each(rows), len(passes)
+        whole = reader.each(rows)
+        counted = len(passes)
         monkeypatch.setattr("ceil_jax.lm.torch.padded._LOGITS", 1)
         parts = reader.each(rows)
     finally:
@@ -287,9 +290,11 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     assert 512 < lm.count_tokens(["".join(reviews)])[0] < 600
     written = lm.generate(prompts, 3)
     found = lm.log_likelihood(prompts, written)
-    network, fast = lm._model, lm._tokenizer
+    network = lm._model
+    fast = lm._tokenizer
     for prompt, answer, score in zip(prompts, written, found, strict=True):
-        ids, start = fast(prompt + answer)["input_ids"], len(fast(prompt)["input_ids"])
+        ids = fast(prompt + answer)["input_ids"]
+        start = len(fast(prompt)["input_ids"])
         with torch.no_grad():
             logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[
                 0, :-1

@@ -66,7 +66,8 @@ def prompt(selection):
 
 
 def test_every_question_has_its_own_examples():
-    selector, lm = bank(trade_off=0.1, shortlist=20), Recorder()
+    selector = bank(trade_off=0.1, shortlist=20)
+    lm = Recorder()
     expected = [prompt(selector.select(f"{doc['text']} is", k=4)) for doc in ASKED]
     results = simple_evaluate(
         lm,

@@ -37,7 +37,8 @@ def parquet():
 
 
 def arrow(new):
-    held, table = io.BytesIO(), pa.Table.from_pylist(ROWS)
+    held = io.BytesIO()
+    table = pa.Table.from_pylist(ROWS)
     with new(held, table.schema) as writer:
         writer.write_table(table)
     return held.getvalue()

@@ -57,7 +57,8 @@ def test_a_bank_that_has_grown_says_how_many_examples_are_new(tmp_path):
     selector = CeilSelector.from_examples(BANK, encoder=encoder)
     assert selector.unseen == 0
     # the same words under another id are no news; another output is
-    same, other = replace(BANK[0], id="same"), replace(BANK[1], id="other", output="rate(fine)")
+    same = replace(BANK[0], id="same")
+    other = replace(BANK[1], id="other", output="rate(fine)")
     selector.add([same, other])
     selector.remove(BANK[2].id)
     selector.save_pretrained(tmp_path / "selector")
@@ -71,7 +72,8 @@ def test_an_added_example_of_an_unknown_label_is_encoded():
     vector = encoder.encode_bank([new])[0]
     assert np.isfinite(vector).all()
     # no query predicts its label: relevance is half the cosine
-    query, base = encoder.encode(["a film"])[0], BASE.encode(["a film", new.input])
+    query = encoder.encode(["a film"])[0]
+    base = BASE.encode(["a film", new.input])
     cosine = base[0] @ base[1] / np.linalg.norm(base[0]) / np.linalg.norm(base[1])
     assert query @ vector == pytest.approx(cosine / 2, abs=1e-5)
 

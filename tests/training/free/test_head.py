@@ -30,7 +30,8 @@ def test_dot_product_is_probability_and_half_a_cosine():
 
 
 def test_head_finds_labels_that_cosines_do_not_see():
-    bank, queries = planted(300, 0), planted(60, 1)
+    bank = planted(300, 0)
+    queries = planted(60, 1)
     head = fit_label_head(bank)
 
     def right(method):
@@ -47,7 +48,8 @@ def test_head_finds_labels_that_cosines_do_not_see():
 
 
 def test_pairs_are_compared():
-    u, v = np.array([[0.6, 0.8]]), np.array([[1.0, 0.0]])
+    u = np.array([[0.6, 0.8]])
+    v = np.array([[1.0, 0.0]])
     seen = features(Observations(["u v"], u, np.stack([u, v], axis=1)))
     assert seen == pytest.approx(np.array([[0.6, 0.8, 1, 0, 0.4, 0.8, 0.6, 0]]))
 

@@ -8,7 +8,8 @@ from ceil_jax.tasks.structures import bracketed
 from ceil_jax.training.free.rows import Observations, example_vectors, query_vectors
 from ceil_jax.training.free.structures import StructureHead, fit_structure_head
 
-PLACES, ASKS = ("river", "city", "state", "lake"), ("count", "longest", "name")
+PLACES = ("river", "city", "state", "lake")
+ASKS = ("count", "longest", "name")
 
 
 def questions(pairs, noise=0):
@@ -29,7 +30,8 @@ HEAD = fit_structure_head(BANK)
 
 def by_hand():
     """P(a) = 0.8 and P(b) = 0.6 for every query; no words."""
-    weights, bias = np.zeros((3, 2), np.float32), np.log([4, 1.5]).astype(np.float32)
+    weights = np.zeros((3, 2), np.float32)
+    bias = np.log([4, 1.5]).astype(np.float32)
     return StructureHead(("a", "b"), ("word",), np.ones(1, np.float32), weights, bias)
 
 
