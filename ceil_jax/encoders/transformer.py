@@ -173,7 +173,7 @@ class Transformer(nnx.Module):
     def __call__(self, ids: Ids, mask: Ids, *, key: jax.Array | None = None) -> Float[Array, "b d"]:
         last = self.hidden_states(ids, mask, key=key)[-1].astype(jnp.float32)
         vectors = last[:, 0] if self.config.pooling == "cls" else mean_pool(last, mask)
-        return unit(vectors) if self.config.normalize else vectors
+        return l2_normalized(vectors) if self.config.normalize else vectors
 
 
 def mean_pool(x: Float[Array, "b t d"], mask: Ids) -> Float[Array, "b d"]:
@@ -182,8 +182,12 @@ def mean_pool(x: Float[Array, "b t d"], mask: Ids) -> Float[Array, "b d"]:
     return (x * weights).sum(1) / jnp.maximum(weights.sum(1), 1e-9)
 
 
-def unit(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
-    """Return x / ‖x‖ for each row; for a row of zeros, zeros with a zero gradient."""
+def l2_normalized(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
+    """Return x / ‖x‖ for each row; for a row of zeros, zeros with a zero gradient.
+
+    It is the last layer of a sentence encoder, which takes ‖x‖ as at least 10⁻¹². `dpp.lengths.unit`
+    also scales vectors whose squares overflow or underflow.
+    """
     return x * jax.lax.rsqrt(jnp.maximum((x * x).sum(-1, keepdims=True), 1e-24))
 
 

@@ -14,13 +14,52 @@ from ceil_jax.methods.untrained import Untrained
 DOUBLINGS = 3
 """Number of final rounds. Each halves the sets and doubles the rows."""
 
-
 LEAST_ROWS = 4
 """The fewest rows in a round: with fewer, sets cannot be told apart."""
 
 
 @dataclass(frozen=True)
-class FixedPrompt(Method):
+class WithFixedExamples(Method):
+    """A method whose prompts begin with the same examples for every query.
+
+    The LM finds these examples: it scores sets of them before the first query.
+    """
+
+    @property
+    def gives_encoders(self) -> bool:
+        """No training can start from it: it finds examples."""
+        return False
+
+    @property
+    def scored_by_lm(self) -> bool:
+        """The LM scores sets of fixed examples."""
+        return True
+
+    @property
+    def learns_from_lm(self) -> bool:
+        """It needs LM tokens before the first query."""
+        return True
+
+    def is_used(self, summary: Mapping[str, Any]) -> bool:
+        """The fixed examples are in every prompt."""
+        return True
+
+    def fixed_part(self, shots: int, bank: int) -> FixedPart:
+        """Return the fixed part of a prompt.
+
+        Args:
+            shots: number of examples in a prompt.
+            bank: number of examples in the bank.
+
+        Raises:
+            UserError: the prompt has no place for fixed examples, or the bank or the pool is too
+                small.
+        """
+        raise TypeError(f"{type(self).__name__} does not define `fixed_part`")
+
+
+@dataclass(frozen=True)
+class FixedPrompt(WithFixedExamples):
     """The K examples of a pool with which the LM answers best, measured on rows of the bank that
     are held back from the pool.
 
@@ -61,11 +100,6 @@ class FixedPrompt(Method):
         return False
 
     @property
-    def gives_encoders(self) -> bool:
-        """No training can start from it: it has no encoder of its own."""
-        return False
-
-    @property
     def training_queries(self) -> int:
         """The number of rows of the bank on which sets are scored, over all rounds."""
         return self.rows * 2**DOUBLINGS
@@ -79,23 +113,9 @@ class FixedPrompt(Method):
         return replace(self, rows=self.rows // 2) if self.rows >= 2 * LEAST_ROWS else None
 
     @property
-    def scored_by_lm(self) -> bool:
-        """The LM scores every set."""
-        return True
-
-    @property
-    def learns_from_lm(self) -> bool:
-        """It needs LM tokens before the first query."""
-        return True
-
-    @property
     def needs_log_probs(self) -> bool:
         """Without log-probabilities, generated answers are scored by the metric."""
         return False
-
-    def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Its examples are in every prompt."""
-        return True
 
     def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
         """Return how many sets were scored, and on how many rows."""

@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar
 
 from ceil_jax.errors import Range, UserError
 from ceil_jax.methods.base import Method, method_flag
-from ceil_jax.methods.fixed import FixedPart, FixedPrompt
+from ceil_jax.methods.fixed import FixedPart, FixedPrompt, WithFixedExamples
 from ceil_jax.methods.free import Free
 from ceil_jax.store.hashing import NO_KEY
 
 
 @dataclass(frozen=True)
-class FixedNear(Method):
+class FixedNear(WithFixedExamples):
     """A prompt whose first examples are fixed, and whose last few are the nearest to the query."""
 
     name: ClassVar[str] = "fixed_near"
@@ -48,11 +48,6 @@ class FixedNear(Method):
         return self.near
 
     @property
-    def gives_encoders(self) -> bool:
-        """No training can start from it."""
-        return False
-
-    @property
     def training_queries(self) -> int:
         """The number of rows of the bank on which sets of fixed examples are scored."""
         return self.fixed.training_queries
@@ -64,16 +59,6 @@ class FixedNear(Method):
     def smaller(self) -> Method | None:
         """Return the method of the fixed examples with half the work."""
         return self.fixed.smaller()
-
-    @property
-    def scored_by_lm(self) -> bool:
-        """The LM scores sets of fixed examples."""
-        return True
-
-    @property
-    def learns_from_lm(self) -> bool:
-        """It needs LM tokens before the first query."""
-        return True
 
     @property
     def needs_log_probs(self) -> bool:
@@ -100,10 +85,6 @@ class FixedNear(Method):
         start = method.start.configured(settings, (*above, self.name))
         start = start.as_start(self.flag("start"))
         return replace(method, fixed=fixed, start=start)
-
-    def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """The fixed examples are in every prompt."""
-        return True
 
     def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
         """Return how the fixed examples were found."""

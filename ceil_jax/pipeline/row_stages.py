@@ -16,8 +16,7 @@ import numpy as np
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.errors import UserError
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
-from ceil_jax.methods.fixed import FixedPrompt
-from ceil_jax.methods.fixed_near import FixedNear
+from ceil_jax.methods.fixed import WithFixedExamples
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import (
     Answers,
@@ -268,7 +267,7 @@ def fixed_examples(setup: Setup, method: Method) -> BestSet:
     Raises:
         UserError: there are more fixed examples than the bank or the pool allows.
     """
-    assert isinstance(method, FixedPrompt | FixedNear), "declared in Needs"
+    assert isinstance(method, WithFixedExamples), "declared in Needs"
     bank = setup.bank
     part = method.fixed_part(setup.config.shots, len(bank))
     finder = part.method
