@@ -1,4 +1,4 @@
-"""What BM25's variant is worth, without an LM: ours, and Okapi's as in CEIL's released code.
+"""Two variants of BM25, compared without an LM: ours, and Okapi's as in CEIL's released code.
 
     python experiments/bm25_variants.py --data-dir DATA --tasks nl2bash mtop
 

@@ -1,4 +1,5 @@
-"""What teaches: EPR and CEIL differ in four things at once, and here is a row for each of them.
+"""The cause of what training gains: EPR and CEIL differ in four things at once, and here is a row for
+each of them.
 
     python experiments/cause.py --tasks cogs.ps --scale small --bank-limit 1000 --limit 400 \\
         --seeds 0 1 2 --data-dir DATA
@@ -37,7 +38,7 @@ RATE = 1e-4
 EPOCHS = 3
 """CEIL's passes over its training queries."""
 PAPER: dict[str, Any] = {"train_context": "both", "learning_rate": 1e-5, "sets_per_step": "all"}
-"""What the paper trains, at its rate, with all of a query's sets in every step."""
+"""The paper's training: both networks, its rate, and all of a query's sets in every step."""
 PAPER_EPOCHS = (30, 100)
 
 

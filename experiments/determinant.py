@@ -117,7 +117,7 @@ def coverage(task: Task, positions: np.ndarray) -> np.ndarray:
 
 
 class Gain(NamedTuple):
-    """What MAP has over the nearest examples, in points."""
+    """The points that MAP has over the nearest examples."""
 
     panel: str
     shots: int

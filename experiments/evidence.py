@@ -57,7 +57,7 @@ PAPER = {"EPR": 7.72, "CEIL": 11.11}
 
 
 class Gain(NamedTuple):
-    """What a row has over top-k on one task, or in the mean over some."""
+    """The points that a row has over top-k on one task, or in the mean over some."""
 
     row: str
     tokens: float

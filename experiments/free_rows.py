@@ -23,9 +23,20 @@ from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.tasks.load import load_task
 
 NAMES = (
-    *("majority", "classifier", "copied", "topk", "dpp", "set_bsr"),
-    *("head", "structures", "tst", "free", "free_map"),
-    *("epr", "epr_map", "ceil"),
+    "majority",
+    "classifier",
+    "copied",
+    "topk",
+    "dpp",
+    "set_bsr",
+    "head",
+    "structures",
+    "tst",
+    "free",
+    "free_map",
+    "epr",
+    "epr_map",
+    "ceil",
 )
 
 

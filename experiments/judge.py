@@ -64,7 +64,7 @@ from ceil_jax.training.losses import ranking_quality
 PENALTY = 0.01
 """L2: half of it times the squared weights is added to the mean loss."""
 SEEDS = (0, 1, 2)
-"""Whose held-out queries are those of EPR's trainings."""
+"""The seeds of EPR's trainings, which hold out the queries that judge."""
 DRAWS = 10
 """Random choices of queries for each split, in the table of strata, and of halves."""
 PARTS = 5

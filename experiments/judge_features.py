@@ -71,7 +71,7 @@ NAMES = (
     "rank by structures",
 )
 RANKED = ("cosine", "BM25 of inputs", "structures: cosine")
-"""What the ranks are by, in the order of the last three names."""
+"""The features that the ranks are of, in the order of the last three names."""
 
 
 class Query(NamedTuple):

@@ -1,5 +1,5 @@
-"""What the four nearest examples by each layer of the encoder share with the gold output, without an
-LM.
+"""The share of the gold output that the four nearest examples by each layer of the encoder have,
+without an LM.
 
     python experiments/layers_near.py --data-dir DATA --tasks nl2bash sst5 webqs
 

@@ -236,12 +236,12 @@ def honesty(
 
 
 class Evidence(NamedTuple):
-    """What a cheaper finalist may lose against the winner, by two sets of rows."""
+    """The loss of a cheaper finalist against the winner, by two sets of rows."""
 
     final: Loss
-    """By the final rows."""
+    """Its loss by the final rows."""
     all_rows: Loss
-    """By the rows of the race too, as far as both have answered them."""
+    """Its loss by the rows of the race too, as far as both have answered them."""
 
 
 RULES: dict[str, Callable[[Evidence], bool]] = {
@@ -259,7 +259,7 @@ EXTENTS = {24: 40, 100: 80, 200: 160, 500: 300}
 
 
 class Taking(NamedTuple):
-    """What a rule has done in many worlds."""
+    """The results of a rule in many worlds."""
 
     taken: float
     """Worlds in which a cheaper finalist is taken, in percent."""
@@ -313,8 +313,12 @@ def cheaper(seeds: int) -> Table:
         for rule in RULES:
             lines.append(
                 [
-                    *(str(final), rule, Number(equal[rule].taken), Number(equal[rule].tokens)),
-                    *(Number(small[rule].taken), Number(small[rule].lost, 2)),
+                    str(final),
+                    rule,
+                    Number(equal[rule].taken),
+                    Number(equal[rule].tokens),
+                    Number(small[rule].taken),
+                    Number(small[rule].lost, 2),
                     Number(small[rule].far_below),
                 ]
             )

@@ -67,7 +67,7 @@ def encoders_made_once():
 
 @pytest.fixture
 def registrations_undone():
-    """What a test registers is forgotten after it."""
+    """Undo all registrations of a test when it ends."""
 
     from ceil_jax.encoders.registry import ENCODERS
     from ceil_jax.lm.prompts import ORDERS
@@ -132,7 +132,7 @@ def move_for_training(monkeypatch):
 
 @pytest.fixture(scope="module")
 def moved_for_trained_in_module():
-    """As `moved_for_trained`, for fixtures of a module."""
+    """The same as `moved_for_trained`, for fixtures of a module."""
     with pytest.MonkeyPatch.context() as patch:
         move_for_training(patch)
         yield

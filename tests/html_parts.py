@@ -1,4 +1,4 @@
-"""What a page consists of."""
+"""The elements, attributes and cells of a page."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""What a test says of bad input."""
+"""Checks that bad input is refused in one line."""
 
 import pytest
 

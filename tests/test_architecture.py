@@ -16,9 +16,24 @@ MODULES: dict[str, Path] = DRAWN["modules"]()
 GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
 ROOMS = [
-    *("errors", "registry", "dpp", "distributed", "store", "tasks", "metrics", "lm", "encoders"),
-    *("retrieval", "skills", "training", "methods", "selector", "pipeline"),
-    *("report", "tuning", "cli"),
+    "errors",
+    "registry",
+    "dpp",
+    "distributed",
+    "store",
+    "tasks",
+    "metrics",
+    "lm",
+    "encoders",
+    "retrieval",
+    "skills",
+    "training",
+    "methods",
+    "selector",
+    "pipeline",
+    "report",
+    "tuning",
+    "cli",
 ]
 """From the bottom up: a room imports only rooms that stand before it."""
 

@@ -33,7 +33,7 @@ class Served:
     packages: tuple[str, ...]
     without: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What is set in its environment."""
+    """Variables of its environment."""
 
     def command(self, python: Path, port: int) -> list[str | Path]:
         """Return the command that starts it at a port."""

@@ -74,7 +74,7 @@ def store(name: str, out: Path) -> dict[str, str]:
 
 
 def _asked(python: Path, name: str, where: str) -> str:
-    """What the program that asks a store prints; its error where it fails."""
+    """Return the last line that the program which asks a store prints, or that of its error."""
     program: list[str | Path] = [python, PROGRAMS / "stores.py", name, where]
     process = subprocess.run(program, capture_output=True, text=True, check=False)
     output = process.stdout if process.returncode == 0 else process.stderr

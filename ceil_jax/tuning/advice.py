@@ -129,7 +129,7 @@ def _undecided(finals: Finals) -> list[str]:
 
 
 def _cost_in_words(finals: Finals, standing: Standing) -> str:
-    """What a prompt costs: its tokens and, if these have a price, money."""
+    """The cost of a prompt in words: its tokens and, if these have a price, money."""
     tokens = f"{standing.tokens:,.0f} tokens a prompt"
     if finals.price is None:
         return tokens

@@ -1,5 +1,5 @@
-"""What the scripts beside this folder share: an experiment as a command, its grid of runs, tables,
-figures, records.
+"""Code that the scripts beside this folder share: an experiment as a command, its grid of runs,
+tables, figures, records.
 
 - `command`: a table or a figure as one script (`Experiment`, `ExperimentOptions`); any other script
   (`script`)

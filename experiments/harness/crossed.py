@@ -54,7 +54,7 @@ class Crossed:
 
     runs: Mapping[Place, Runs]
     minus: Mapping[str, Mapping[Place, Runs]]
-    """By the name of a baseline, what the runs in some places are compared with."""
+    """The runs that those in some places are compared with, by the name of a baseline."""
     title: str = ""
     """The title of the values, with which the other titles begin."""
 

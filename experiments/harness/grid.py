@@ -78,7 +78,7 @@ class Cell(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a number depends on: a row's name, settings, its method with all that it starts from,
+    """All that a number depends on: a row's name, settings, its method with all that it starts from,
     and the runs whose encoders it takes."""
 
     row: str

@@ -1,4 +1,4 @@
-"""What tables and figures read from inside a run: latencies, and the ranks of what is chosen."""
+"""Measurements from inside a run: latencies, and the ranks of the chosen examples."""
 
 from __future__ import annotations
 

@@ -123,13 +123,18 @@ class ExperimentTable:
     def _detail(self, measurement: Measured) -> list[Value]:
         entry = measurement.entry
         return [
-            *(entry.task, entry.row, entry.column, entry.cell.method, measurement.record.lm),
-            *(
-                measurement.queries,
-                " ".join(map(str, measurement.seeds)),
-                measurement.record.metric,
-            ),
-            *(measurement.value, measurement.sd, measurement.interval, measurement.examples),
+            entry.task,
+            entry.row,
+            entry.column,
+            entry.cell.method,
+            measurement.record.lm,
+            measurement.queries,
+            " ".join(map(str, measurement.seeds)),
+            measurement.record.metric,
+            measurement.value,
+            measurement.sd,
+            measurement.interval,
+            measurement.examples,
             None if entry.paper is None else Number(entry.paper, 2),
             *(signed(self.difference(measurement, baseline)) for baseline in BASELINES),
         ]

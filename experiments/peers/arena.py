@@ -59,13 +59,13 @@ class Sizes:
 
 
 class Chosen(NamedTuple):
-    """What a method has come to: the prompt of each query, or predictions without an LM."""
+    """The result of a method: the prompt of each query, or predictions without an LM."""
 
     prompts: Callable[[Sequence[Example]], list[str]] | None
     examples: float
     """Examples in a prompt."""
     what: str = ""
-    """What was chosen, in words."""
+    """The choice in words."""
     predictions: Callable[[Sequence[Example]], list[str]] | None = None
 
 
@@ -99,7 +99,7 @@ class CountingModels(Models):
 
 
 class Shared:
-    """What all tasks and splits share: the LM and the encoder."""
+    """The LM and the encoder, which all tasks and splits share."""
 
     def __init__(self, lm: str = TUNE.lm, encoder: str = TUNE.encoder) -> None:
         self.lm_name = lm

@@ -13,7 +13,7 @@ from ceil_jax.report.table import Number, Table, signed
 
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
-"""What the rows begin with that say more of `tune`; they are in no table of methods."""
+"""The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
 
 
 class Comparison:

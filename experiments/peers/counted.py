@@ -15,7 +15,7 @@ from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.example import Example, Task
 
 WRONG = "?"
-"""What stands for an answer that is none of the accepted ones."""
+"""Stands for an answer that is none of the accepted ones."""
 
 
 class CountedLM(LanguageModel):

@@ -14,7 +14,7 @@ from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.tasks.example import Task
 
 Measures = dict[str, float]
-"""By the name of a column."""
+"""Numbers by the name of their column."""
 
 SKETCHES = {"sql": sql_sketch, "cogs": cogs_sketch}
 """The sketch of outputs by `Task.language`."""

@@ -29,7 +29,7 @@ def saved(tmp_path_factory):
 
 
 def outcome(work):
-    """What work gives, or the one line that it ends with."""
+    """The result of some work, and the one line of a refusal."""
     try:
         return work(), ""
     except UserError as error:

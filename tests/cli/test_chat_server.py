@@ -1,4 +1,4 @@
-"""What a user with a chat server does: one command, with no flag about the server."""
+"""The commands of a user who has a chat server: none needs a flag about the server."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_tune_ends_in_a_selector_that_keeps_the_files_ids(chat, tickets, capsys)
 
 
 def test_chat_and_completions_are_kept_apart(chat, tickets, capsys):
-    """What was read through one is no answer to the other."""
+    """A reading through one interface is no answer to a request through the other."""
     server, address = chat
     server.change = lambda path, request, answer: answer
     command = ["compare", *tickets, *lm(address), "--method", "topk", "--json"]

@@ -194,7 +194,7 @@ def everything(monkeypatch, devices):
 
 @pytest.fixture(scope="module")
 def results():
-    """What one device and what four compute."""
+    """The results of one device and of four."""
     found = []
     for devices in (1, 4):
         with pytest.MonkeyPatch.context() as patch:

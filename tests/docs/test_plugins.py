@@ -1,5 +1,4 @@
-"""What the pages say about adding something from outside, followed: their files, their flags, a
-run."""
+"""The pages on additions from outside are followed: their files, their flags, a run."""
 
 import importlib
 import json
@@ -165,8 +164,17 @@ def test_a_head_of_a_new_kind_is_fitted_cross_fitted_exported_and_opened(plugin,
 
 
 FILMS = [
-    *("compare", "--task", "movie_reviews", "--lm", "tiny", "--encoder", "tiny"),
-    *("--limit", "6", "--bank-limit", "60"),
+    "compare",
+    "--task",
+    "movie_reviews",
+    "--lm",
+    "tiny",
+    "--encoder",
+    "tiny",
+    "--limit",
+    "6",
+    "--bank-limit",
+    "60",
 ]
 
 

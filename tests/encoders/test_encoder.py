@@ -120,8 +120,7 @@ def test_network_equals_transformers_at_every_depth(family):
 
 @pytest.mark.parametrize("family", ["roberta", "mpnet"])
 def test_a_padding_token_inside_a_text_takes_the_padding_position(family):
-    """As in the released models: positions count the ids that are not padding, whatever the mask
-    says."""
+    """In the released models, positions count the ids that are not padding, whatever the mask says."""
     import torch
 
     model = torch_model(family)

@@ -30,7 +30,7 @@ def test_texts_are_a_list_of_strings(remote):
 
 
 def test_a_server_with_its_paths_at_its_root(address, server):
-    """As Infinity has them, where no prefix is given."""
+    """Infinity has such paths if it is started without a prefix."""
 
     def at_root(path, body):
         if path.startswith("/v1"):

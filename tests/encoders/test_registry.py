@@ -60,7 +60,7 @@ def test_a_folder_gives_sentence_transformers_vectors_and_goes_back(
 
 
 def test_a_checkpoint_with_a_head_old_names_and_its_own_folder(bert, tmp_path):
-    """As older tools wrote them: `bert.` before every name, LayerNorm.gamma, pretraining heads,
+    """Older tools wrote such folders: `bert.` before every name, LayerNorm.gamma, pretraining heads,
     shards."""
 
     def older(tensors):

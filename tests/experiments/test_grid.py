@@ -122,7 +122,11 @@ def test_every_run_behind_a_table_is_recorded(runs):
     *_, measured, _ = runs
     records = list(records_of(measured, "table2"))
     assert [(one.method, one.seed) for one in records] == [
-        *(("topk", None), ("epr", 0), ("epr", 1), ("ceil", 0), ("ceil", 1))
+        ("topk", None),
+        ("epr", 0),
+        ("epr", 1),
+        ("ceil", 0),
+        ("ceil", 1),
     ]
     for one, value in zip(records, [v for entry in measured for v in entry.values], strict=True):
         assert one.value == pytest.approx(value, abs=1e-3)
@@ -311,7 +315,7 @@ def test_rows_that_all_tasks_have_are_averaged():
 
 
 SHORT = {"SUBSETS": (3, 5), "SHORTLISTS": (6, 12), "EXAMPLES": (2, 3), "TRADE_OFFS": (0.05, 0.1)}
-"""What scripts range over, in short."""
+"""Short ranges for the scripts."""
 
 
 def flags(config):

@@ -82,7 +82,7 @@ def runs(experiment, shots, lm, data_dir=None):
 
 
 def base(found, row, column):
-    """What a column is compared with: a row there, or in the only column that it has, as an
+    """The baseline of a column: a row in this column, or in the only column that the row has, as with an
     untrained row."""
     columns = [other for name, other in found if name == row]
     return found[row, column if column in columns else columns[0] if len(columns) == 1 else column]

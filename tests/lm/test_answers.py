@@ -1,4 +1,4 @@
-"""What an LM answered, and why it ended: stop strings, JSON, fences, limits."""
+"""An LM's answer, and why it ended: stop strings, JSON, fences, limits."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""What our language models have in common, worked out by hand."""
+"""The methods that all our language models share, worked out by hand."""
 
 import numpy as np
 import pytest

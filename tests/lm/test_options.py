@@ -1,4 +1,4 @@
-"""Which label a written answer means; each case has the label that a reader would take."""
+"""Written answers are matched to labels; each case has the label that a reader would take."""
 
 import doctest
 

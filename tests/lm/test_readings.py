@@ -416,7 +416,7 @@ def test_a_file_that_its_header_makes_read_only_is_written_anew(tmp_path, caplog
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"noise" * 1000, "cut"])
 def test_damaged_logs_cost_what_they_held_alone(tmp_path, ending, content):
-    """As a killed process leaves them: the last rows stand in the log."""
+    """A killed process leaves such files: the last rows stand in the log."""
     shard = Shard(1, 1)
     source = tmp_path / "source"
     fill(source, 0, 300)

@@ -1,4 +1,4 @@
-"""Which examples stay under a token budget."""
+"""The examples that stay under a token budget."""
 
 import numpy as np
 import pytest

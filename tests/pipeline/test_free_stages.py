@@ -1,4 +1,4 @@
-"""What the bank's outputs teach, as stages."""
+"""The stages of methods that learn from the bank's outputs."""
 
 import logging
 from dataclasses import dataclass, replace

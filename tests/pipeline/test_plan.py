@@ -94,7 +94,7 @@ def test_a_machine_is_measured_once_and_the_speed_is_kept(tmp_path, monkeypatch)
 
 
 def test_a_machine_without_a_cache_is_measured_and_kept_nowhere(monkeypatch):
-    """As in a container whose user has no home folder."""
+    """A container may have a user without a home folder."""
     monkeypatch.setattr("ceil_jax.pipeline.plan.has_cache", lambda: False)
     monkeypatch.setattr("ceil_jax.pipeline.plan.measured", lambda: Machine("here", 1.0, 2.0, 3.0))
     this_machine.cache_clear()

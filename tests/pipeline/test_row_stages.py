@@ -1,5 +1,4 @@
-"""Which stages the rows of a task need, and the numbers that come of them, with the test LM and the
-test encoder."""
+"""The stages that the rows of a task need, and their numbers with the test LM and the test encoder."""
 
 from dataclasses import replace
 

@@ -81,8 +81,14 @@ def test_a_key_is_of_what_a_value_depends_on():
     assert Other(1).key.startswith("other-")
     ones = np.ones(3)
     others = [
-        *(Number(2), Number(1, scale=2.0), Number(1, (FIRST,)), Number(1, (LEFT,)), Newer(1)),
-        *(Number(1, data=ones), Number(1, data=ones + 1), Number(1, data=ones.astype(np.float32))),
+        Number(2),
+        Number(1, scale=2.0),
+        Number(1, (FIRST,)),
+        Number(1, (LEFT,)),
+        Newer(1),
+        Number(1, data=ones),
+        Number(1, data=ones + 1),
+        Number(1, data=ones.astype(np.float32)),
     ]
     digests = {one.key.rpartition("-")[2] for one in [plain, *others]}
     assert len(digests) == 1 + len(others)
@@ -123,7 +129,10 @@ def test_the_code_of_what_a_stage_names_is_in_its_key():
 
 def test_walks(run):
     assert [one.label for one in closure([LAST]) if isinstance(one, Number)] == [
-        *("first", "left", "right", "last")
+        "first",
+        "left",
+        "right",
+        "last",
     ]
     assert [one.label for one in run.missing([LAST])] == ["first", "left", "right", "last"]
     assert list(run.root.iterdir()) == []

@@ -78,10 +78,20 @@ def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
     run, setup = opened(tmp_path, Chat(*answers))
     rows = run.get(rows_module.predictions(setup, setup.row("topk")))
     assert [row["prediction"] for row in rows] == [
-        *("good", "bad", "good or bad", "What a question!", "It is", "")
+        "good",
+        "bad",
+        "good or bad",
+        "What a question!",
+        "It is",
+        "",
     ]
     assert [row.get("trouble", "") for row in rows] == [
-        *("", "", NO_OPTION, NO_OPTION, "length", "refused")
+        "",
+        "",
+        NO_OPTION,
+        NO_OPTION,
+        "length",
+        "refused",
     ]
     table = compare(run, setup, ["topk"])
     [page] = [table.write_report(tmp_path / "report").read_text()]

@@ -1,4 +1,4 @@
-"""What is said of differences, by hand."""
+"""The sentences about differences, worked out by hand."""
 
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.certainty import Difference, certainty

@@ -1,4 +1,4 @@
-"""What stands under the table of a comparison."""
+"""The lines under the table of a comparison."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a retriever from outside may answer, and what is refused."""
+"""The answers that a retriever from outside may give, and those that are refused."""
 
 from types import SimpleNamespace
 

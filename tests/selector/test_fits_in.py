@@ -181,8 +181,8 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
 
 
 def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
-    """As a BERT that was never trained to compare sentences: every two texts have a cosine above
-    0.95."""
+    """A BERT that was never trained to compare sentences is such an encoder: every two texts have a
+    cosine above 0.95."""
 
     def narrow(texts):
         return np.hstack([unit_rows(Words().encode(texts)), np.full((len(texts), 1), 7)])

@@ -348,7 +348,7 @@ def test_a_save_killed_at_any_event_leaves_the_old_selector_or_the_new_one(kille
 
 
 def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
-    """What counts tokens may belong to an LM that cannot be copied, as a lock cannot."""
+    """A function that counts tokens may belong to an LM that cannot be copied, as a lock cannot."""
 
     class LM:
         lock = threading.Lock()

@@ -176,7 +176,7 @@ def test_questions_are_told_apart_by_the_fields_that_a_prompt_shows():
 
 
 def test_different_texts_of_one_vector_fill_the_places():
-    """As emoji, or long mails that differ behind what an encoder reads."""
+    """Emoji are such texts, or long mails that differ behind the part that an encoder reads."""
     rows = [{"id": f"{i}", "input": text, "output": "ab"[i % 2]} for i, text in enumerate("abcdef")]
     rows += [{"id": "6", "input": "a", "output": "b"}]
     same = lambda texts: np.ones((len(texts), 4))  # noqa: E731

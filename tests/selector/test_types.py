@@ -15,18 +15,21 @@ import ceil_jax
 
 ROOT = Path(ceil_jax.__file__).parents[1]
 NOT_SHOWN = (
-    *(
-        "datasets",
-        "etils",
-        "flax",
-        "huggingface_hub",
-        "openai",
-        "optax",
-        "orbax",
-        "pandas",
-        "pyarrow",
-    ),
-    *("pydantic", "scipy", "tokenizers", "torch", "tqdm", "transformers"),
+    "datasets",
+    "etils",
+    "flax",
+    "huggingface_hub",
+    "openai",
+    "optax",
+    "orbax",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "scipy",
+    "tokenizers",
+    "torch",
+    "tqdm",
+    "transformers",
 )
 """Libraries none of whose types the public functions take or return; to read them takes mypy half a
 minute."""

@@ -104,7 +104,7 @@ def test_arguments_and_closures_count(plugin):
 
 
 def typed(code):
-    """What a notebook's cell makes: functions of a module without a file."""
+    """Functions as a cell of a notebook makes them: their module has no file."""
     namespace = {"__name__": "a_session"}
     exec(compile(code, "<cell>", "exec"), namespace)
     return namespace

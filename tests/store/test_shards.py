@@ -1,4 +1,4 @@
-"""Which part of the prompts a job reads."""
+"""The part of the prompts that a job reads."""
 
 import pytest
 

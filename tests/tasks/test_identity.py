@@ -12,9 +12,31 @@ from ceil_jax.tasks.load import load_file
 from ceil_jax.tasks.own_file import separated
 
 UNSEEN = [
-    *("\u00ad", "\u034f", "\u061c", "\u180e", "\u200b", "\u200c", "\u200d", "\u200e", "\u200f"),
-    *("\u202a", "\u202c", "\u202e", "\u2060", "\u2061", "\u2064", "\u2066", "\u2069", "\u206f"),
-    *("\u3164", "\ufe0e", "\ufe0f", "\ufeff", "\uffa0", "\U000e0061", "\U000e0100"),
+    "\u00ad",
+    "\u034f",
+    "\u061c",
+    "\u180e",
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "\u200e",
+    "\u200f",
+    "\u202a",
+    "\u202c",
+    "\u202e",
+    "\u2060",
+    "\u2061",
+    "\u2064",
+    "\u2066",
+    "\u2069",
+    "\u206f",
+    "\u3164",
+    "\ufe0e",
+    "\ufe0f",
+    "\ufeff",
+    "\uffa0",
+    "\U000e0061",
+    "\U000e0100",
 ]
 
 

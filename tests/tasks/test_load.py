@@ -124,7 +124,7 @@ def test_queries_of_one_kind_keep_their_places(tmp_path):
 
 @pytest.mark.parametrize("name", ["break.csv", "sst5.v2.csv", "my-break.csv"])
 def test_a_file_never_passes_for_a_task_of_the_papers(name, tmp_path):
-    """Whose published numbers and demonstrations would stand beside the user's own rows."""
+    """The task's published numbers and demonstrations would stand beside the user's own rows."""
     (tmp_path / name).write_text(
         "input,output\n" + "".join(f"film {i},{i % 2}\n" for i in range(40))
     )

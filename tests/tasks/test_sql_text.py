@@ -1,4 +1,4 @@
-"""What is asked of the text of a query, by SQLite's rules of quotes, comments and brackets."""
+"""Questions to the text of a query, by SQLite's rules of quotes, comments and brackets."""
 
 import sqlite3
 

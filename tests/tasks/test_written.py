@@ -1,4 +1,4 @@
-"""What ends a written answer and how long it may be, by the outputs of a bank; and texts to the
+"""The end of a written answer and its largest length, by the outputs of a bank; and texts to the
 letter."""
 
 import doctest

@@ -133,7 +133,8 @@ def test_in_batch_negatives_can_be_left_out(monkeypatch):
 
 @pytest.mark.parametrize("train_context", ["shared", "both", "frozen"])
 def test_a_loss_over_all_candidates_takes_them_as_sets_of_one(monkeypatch, train_context):
-    """By hand: r / λ is the cosine over the temperature, and InfoNCE compares the best with all."""
+    """Worked out by hand: r / λ is the cosine over the temperature, and InfoNCE compares the best with
+    all."""
     temperature = 0.2
     found = captured(
         monkeypatch, loss="info_nce", temperature=temperature, train_context=train_context

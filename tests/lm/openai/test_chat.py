@@ -1,4 +1,4 @@
-"""What servers and models put around an answer; each case has the answer that a reader would
+"""Servers and models put other text around an answer; each case has the answer that a reader would
 take."""
 
 import doctest
@@ -133,7 +133,10 @@ def test_marks_of_the_prompt_belong_to_the_answer(prompt, content, answer):
 @pytest.mark.parametrize(
     "choices",
     [
-        *([], None, [{}], [{"message": None}]),
+        [],
+        None,
+        [{}],
+        [{"message": None}],
         *([message(one)] for one in (None, "", [])),
         [message(None, tool_calls=[{"id": "x"}])],
         [message(None, tool_calls=None, function_call=None)],

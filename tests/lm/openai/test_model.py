@@ -196,7 +196,7 @@ def stale_from_the_third_on(tokens, log_probs, count):
 
 
 def stale_once_cached(tokens, log_probs, count):
-    """As with blocks of 16 tokens whose values are those of whatever was in memory."""
+    """A cache of blocks of 16 tokens that returns the values of other tokens."""
     return tokens, log_probs if count == 0 else [*[-0.01 * count - 5] * 16, *log_probs[16:]]
 
 

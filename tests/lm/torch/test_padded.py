@@ -1,4 +1,4 @@
-"""Which rows are read together."""
+"""The rows that are read together."""
 
 from ceil_jax.lm.torch.padded import by_token_budget
 

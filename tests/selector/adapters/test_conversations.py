@@ -96,7 +96,11 @@ def test_share_gpt_is_read_as_it_is():
     assert (example.id, example.input, example.output) == ("x-1", "Hall light on", "It is on.")
     messages = chat_messages(selected([row], "x", k=1))
     assert [message["role"] for message in messages] == [
-        *("user", "assistant", "tool", "assistant", "user")
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
     ]
     [call] = messages[1]["tool_calls"]
     assert call["function"] == {"name": "set_light", "arguments": '{"room": 1}'}

@@ -1,4 +1,4 @@
-"""What separates values, what is the header, and what quotes mean."""
+"""Tables of text: the separator of values, the header, and quotes."""
 
 import pytest
 from refusing import refused
