@@ -33,9 +33,10 @@ def queries_at_once(numbers: int) -> int:
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function of arrays (or None), but `jax.vmap` lifts it by a loop over chunks.
+    """Return a function with the same results, of which `jax.vmap` computes one chunk of queries
+    after the other. Its arguments are arrays or None.
 
-    Its derivatives are also the same; they are lifted all at once, not in chunks.
+    Its derivatives are also the same; `jax.vmap` computes them for all queries at once.
     """
     chunked = jax.custom_batching.custom_vmap(function)
 

@@ -85,7 +85,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name in tables, such as "CEIL from free" if training began beside a head trained on
-        the bank's outputs."""
+        """Its name in tables: its label and, if its training began beside a head, that head, as in
+        "CEIL from free"."""
         heads = [method for method in self.method.chain[1:] if method.is_head]
         return f"{self.label} from {heads[-1].title}" if heads else self.label

@@ -137,10 +137,11 @@ def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
     stages = row_stages.encoders(setup, row.method)
     networks = run.get(stages.networks)
     if stages.head is not None and run.get(stages.head) is not None:
-        free = stages.head.encoder(run)
-        assert free is not None
-        plain = networks.query is networks.bank is free.base
-        encoder = free if plain else replace(free, networks=networks)
+        encoder = stages.head.encoder(run)
+        assert encoder is not None
+        untrained = networks.query is encoder.base and networks.bank is encoder.base
+        if not untrained:
+            encoder = replace(encoder, networks=networks)
         return encoder, encoder
     return networks.bank, networks.query
 

@@ -35,8 +35,8 @@ _WARM = 8
 """Number of queries that are answered before the LM's speed is measured."""
 
 _PROBE = 64
-"""Number of queries with which the LM's speed is measured: with random examples if the comparison
-has that row, else with none."""
+"""Number of queries that the LM answers to measure its speed, with random examples if the comparison
+has the row `random`, else without examples."""
 
 SHARE = 0.95
 """The share of the minutes that is planned; the rest is for loading models and writing the page."""

@@ -107,7 +107,7 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
 
 
 def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
-    """Return the examples that a row chooses for queries; by default for the task's.
+    """Return the stage that chooses a row's examples for queries; by default for those of the task.
 
     Raises:
         UserError: the row's method cannot learn on the task, or skills without demonstrations.

@@ -350,11 +350,9 @@ def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int
         except TypeError:
             chosen = [-1]
         within = all(0 <= position < bank for position in chosen)
-        if (
-            not within
-            or not len(set(chosen)) == len(chosen) <= k
-            or not set(own_positions).isdisjoint(chosen)
-        ):
+        distinct = len(set(chosen)) == len(chosen)
+        has_own = not set(own_positions).isdisjoint(chosen)
+        if not within or not distinct or len(chosen) > k or has_own:
             raise UserError(
                 f"retriever {kind.name!r} returned {row!r:.120} for query {number + 1}; {expected}"
             )

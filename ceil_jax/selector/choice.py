@@ -86,8 +86,9 @@ def _steps(
         return costs[item] <= remaining
 
     def others() -> Iterator[Pick]:
-        """Examples that greedy MAP never takes, because their vectors are linear combinations of
-        chosen ones, as copies are; only those with another question."""
+        """Yield further examples whose question is not among the chosen ones, from each group in
+        turn. Greedy MAP never takes these, because their vectors are linear combinations of chosen
+        ones, as those of copies are."""
         questions = [question(example, call.template.fields) for example in shortlist.examples]
         questions_taken = {questions[step.item] for step in steps}
         count = Counter(int(groups[step.item]) for step in steps if step.item < count_near)

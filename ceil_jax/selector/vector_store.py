@@ -98,8 +98,9 @@ class StoreBank:
                 "fixed examples are those of a bank in memory: give CeilSelector.from_examples the "
                 "examples"
             )
-        # one more, in case the query's own question is among them
-        most = call.size + (not call.own_answer)
+        most = call.size
+        if not call.own_answer:
+            most += 1  # the query's own question may be among them
         for query, vector in zip(queries, vectors, strict=True):
             documents = self._nearest(query.input, most, call.filter, call.size)
             if not documents:
@@ -110,9 +111,9 @@ class StoreBank:
                 [document.page_content for document in documents], len(vector)
             )
             near = Snapshot(examples, embedded, np.ones(len(documents), bool))
-            yield from near.shortlists(
-                [query], vector[None], replace(call, filter=None, balance=None)
-            )
+            # the store has applied the filter
+            rest = replace(call, filter=None, balance=None)
+            yield from near.shortlists([query], vector[None], rest)
 
     def _nearest(self, text: str, k: int, filter: Any = None, size: int = 1) -> list[Any]:
         """The documents nearest to a text that pass a filter. A UserError if the store fails."""

@@ -59,17 +59,9 @@ def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
     if not isinstance(encoder_like, type):
         if any(callable(getattr(encoder_like, side, None)) for side in ("encode", "encode_bank")):
             return encoder_like, encoder_like
-        if callable(getattr(encoder_like, "embed_documents", None)) and callable(
-            getattr(encoder_like, "embed_query", None)
-        ):
-            model_name = getattr(encoder_like, "model_name", None) or getattr(
-                encoder_like, "model", None
-            )
-            name = str(model_name or type(encoder_like).__name__)
-            query = FunctionEncoder(
-                lambda texts: [encoder_like.embed_query(text) for text in texts], name
-            )
-            return FunctionEncoder(encoder_like.embed_documents, name), query
+        methods = ("embed_documents", "embed_query")
+        if all(callable(getattr(encoder_like, method, None)) for method in methods):
+            return _of_langchain(encoder_like)
         if callable(encoder_like):
             encoder = FunctionEncoder(encoder_like)
             return encoder, encoder
@@ -78,6 +70,17 @@ def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
         "with encode(texts), LangChain embeddings, or a function from a list of texts to their "
         "vectors"
     )
+
+
+def _of_langchain(embeddings: Any) -> tuple[FunctionEncoder, FunctionEncoder]:
+    """LangChain embeddings as an encoder of examples and one of queries."""
+    model = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
+    name = str(model or type(embeddings).__name__)
+
+    def embed_queries(texts: Sequence[str]) -> list[Any]:
+        return [embeddings.embed_query(text) for text in texts]
+
+    return FunctionEncoder(embeddings.embed_documents, name), FunctionEncoder(embed_queries, name)
 
 
 def embed(

@@ -32,8 +32,8 @@ _SIMPLE = (str, bytes, int, float, complex, bool, type(None))
 
 
 def code_digest(*values: Any) -> str:
-    """Return a digest, 16 hex digits, of the code that values are made of; "" if all of it is this
-    package's or Python's own.
+    """Return a digest, 16 hex digits, of the source code of some values and of what this code
+    imports; "" if all of it is this package's or Python's own.
 
     Args:
         values: functions, classes, instances, or dataclasses and partial functions of these.

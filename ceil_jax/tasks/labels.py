@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ceil_jax.tasks.example import Example
 
 ROWS_PER_LABEL = 5
-"""The fewest examples per label, on average. Free-form outputs are shared by one to three examples:
-1.0 on COGS, 2.4 on the length split of GeoQuery."""
+"""Outputs are labels if each is shared by at least so many examples on average. Free-form outputs are
+shared by one to three: 1.0 on COGS, 2.4 on the length split of GeoQuery."""
 
 MOST_LABELS = 200
 """The most distinct outputs that count as labels, however many examples there are."""

@@ -35,7 +35,7 @@ def load_task(
     *,
     bank_limit: int | None = None,
 ) -> Task:
-    """Return a task by its name in `TASKS`, or one that the caller describes.
+    """Return a task: that of a name in `TASKS`, or that which a `TaskSpec` describes.
 
     Some tasks are generated or come with a package. The others come from
     `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz, .json, .csv, .parquet, with the hub's column names)

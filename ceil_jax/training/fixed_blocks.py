@@ -19,8 +19,8 @@ from ceil_jax.encoders.tokenizers import Tokens
 
 
 class FixedBlocks(NamedTuple):
-    """A head's blocks of training queries and of the bank, which stay fixed while a network is
-    trained beside them."""
+    """The parts that a head gives of the vectors of training queries and of the bank. They stay as
+    they are while a network is trained beside them."""
 
     queries: Float[np.ndarray, "q f"]
     bank: Float[np.ndarray, "bank f"]

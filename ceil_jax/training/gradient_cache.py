@@ -66,8 +66,8 @@ class TokenTable:
         texts.
 
         Texts of similar length share a chunk; the last chunk is filled up with copies of its last
-        text. A few texts become one chunk, with a multiple of eight, so that few shapes are
-        compiled.
+        text. Fewer than `size` texts become one chunk, whose size is a multiple of eight, so that
+        few shapes are compiled.
         """
         texts, position = np.unique(rows, return_inverse=True)
         size = min(size, -(-len(texts) // 8) * 8)

@@ -22,7 +22,7 @@ TUNING_QUERIES = 64
 
 
 NEAREST_ONLY = 0.05
-"""The share of the spread below which log det does not change which set is best."""
+"""If log det varies by a smaller share of what Σ r varies by, the best set is the nearest examples."""
 
 _SPREAD_SETS = 200
 """Number of random sets of a query from which the spreads are computed."""

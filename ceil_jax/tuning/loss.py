@@ -55,7 +55,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(ahead: np.ndarray, groups: np.ndarray | None = None) -> Loss:
-    """Return what one prompt may lose against another.
+    """Return the loss of one prompt against another, from their scores on the same rows.
 
     Two rows are added, so that rows that are all equal do not look certain (Agresti and Min,
     Statistics in Medicine, 2005): half a row on which only one prompt is right, half a row on which

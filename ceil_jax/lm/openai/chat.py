@@ -183,33 +183,49 @@ def _unwrapped(text: str, prompt: str) -> tuple[str, bool]:
 
 def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
     """The answer without one layer of marks, and whether a fence was among them."""
-    text = re.sub(rf"^(?:\s*{_SPECIAL})+", "", text).strip("\ufeff \t\r\n")
-    ends = (mark.start() for mark in re.finditer(_SPECIAL, text) if mark[0] not in prompt)
-    text = text[: next(ends, None)].strip()
+    text = _without_special_tokens(text, prompt)
     if (fence := _FENCE.match(text)) and fence[1] not in prompt:
         return trimmed(fence[2]), True
     for pattern in (_TAG, _BOX):
         if (match := pattern.search(text)) and match[1] not in prompt:
             text = match["text"]
-    text = text.strip()
+    text = _without_heading(text.strip(), prompt)
+    return _without_emphasis(text, prompt).strip(), False
+
+
+def _without_special_tokens(text: str, prompt: str) -> str:
+    """The answer behind special tokens at its beginning, and before the next one that is not in the
+    prompt."""
+    text = re.sub(rf"^(?:\s*{_SPECIAL})+", "", text).strip("\ufeff \t\r\n")
+    ends = (mark.start() for mark in re.finditer(_SPECIAL, text) if mark[0] not in prompt)
+    return text[: next(ends, None)].strip()
+
+
+def _without_heading(text: str, prompt: str) -> str:
+    """The answer without a repetition of the words that open it in the prompt, such as `Answer:`,
+    else without the name of a role, else without a heading."""
     before = prompt.rstrip()
     cue = before.rpartition("\n")[2]
-    if cue.endswith((":", ">", "=")) and (
-        again := re.match(_prefix(re.escape(cue[:-1]), cue[-1]), text)
-    ):
-        text = text[again.end() :]
-    elif role := re.match(_prefix(_NAMES, ":"), text, re.IGNORECASE):
+    if cue.endswith((":", ">", "=")):
+        repetition = re.match(_prefix(re.escape(cue[:-1]), cue[-1]), text)
+        if repetition:
+            return text[repetition.end() :]
+    role = re.match(_prefix(_NAMES, ":"), text, re.IGNORECASE)
+    if role:
         prefix = f"{role[2]}:".lower()
-        if prefix not in before.lower() or before.lower().endswith(prefix):
-            text = text[role.end() :]
-    elif "#" not in prompt:
-        text = _HEADING.sub("", text, count=1)
+        in_answers = prefix in before.lower() and not before.lower().endswith(prefix)
+        return text if in_answers else text[role.end() :]
+    return text if "#" in prompt else _HEADING.sub("", text, count=1)
+
+
+def _without_emphasis(text: str, prompt: str) -> str:
+    """The answer without the marks of Markdown around it, unless the prompt has such marks."""
     for pair in ("***", "**", "`", "__"):
         inner = text[len(pair) : -len(pair)]
         plain = re.match(r"[^\s/.*]", inner) and not (pair == "__" and re.fullmatch(r"\w+", inner))
         if plain and text == f"{pair}{inner}{pair}" and pair not in inner + prompt:
             text = inner
-    return text.strip(), False
+    return text
 
 
 def _prefix(name: str, end: str) -> str:

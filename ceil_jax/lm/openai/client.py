@@ -85,49 +85,68 @@ class Client:
     def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
         """Send a POST request, count the tokens of its answer, and return `read(answer)`.
 
-        If the server refuses a field of `_OTHERWISE`, this and every later request is sent without
-        it. If `read` fails because something is missing or has a wrong type, a `Refused` is raised.
+        If the server refuses a field of `_OTHERWISE`, this and every later request is sent with the
+        other name of the field, or without it. If `read` fails because something is missing or has
+        a wrong type, a `Refused` is raised.
         """
-        # some gateways stream unless told otherwise
-        full_body = {**body, "stream": False} if path.endswith("/completions") else body
-        sent = {self._spelt.get(name, name): value for name, value in full_body.items()}
-        sent.pop("", None)
+        sent = self._accepted(path, body)
         try:
             answer = self._asked(path, sent)
         except Refused as refusal:
-            name = next(
-                (n for n in _OTHERWISE if n in sent and re.search(rf"\b{n}\b", str(refusal))), None
-            )
-            # the number may be refused, if the field has no other name
-            new_name = path.startswith("/chat") or "max_completion_tokens" in str(refusal)
-            unlimited = name == "max_tokens" and not new_name
-            if refusal.status not in (400, 422) or name is None or unlimited:
+            if not self._gives_way(refusal, path, sent):
                 raise
-            if CUT.search(str(refusal)):
-                raise
-            if name not in self._spelt:
-                self._spelt[name] = _OTHERWISE[name]
-                log.warning(
-                    "%s; from now on %s is sent in its place",
-                    refusal,
-                    _OTHERWISE[name] or "nothing",
-                )
             return self.post(path, body, read)
         if path.endswith(PAID):
-            tokens = self._read(path, answer, stated_tokens)
-            if not tokens:
-                tokens = estimated_tokens(body) + estimated_tokens(answer)
-                if not self._estimates:
-                    self._estimates = True
-                    log.warning(
-                        "%s%s does not state its usage: the tokens read and written are estimated, "
-                        "one for %g bytes",
-                        self.base,
-                        path,
-                        BYTES_A_TOKEN,
-                    )
-            self.budget.add(tokens)
+            self._count(path, body, answer)
         return self._read(path, answer, read)
+
+    def _accepted(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """A body with the names of fields that the server accepts, without those that it refuses
+        under every name."""
+        fields = dict(body)
+        if path.endswith("/completions"):
+            # some gateways stream unless told otherwise
+            fields["stream"] = False
+        names = {name: self._spelt.get(name, name) for name in fields}
+        return {names[name]: value for name, value in fields.items() if names[name]}
+
+    def _gives_way(self, refusal: Refused, path: str, sent: dict[str, Any]) -> bool:
+        """Return whether the server has refused a field that can be sent under another name or left
+        out; note that it is from now on."""
+        message = str(refusal)
+        name = next(
+            (name for name in _OTHERWISE if name in sent and re.search(rf"\b{name}\b", message)),
+            None,
+        )
+        if refusal.status not in (400, 422) or name is None or CUT.search(message):
+            return False
+        # of a field that keeps its name, the number may be what is refused
+        has_new_name = path.startswith("/chat") or "max_completion_tokens" in message
+        if name == "max_tokens" and not has_new_name:
+            return False
+        if name not in self._spelt:
+            self._spelt[name] = _OTHERWISE[name]
+            log.warning(
+                "%s; from now on %s is sent in its place", refusal, _OTHERWISE[name] or "nothing"
+            )
+        return True
+
+    def _count(self, path: str, body: dict[str, Any], answer: Any) -> None:
+        """Add the tokens of an answer to the budget: those that the server states, else an
+        estimate."""
+        tokens = self._read(path, answer, stated_tokens)
+        if not tokens:
+            tokens = estimated_tokens(body) + estimated_tokens(answer)
+            if not self._estimates:
+                self._estimates = True
+                log.warning(
+                    "%s%s does not state its usage: the tokens read and written are estimated, "
+                    "one for %g bytes",
+                    self.base,
+                    path,
+                    BYTES_A_TOKEN,
+                )
+        self.budget.add(tokens)
 
     def _read(self, path: str, answer: Any, read: Callable[[Any], Out]) -> Out:
         try:

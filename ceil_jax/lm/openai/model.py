@@ -275,10 +275,12 @@ class EndpointLM(LanguageModel):
 
     def _stated_prompt_tokens(self, text: str) -> int:
         """The number of tokens of a text in the server's usage; 0 if it reports none."""
-        prompt = {"messages": [{"role": "user", "content": text}]}
-        return self._asked(
-            {**(prompt if self._interface.chat else {"prompt": text}), "max_tokens": 16},
-            lambda answer: whole_number(
-                (answer.get("usage") or {}).get("prompt_tokens") or 0, "usage of"
-            ),
-        )
+        body: dict[str, Any] = {"prompt": text}
+        if self._interface.chat:
+            body = {"messages": [{"role": "user", "content": text}]}
+
+        def prompt_tokens(answer: Any) -> int:
+            usage = answer.get("usage") or {}
+            return whole_number(usage.get("prompt_tokens") or 0, "usage of")
+
+        return self._asked({**body, "max_tokens": 16}, prompt_tokens)

@@ -183,7 +183,12 @@ class CeilFewShot(Teleprompter):
                 )
 
         return DemoBank(
-            self.selector, (query,), (*inputs, *outputs), answer, None, dict(self.options)
+            self.selector,
+            query=(query,),
+            fields=(*inputs, *outputs),
+            answer=answer,
+            demos=None,
+            options=dict(self.options),
         )
 
     def _bank_of(self, trainset: Sequence[Demo], names: tuple[str, ...]) -> DemoBank:
@@ -211,8 +216,13 @@ class _Choosing:
         plain = {name: value for name, value in state.items() if name != KEY}
         super().load_state(plain, **options)  # type: ignore[misc]
         if KEY in state:
-            bank = self.chooser
-            self.chooser = bank_of_state(state[KEY], bank.selector, {}, "the saved program")
+            # the encoder of the present bank; the options are those that were saved
+            self.chooser = bank_of_state(
+                state[KEY],
+                encoder=self.chooser.selector,
+                options={},
+                where="the saved program",
+            )
         return self
 
 

@@ -39,12 +39,12 @@ class LabelHead:
         return [self.labels[i] for i in self.probabilities(rows).argmax(axis=1)]
 
     def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return [P(· | query), 0]."""
+        """Return the vector of each query: P(label | query) for each label, then 0."""
         return np.pad(self.probabilities(rows), ((0, 0), (0, 1))).astype(np.float32)
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return the one-hot label. Unknown labels share the last position, which is 0 for all
-        queries."""
+        """Return the vector of each example: 1 at its label and 0 elsewhere. Unknown labels share the
+        last position, which is 0 in the vectors of queries."""
         one_hot = np.eye(len(self.labels) + 1, dtype=np.float32)
         return one_hot[label_positions(rows, self.labels)]
 
@@ -56,51 +56,55 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
     If `like` is given, the head has the labels of that head; labels that these rows lack have
     probability 0.
     """
-    from sklearn.linear_model import LogisticRegression
-
-    labels, y = np.unique(list(rows.outputs), return_inverse=True)
-    x = features(rows)
-
-    def fitted(positions: np.ndarray, c: float) -> LabelHead:
-        if len(np.unique(y[positions])) == 1:
-            return LabelHead(
-                (str(labels[y[positions][0]]),),
-                np.zeros((x.shape[1], 1), np.float32),
-                np.zeros(1, np.float32),
-            )
-        model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x[positions], y[positions])
-        known_labels = tuple(map(str, labels[model.classes_]))
-        weights = model.coef_.T
-        bias = model.intercept_
-        if len(known_labels) == 2:  # scikit-learn has one row of weights for two classes
-            weights = np.hstack([0 * weights, weights])
-            bias = np.append(0, bias)
-        return LabelHead(known_labels, weights.astype(np.float32), bias.astype(np.float32))
-
-    fold = fold_numbers(len(y), _FOLDS)
+    fold = fold_numbers(len(rows.texts), _FOLDS)
 
     def log_loss(c: float) -> float:
         total = 0.0
         for part in range(_FOLDS):
-            head = fitted(np.flatnonzero(fold != part), c)
+            head = _fitted(rows.take(np.flatnonzero(fold != part)), c)
             out = rows.take(np.flatnonzero(fold == part))
             p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
+            p_of_label = p[np.arange(len(p)), label_positions(out, head.labels)]
             # a label that only this fold has counts as one of probability 1e-6
-            total -= np.log(
-                np.maximum(p[np.arange(len(p)), label_positions(out, head.labels)], 1e-6)
-            ).sum()
+            total -= np.log(np.maximum(p_of_label, 1e-6)).sum()
         return total
 
-    chosen = REGULARISATION[0] if np.bincount(fold).min() < 2 else min(REGULARISATION, key=log_loss)
-    head = fitted(np.arange(len(y)), chosen)
-    if like is None or head.labels == like.labels:
+    c = REGULARISATION[0]
+    if np.bincount(fold).min() >= 2:
+        c = min(REGULARISATION, key=log_loss)
+    head = _fitted(rows, c)
+    return head if like is None else _with_labels(head, like.labels)
+
+
+def _fitted(rows: Observations, c: float) -> LabelHead:
+    """A head by scikit-learn's logistic regression with C = `c`; with a single label, its
+    probability is 1."""
+    from sklearn.linear_model import LogisticRegression
+
+    labels, y = np.unique(list(rows.outputs), return_inverse=True)
+    names = tuple(map(str, labels))
+    x = features(rows)
+    if len(names) == 1:
+        return LabelHead(names, np.zeros((x.shape[1], 1), np.float32), np.zeros(1, np.float32))
+    model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x, y)
+    weights = model.coef_.T
+    bias = model.intercept_
+    if len(names) == 2:  # scikit-learn has one row of weights for two classes
+        weights = np.hstack([0 * weights, weights])
+        bias = np.append(0, bias)
+    return LabelHead(names, weights.astype(np.float32), bias.astype(np.float32))
+
+
+def _with_labels(head: LabelHead, labels: tuple[str, ...]) -> LabelHead:
+    """The head with more labels, among which are all of its own; the others have probability 0."""
+    if head.labels == labels:
         return head
-    positions = [like.labels.index(label) for label in head.labels]
-    weights = np.zeros_like(like.weights)
-    bias = np.full_like(like.bias, -np.inf)
+    positions = [labels.index(label) for label in head.labels]
+    weights = np.zeros((len(head.weights), len(labels)), np.float32)
+    bias = np.full(len(labels), -np.inf, np.float32)
     weights[:, positions] = head.weights
     bias[positions] = head.bias
-    return LabelHead(like.labels, weights, bias)
+    return LabelHead(labels, weights, bias)
 
 
 def fold_numbers(count: int, folds: int) -> Int[np.ndarray, " n"]:
