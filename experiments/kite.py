@@ -19,6 +19,7 @@ the share of a query's names and edges that its K examples have together; interv
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -91,6 +92,23 @@ def kite(
     return jax.lax.scan(take, (between, with_query, is_chosen), None, length=count)[1]
 
 
+def best(
+    gains: Mapping[tuple[str, int], Sequence[Sample]], method: str, count: int
+) -> Sequence[Sample]:
+    """Return the samples of the settings of a method with the largest mean gain.
+
+    Args:
+        gains: samples of each split by (settings, number of examples).
+        method: the beginning of the settings' name.
+        count: the number of examples.
+    """
+    settings = [name for name, k in gains if k == count and name.startswith(method)]
+    return max(
+        (gains[name, count] for name in settings),
+        key=lambda samples: averaged_interval(samples).mean,
+    )
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -139,13 +157,8 @@ def main(arguments: list[str] | None = None) -> None:
     ]
     margins: list[Value] = ["the best KITE less the best MAP"]
     for count in COUNTS:
-        kites, maps = (
-            max(
-                (gains[name, count] for name in names if name.startswith(method)),
-                key=lambda samples: averaged_interval(samples).mean,
-            )
-            for method in ("KITE", "MAP")
-        )
+        kites = best(gains, "KITE", count)
+        maps = best(gains, "MAP", count)
         pairs = [paired(by_kite, by_map) for by_kite, by_map in zip(kites, maps, strict=True)]
         margins.append(signed(averaged_interval(pairs).percent()))
     header = [f"coverage, mean of {len(SPLITS)} splits", *(f"K = {count}" for count in COUNTS)]

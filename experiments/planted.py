@@ -225,7 +225,8 @@ def run(options: Options, task: Task) -> dict[str, Any]:
     others = np.argsort(nearest == positions[:, None], axis=1, kind="stable")[
         :, : options.shortlist
     ]
-    cosines, shortlist = (np.take_along_axis(array, others, 1) for array in (cosines, nearest))
+    cosines = np.take_along_axis(cosines, others, 1)
+    shortlist = np.take_along_axis(nearest, others, 1)
     similar = output_similarity(outputs[positions], outputs, shortlist)
     of_training = slice(options.queries)
     of_independent = slice(options.queries, None)

@@ -171,15 +171,17 @@ def together(
         UserError: there is no such experiment, or the two have no run in common or other queries.
     """
     tables(records, (first, again))
-    sides = [
-        {
+
+    def runs_of(experiment: str) -> dict[tuple[str, str, str, int, int | None], Published]:
+        return {
             _run(record): record
             for record in records
-            if record.experiment == name and record.statistics is not None
+            if record.experiment == experiment and record.statistics is not None
         }
-        for name in (first, again)
-    ]
-    common = [run for run in sides[0] if run in sides[1]]
+
+    of_first = runs_of(first)
+    of_again = runs_of(again)
+    common = [run for run in of_first if run in of_again]
     if not common:
         raise UserError(
             f"{first} and {again} have no row, task, LM, number of examples and seed in common"
@@ -206,9 +208,8 @@ def together(
             record, statistics=part, queries=count, value=value, overlap=overlap, texts="cut"
         )
 
-    before, after = (
-        [cut(side[run], other[run]) for run in common] for side, other in (sides, sides[::-1])
-    )
+    before = [cut(of_first[run], of_again[run]) for run in common]
+    after = [cut(of_again[run], of_first[run]) for run in common]
     apart = [
         replace(record, experiment=f"{record.experiment}, queries of both")
         for record in before + after

@@ -231,8 +231,12 @@ def honesty(
             test.certain and truth[test.better] <= truth[test.worse] for test in verdict.differences
         )
         worse += truth[0] - truth[verdict.recommended] > 0.05
-    of_scores, of_differences = (100 * float(np.mean(hits)) for hits in (scores, differences))
-    return Honesty(of_scores, of_differences, 100 * false / seeds, 100 * float(worse) / seeds)
+    return Honesty(
+        scores=100 * float(np.mean(scores)),
+        differences=100 * float(np.mean(differences)),
+        false=100 * false / seeds,
+        recommended_worse=100 * float(worse) / seeds,
+    )
 
 
 class Evidence(NamedTuple):

@@ -253,8 +253,7 @@ def kendall_tau(log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"]) ->
 
     It is 0 if either side is all ties.
     """
-    by_model, by_lm = (
-        jnp.sign(scores[:, None] - scores[None, :]) for scores in (log_probs, lm_scores)
-    )
+    by_model = jnp.sign(log_probs[:, None] - log_probs[None, :])
+    by_lm = jnp.sign(lm_scores[:, None] - lm_scores[None, :])
     untied = jnp.abs(by_lm).sum() * jnp.abs(by_model).sum()
     return (by_lm * by_model).sum() / jnp.sqrt(jnp.maximum(untied, 1))

@@ -199,7 +199,8 @@ class Crossed:
             cells: the places that have a value.
             title: what the cells are; by default the value.
         """
-        rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
+        rows = list(dict.fromkeys(row for row, _ in cells))
+        columns = list(dict.fromkeys(column for _, column in cells))
         body: list[list[Value]] = [
             [row, *(cells.get((row, column)) for column in columns)] for row in rows
         ]

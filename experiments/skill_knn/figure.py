@@ -47,10 +47,10 @@ def draw_spaces(session: Session, *, gold: bool = False, level: str = "") -> byt
 
     run, setup = session
     task = setup.task
-    bank, queries = (
-        _of_level(part, level if task.language == "sql" else "")
-        for part in (task.train, task.validation)
-    )
+    # COGS has no hardness
+    level = level if task.language == "sql" else ""
+    bank = _of_level(task.train, level)
+    queries = _of_level(task.validation, level)
 
     def inputs(examples: Sequence[Example]) -> list[list[str]]:
         return [[example.input] for example in examples]

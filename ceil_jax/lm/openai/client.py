@@ -319,11 +319,11 @@ def stated_tokens(answer: Any) -> int:
     """Return the number of tokens, read and generated, in the usage of an answer; 0 if it has
     none."""
     usage = answer.get("usage") or {}
-    total, read, written = (
-        whole_number(usage.get(f"{kind}_tokens") or 0, "usage of")
-        for kind in ("total", "prompt", "completion")
-    )
-    return total or read + written
+
+    def tokens(kind: str) -> int:
+        return whole_number(usage.get(f"{kind}_tokens") or 0, "usage of")
+
+    return tokens("total") or tokens("prompt") + tokens("completion")
 
 
 def estimated_tokens(value: Any, name: str = "") -> int:
