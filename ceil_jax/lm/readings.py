@@ -91,13 +91,19 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
             prompts, first_request.limit, first_request.stop, first_request.temperature, seeds
         )
         values = [answer.stored() for answer in written]
+    seconds = (time.perf_counter() - began) / sharing
+    tokens = lm.tokens_read - before
     lengths = [1 + len(request.prompt) + sum(map(len, request.choices)) for request in requests]
-    upto = np.cumsum([0, *lengths]) / sum(lengths)
-    seconds = np.diff(upto * (time.perf_counter() - began) / sharing).tolist()
+    # the share of the cost of all requests up to each one
+    shares = np.cumsum([0, *lengths]) / sum(lengths)
+    seconds_of_each = np.diff(shares * seconds)
     # whole numbers that add up to the tokens read
-    tokens = np.diff((upto * (lm.tokens_read - before)).round().astype(int)).tolist()
+    tokens_of_each = np.diff((shares * tokens).round().astype(int))
     return [
-        Reading(value, Cost(*cost)) for value, *cost in zip(values, seconds, tokens, strict=True)
+        Reading(value, Cost(seconds_of_one, tokens_of_one))
+        for value, seconds_of_one, tokens_of_one in zip(
+            values, seconds_of_each.tolist(), tokens_of_each.tolist(), strict=True
+        )
     ]
 
 

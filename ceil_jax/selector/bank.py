@@ -115,12 +115,12 @@ class Snapshot:
         group = group_reader(call)
         rows: list[int] = []
         fixed = self._fixed(call)
-        same_question = [
-            row for row in fixed if not call.own_answer and asks_it(self.examples[row])
-        ]
-        excluded = len(same_question)
-        fixed = [row for row in fixed if row not in same_question]
-        texts = {_text(self.examples[row]) for row in (*fixed, *same_question)}
+        allowed = fixed
+        if not call.own_answer:
+            allowed = [row for row in fixed if not asks_it(self.examples[row])]
+        excluded = len(fixed) - len(allowed)
+        # no example is chosen that repeats a fixed one, even if that one is left out
+        texts = {_text(self.examples[row]) for row in fixed}
         counts: Counter[str | None] = Counter()
         distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
@@ -142,10 +142,10 @@ class Snapshot:
                 break
         if not rows and not excluded and distant is None:
             check_filter(call, self)
-        rows += fixed
+        rows += allowed
         examples = [self.examples[row] for row in rows]
         vectors = self.vectors[rows]
-        return Shortlist(examples, vectors, cosines[rows], excluded, distant, len(fixed))
+        return Shortlist(examples, vectors, cosines[rows], excluded, distant, len(allowed))
 
     def _fixed(self, call: CallSettings) -> list[int]:
         """The rows of the fixed examples. A UserError for an id that no example has."""

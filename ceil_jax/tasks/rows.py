@@ -119,8 +119,8 @@ class Columns:
     named: tuple[str, ...] = ()
     """Further columns that a template or a metric needs."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """The number of rows whose value was dropped, for each unused column, because it is not text;
-    `note` reports it."""
+    """For each unused column, in how many rows its value was dropped because it is not a text; `note`
+    reports it."""
 
     def __post_init__(self) -> None:
         if same_text(self.output, self.input) is not None:

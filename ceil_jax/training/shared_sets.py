@@ -101,9 +101,10 @@ def fair_shares(
 def balanced_sets(
     groups: Int[np.ndarray, " p"], count: int, size: int, seed: int
 ) -> Int[np.ndarray, "m k"]:
-    """Return at most `count` distinct random sets from a pool, as ascending positions in it. In a set,
-    the numbers of examples from any two groups differ by at most one, unless a group is used up; and
-    all examples of a group are in about the same number of sets.
+    """Return at most `count` distinct random sets from a pool, as ascending positions in it.
+
+    In a set, the numbers of examples from any two groups differ by at most one, unless a group is
+    used up. All examples of a group are in about the same number of sets.
 
     Args:
         groups: the group number, from 0, of each example of the pool.

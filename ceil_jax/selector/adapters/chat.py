@@ -67,7 +67,8 @@ def _user_turn(selection: Selection, example: Example, user: str | None) -> str:
 
 
 def _names(selection: Selection, example: Example) -> dict[str, str]:
-    """The texts of an example's input, by each of its names that no field has."""
+    """The text of an example's input under each name that a pattern may use for it, unless a field has
+    that name."""
     names = ("input", selection.template.input, selection.input_key)
     return {name: example.input for name in names if name not in example.fields}
 

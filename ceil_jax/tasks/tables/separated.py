@@ -48,9 +48,9 @@ def separated_rows(
         source: names the file in messages.
         text: its content.
         usual: the usual separator of the file's ending; "" for none.
-        delimiter: the separator. By default the one in the file's first line (`sep=;`), or the one
-            with which most rows have as many cells as the header, or as each other; `usual` if
-            several do equally well.
+        delimiter: the separator. By default it is the one that the file's first line names
+            (`sep=;`). Without such a line, it is the one with which most rows have as many cells as
+            the header, or as each other; if several do equally well, it is `usual`.
 
     Raises:
         UserError: no separator fits and there is no usual one; a quote has no partner; the first
