@@ -204,7 +204,7 @@ def pairs_of(setup: Setup) -> Pairs:
     """Return the features of EPR's training queries with the bank."""
     count = setup.config.method(EPR).training_queries
     encoder: Any = load_encoder(setup.config.encoder)
-    return Pairs(encoder, setup.task.train, setup.training_queries(count).positions)
+    return Pairs(encoder, setup.task.train, row_stages.bank_queries(setup, count).positions)
 
 
 def trainings(session: Session) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[Rise]]:
@@ -212,7 +212,7 @@ def trainings(session: Session) -> tuple[list[tuple[np.ndarray, np.ndarray]], li
     rose on the latter. The weights need not be there."""
     run, setup = session
     epr = setup.config.method(EPR)
-    positions = setup.training_queries(epr.training_queries).positions
+    positions = row_stages.bank_queries(setup, epr.training_queries).positions
     splits = []
     rises = []
     for seed in SEEDS:

@@ -105,9 +105,8 @@ def compare_command(
         raise UserError("--method: name at least one")
     tokens_price = None if price is None else parse_price(price)
     needed = () if dry_run else ("matplotlib",)
-    opened = begin(config, file, COMPARED if method is None else method, *needed)
+    opened = begin(config, file, method, *needed)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
-    from ceil_jax.methods.registry import applicable
     from ceil_jax.pipeline.models import CountingModels
     from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.compare import compare_rows
@@ -117,12 +116,9 @@ def compare_command(
     models = CountingModels() if dry_run else opened.models
     session = open_run(opened.config, opened.task, models)
     rows = opened.rows
-    remarks = [opened.left_out]
-    if method is None:
-        rows, left_out = applicable(session.setup.task, rows)
-        remarks.append(left_out)
+    remarks = opened.remarks
     if dry_run:
-        print("\n".join(filter(None, (planned(*session, rows, tokens_price), *remarks))))
+        print("\n".join([planned(*session, rows, tokens_price), *remarks]))
         return
     if minutes is not None:
         from ceil_jax.pipeline.minutes import cut_to_fit

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import UserError
-from ceil_jax.methods.registry import Usable, scorable
+from ceil_jax.methods.registry import applicable, scorable
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.config import COMPARED, RunConfig
 from ceil_jax.pipeline.models import Models, NamedModels, named_models
 from ceil_jax.store.hub import check_hub
 from ceil_jax.tasks import TASKS
@@ -29,15 +29,15 @@ class CheckedCommand(NamedTuple):
     task: Task
     models: Models
     rows: tuple[Row, ...]
-    """The named methods with the run's settings, without those that need another LM."""
-    left_out: str
-    """A line on which methods are left out and why; "" if none is."""
+    """The methods with the run's settings, without those that need another LM or task."""
+    remarks: list[str]
+    """Lines on which methods are left out and why."""
 
 
 def begin(
     config: RunConfig,
     file: OwnData = NO_FILE,
-    methods: Sequence[str] = (),
+    methods: Sequence[str] | None = (),
     *needed: str,
     held_out: float = 0.1,
 ) -> CheckedCommand:
@@ -51,7 +51,7 @@ def begin(
         config: the settings of the run.
         file: the file of the user, if there is one.
         methods: the names of the methods that the user gave; empty if the command chooses them
-            itself.
+            itself; None for those of `COMPARED` that the task allows.
         needed: libraries that the command needs besides those of the settings.
         held_out: the share of a file's inputs that become queries.
 
@@ -60,16 +60,22 @@ def begin(
             model, data that cannot be read, a server that does not answer, or an LM from which no
             named method can learn.
     """
-    rows = tuple(config.row(name) for name in dict.fromkeys(methods))
+    names = COMPARED if methods is None else methods
+    rows = tuple(config.row(name) for name in dict.fromkeys(names))
     models = check_first(config, file, *needed)
-    usable = Usable(rows)
+    remarks = []
     # LMs on this machine always give log-probabilities
     if models.lm.is_served or models.lm.is_function:
-        usable = scorable(models.lm.get(), rows)
+        rows, left_out = scorable(models.lm.get(), rows)
+        remarks.append(left_out)
     task = file.read(config, held_out)
-    if any(row.encodes for row in usable.rows):
+    if methods is None:
+        rows, left_out = applicable(task, rows)
+        remarks.append(left_out)
+    if any(row.encodes for row in rows):
         models.encoder.get()
-    return CheckedCommand(replace(config, task=task.name), task, models.cache, *usable)
+    remarks = [line for line in remarks if line]
+    return CheckedCommand(replace(config, task=task.name), task, models.cache, rows, remarks)
 
 
 def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> NamedModels:

@@ -67,7 +67,7 @@ from ceil_jax.pipeline.views import (
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.samplers import Sampler
-from ceil_jax.training.tuning import TRADE_OFFS
+from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES
 
 # a row: its metric, its answers, its examples
 
@@ -196,7 +196,8 @@ def given_or_tuned(
     seeds."""
     if value != "tuned":
         return value
-    queries = setup.tuning_queries
+    # training takes its queries from the beginning of the order, tuning from its end
+    queries = bank_queries(setup, TUNING_QUERIES, after=max(0, len(setup.bank) - TUNING_QUERIES))
     shots = setup.config.shots
     shared = setup.for_all_seeds
     sets = MapSets(
@@ -275,9 +276,9 @@ def fixed_examples(setup: Setup, method: Method) -> BestSet:
     seed = setup.config.data_seed
     first, *more = part.rounds
     vectors = bank_vectors(setup, finder.encoders_of)
-    held_back = setup.training_queries(sum(part.rounds)).positions
+    held_back = bank_queries(setup, sum(part.rounds)).positions
     pool = Pool(bank, vectors, held_back, part.pool, seed)
-    queries = setup.training_queries(first)
+    queries = bank_queries(setup, first)
     sets: SharedSets = RandomSets(pool, queries, finder.sets, part.size, seed)
     shape = (finder.sets, part.size)
     trials: tuple[Trial, ...] = (trial(setup, sets, queries, shape, "random sets"),)
@@ -289,7 +290,7 @@ def fixed_examples(setup: Setup, method: Method) -> BestSet:
     count = finder.finalists
     answered = first
     for rows in more:
-        queries = setup.training_queries(rows, after=answered)
+        queries = bank_queries(setup, rows, after=answered)
         sets = Finalists(pool, trials, finals, queries, count)
         finals = (*finals, trial(setup, sets, queries, (count, part.size), "finalists"))
         answered += rows
@@ -397,10 +398,23 @@ def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
     )
 
 
+def bank_queries(setup: Setup, count: int, after: int = 0) -> BankQueries:
+    """Return `count` queries of the bank, in a drawn order that is the same for all methods; fewer
+    queries are among more.
+
+    Args:
+        setup: the task and its settings.
+        count: how many queries; fewer where the bank has fewer.
+        after: how many queries of that order are left to others.
+    """
+    order = np.random.default_rng([setup.config.data_seed, 3]).permutation(len(setup.bank))
+    return setup.bank.queries(order[after : after + count])
+
+
 def training_queries(setup: Setup, method: Method) -> BankQueries:
     """Return the queries of the bank that a method's networks are trained on, those that it holds
     out among them."""
-    return setup.training_queries(method.training_queries)
+    return bank_queries(setup, method.training_queries)
 
 
 def learnt(setup: Setup, method: Method) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from ceil_jax.errors import UserError
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
@@ -18,13 +16,12 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM, NamedModels, named_models
 from ceil_jax.pipeline.scoring import Prompting
 from ceil_jax.pipeline.stage import Run
-from ceil_jax.pipeline.views import Bank, BankQueries, Examples
+from ceil_jax.pipeline.views import Bank, Examples
 from ceil_jax.registry import load_plugins
 from ceil_jax.skills.rewriter import Demonstration, load_demonstrations
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.own_file import separated
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.training.tuning import TUNING_QUERIES
 
 log = logging.getLogger(__name__)
 
@@ -81,28 +78,6 @@ class Setup:
             config=replace(self.config, seed=self.config.data_seed),
             trained_by=self.trained_by and self.trained_by.for_all_seeds,
         )
-
-    # the queries of the bank that training and tuning use
-
-    @cached_property
-    def _order(self) -> np.ndarray:
-        """int [N]: bank positions in the order in which training takes its queries."""
-        return np.random.default_rng([self.config.data_seed, 3]).permutation(len(self.bank))
-
-    def training_queries(self, count: int, after: int = 0) -> BankQueries:
-        """Return `count` queries of the bank, in its order; fewer queries are among more.
-
-        Args:
-            count: how many queries; fewer where the bank has fewer.
-            after: how many queries of that order are left to others.
-        """
-        return self.bank.queries(self._order[after : after + count])
-
-    @cached_property
-    def tuning_queries(self) -> BankQueries:
-        """The queries of the bank that λ is tuned on: training takes its queries from the beginning
-        of the order, tuning from its end."""
-        return self.bank.queries(self._order[-TUNING_QUERIES:])
 
     # the models and the prompts
 

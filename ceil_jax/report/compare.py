@@ -181,6 +181,7 @@ def compare_rows(
     """Evaluate methods whose rows have the setup's settings already; for the arguments see
     `compare`."""
     evaluation = evaluate_rows(run, setup, rows, count_tokens=price is not None)
+    table = run_table(evaluation.records)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {setup.config.seed}). The intervals "
         "are over questions; what another seed or another processor would give is not in them."
@@ -193,7 +194,7 @@ def compare_rows(
         uncounted(setup, rows, evaluation.records),
     )
     return Comparison(
-        **vars(run_table(evaluation.records)),
+        **vars(table),
         asked=setup.task.asked,
         costs=_stage_costs(evaluation.costs),
         note="\n".join(filter(None, notes)),
