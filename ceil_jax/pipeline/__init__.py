@@ -17,10 +17,11 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
   choice
 - `answering`: predictions and metrics
 - `usage`: the tokens of a row's prompts, for prices
-- `evaluate`: one row evaluated, with its cost
+- `evaluate`: rows evaluated, with their cost and all else that tables show
 - `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit a
   time limit
 - `export`: a row as a selector
 - `records`: the record of an evaluation
-- `models`: LMs and encoders by name; `config`: settings and scales
+- `models`: LMs and encoders by name: where they run, and what they need; `config`: settings and
+  scales
 """

@@ -2,12 +2,12 @@
 printing `cli`'s.
 
 - `table`: a table of typed cells as Markdown, text, HTML and JSON
-- `compare`: several methods on one task (`compare`, `Comparison`)
+- `compare`: several methods on one task (`compare`, `Comparison`), and their report
 - `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs
 - `run_tables`: tables with a row for each method, with the paper's numbers
 - `certainty`: which differences are certain, and how many queries would decide the others
 - `dry_run`: what some rows would compute, before anything is computed
-- `write`: the HTML report of a comparison, or of folders of runs
+- `write`: the HTML report of folders of runs
 - `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
 - `plots`: drawing functions
 - `scatter`: scores against tokens as inline SVG

@@ -63,7 +63,7 @@ def test_ceil_is_held_out_what_epr_did_not_learn_from():
     _, setup = open_run(SMALL.with_method(CEIL, instances=12), TASK)
     ceil = setup.config.method(CEIL)
     learnt, held_out = row_stages.learnt(setup, ceil)
-    assert sorted([*learnt, *held_out]) == setup.training_queries(12).positions.tolist()
+    assert sorted([*learnt, *held_out]) == row_stages.bank_queries(setup, 12).positions.tolist()
     assert len(held_out)
     assert not set(held_out) & set(row_stages.learnt(setup, ceil.start)[0])
 
@@ -71,7 +71,7 @@ def test_ceil_is_held_out_what_epr_did_not_learn_from():
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, TASK)
-    of_bank = setup.training_queries(4)
+    of_bank = row_stages.bank_queries(setup, 4)
     for kind in (Free, EPR, CEIL):
         method = config.method(kind)
         assert isinstance(row_stages.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
@@ -112,7 +112,7 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     assert run.get(head) is None
     assert run.summary(head)["taken"] == "cosine"
     by_free, by_none = (
-        run.get(row_stages.nearest(setup, method, setup.training_queries(4), 3)).positions
+        run.get(row_stages.nearest(setup, method, row_stages.bank_queries(setup, 4), 3)).positions
         for method in (Free(), Untrained())
     )
     assert by_free.shape == (4, 3)
