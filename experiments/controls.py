@@ -69,7 +69,7 @@ def controls(setup: Setup) -> dict[str, Answers]:
     """Return the answers of each control."""
     several = replace(setup, config=replace(setup.config, shots=VOTERS))
     nearest = row_stages.choice(several, several.row("topk"))
-    positions = setup.training_queries(scored(setup)).positions
+    positions = row_stages.bank_queries(setup, scored(setup)).positions
     few = [setup.task.train[position] for position in positions]
     fewer = open_run(setup.config, replace(setup.task, train=few), setup.models).setup
     return {
