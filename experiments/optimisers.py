@@ -30,17 +30,17 @@ from harness.command import script
 from harness.results_file import RESULTS, Published, keep, read_results
 from peers.arena import Arena, Chosen, Shared, Sizes
 from peers.comparison import Comparison
-from peers.ours import classifier, eight_nearest, of_candidate, tune, zero
+from peers.ours import eight_nearest, of_candidate, tune, without_lm, zero
 
 from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
-from ceil_jax.methods.free import no_labels
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, metric_interval
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import overlap
+from ceil_jax.tuning.without_lm import row_without_lm
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,8 @@ def of_tune(arena: Arena) -> list[Published]:
     preparing = Cost(time.perf_counter() - began, outcome.tokens)
     log.info("%s", outcome.text())
     best = of_candidate(arena, outcome.recommended.candidate)
-    first = classifier(arena) if outcome.finals.classifier_does_as_well else best
+    row = row_without_lm(arena.task)
+    first = without_lm(arena, row) if row is not None and outcome.finals.needs_no_lm else best
     ways = {
         TUNE: first,
         PROMPT: best,
@@ -200,8 +201,9 @@ def run(options: argparse.Namespace) -> None:
 
             if with_tune and missing(WINNER):
                 _keep(options.record, of_tune(arena))
-            if not options.methods and not no_labels(arena.task) and missing("classifier alone"):
-                record = judged(arena, "classifier alone", classifier(arena), Cost())
+            row = row_without_lm(arena.task)
+            if not options.methods and row is not None and missing(row.label):
+                record = judged(arena, row.label, without_lm(arena, row), Cost())
                 _keep(options.record, [record])
             for entrant in peers:
                 if missing(entrant.label):

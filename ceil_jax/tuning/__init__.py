@@ -20,7 +20,7 @@ statistics, so that simulated candidates with known scores can race in the same 
 - `probe`: a look at what prompts cost and how fast the LM answers.
 - `field_race`: the race of a field, with the candidates that join it later.
 - `final_rows`: the finalists' answers to the final rows, and notes on what they prove.
-- `classifier`: a classifier without an LM, beside the prompts.
+- `without_lm`: a classifier, or the nearest output, beside the prompts.
 - `tune`: the search from its settings to its outcome.
 - `standing`: a candidate's result.
 - `finals`: the finalists' results, and which is recommended.

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 
+from ceil_jax.methods.registry import CLASSIFIER_ROW, COPIED_ROW
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 from ceil_jax.tuning.candidates import ZERO
 from ceil_jax.tuning.finals import Finals
 from ceil_jax.tuning.standing import Standing
+
+_WITHOUT_LM = {
+    CLASSIFIER_ROW.label: "a classifier alone does as well and asks no LM: trained on the bank's "
+    "labels",
+    COPIED_ROW.label: "copying the nearest example's output does as well and asks no LM:",
+}
+"""The beginning of the recommendation, by what answers without an LM."""
 
 
 def advice(finals: Finals) -> list[str]:
@@ -19,10 +27,10 @@ def advice(finals: Finals) -> list[str]:
         *_undecided(finals),
         *_against_winner(finals),
     ]
-    if finals.classifier is not None and not finals.classifier_does_as_well:
+    if finals.without_lm is not None and not finals.needs_no_lm:
         sentences.append(
-            "A classifier of the bank's labels alone, without an LM, minus the recommended "
-            f"prompt: {_difference(finals.classifier.minus)}."
+            f"Without an LM, {finals.without_lm.label} minus the recommended prompt: "
+            f"{_difference(finals.without_lm.minus)}."
         )
     return sentences
 
@@ -39,16 +47,16 @@ def differences(finals: Finals) -> list[str]:
 
 
 def _recommendation(finals: Finals) -> list[str]:
-    """A sentence on what is recommended. If it is the classifier, a second one is on the best
+    """A sentence on what is recommended. If that asks no LM, a second one is on the best
     prompt."""
     best = finals.recommended
     score_and_cost = f"{_scored(best.score)} with {_cost_in_words(finals, best)}"
-    if finals.classifier is not None and finals.classifier_does_as_well:
+    without_lm = finals.without_lm
+    if without_lm is not None and finals.needs_no_lm:
         return [
-            "Recommended: a classifier alone does as well and asks no LM: trained on the "
-            f"bank's labels it has {_scored(finals.classifier.score)}.",
-            f"The best prompt is {best.label}, {score_and_cost}; the classifier minus the "
-            f"prompt is {_difference(finals.classifier.minus)}.",
+            f"Recommended: {_WITHOUT_LM[without_lm.label]} it has {_scored(without_lm.score)}.",
+            f"The best prompt is {best.label}, {score_and_cost}; {without_lm.label} minus the prompt "
+            f"is {_difference(without_lm.minus)}.",
         ]
     if best.candidate == ZERO:
         return [

@@ -11,13 +11,12 @@ from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.standing import Standing
 from ceil_jax.tuning.verdict import Verdict
 
-CLASSIFIER = "classifier alone"
-"""The name of the classifier in tables."""
 
+class WithoutLM(NamedTuple):
+    """The result of answers that need no LM."""
 
-class ClassifierResult(NamedTuple):
-    """The result of a classifier that was trained on the bank's labels and asks no LM."""
-
+    label: str
+    """The row that gave them, as in tables: the classifier, or the nearest output, copied."""
     score: Interval
     minus: Interval
     """Its score minus that of the recommended prompt, on the same rows."""
@@ -33,8 +32,8 @@ class Finals:
     """The finalists; the winner of the race is the first."""
     verdict: Verdict
     """Which differences are certain. It numbers the finalists as `standings` does."""
-    classifier: ClassifierResult | None = None
-    """The classifier, where the task has labels."""
+    without_lm: WithoutLM | None = None
+    """The answers without an LM; None if the task has none."""
     tolerance: float = 2.0
     """Points of the metric that a cheaper prompt may be expected to lose."""
     price: Price | None = None
@@ -51,19 +50,21 @@ class Finals:
         return self.standings[self.verdict.recommended]
 
     @property
-    def classifier_does_as_well(self) -> bool:
-        """Whether the classifier is recommended: it is not certainly worse than the recommended
-        prompt, and its expected loss is at most the tolerance."""
-        if self.classifier is None:
+    def needs_no_lm(self) -> bool:
+        """Whether the answers without an LM are recommended: they are not certainly worse than the
+        recommended prompt's, and their expected loss is at most the tolerance."""
+        if self.without_lm is None:
             return False
-        minus = self.classifier.minus
+        minus = self.without_lm.minus
         certainly_worse = minus.excludes_zero and minus.high < 0
-        return not certainly_worse and 100 * self.classifier.loss.expected <= self.tolerance
+        return not certainly_worse and 100 * self.without_lm.loss.expected <= self.tolerance
 
     @property
     def label(self) -> str:
-        """The label of what is recommended: a prompt, or the classifier."""
-        return CLASSIFIER if self.classifier_does_as_well else self.recommended.label
+        """The label of what is recommended: a prompt, or what answers without an LM."""
+        if self.without_lm is not None and self.needs_no_lm:
+            return self.without_lm.label
+        return self.recommended.label
 
     def cost(self, standing: Standing) -> float:
         """Return the cost of a prompt: the money for a thousand queries if tokens have a price,

@@ -1,4 +1,4 @@
-"""The table of the finalists and the classifier."""
+"""The table of the finalists and of the answers without an LM."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from ceil_jax.pipeline.ways import TROUBLE_COLUMNS
 from ceil_jax.report.table import Number, Table, Value, money_cells, money_columns
-from ceil_jax.tuning.finals import CLASSIFIER, Finals
+from ceil_jax.tuning.finals import Finals
 from ceil_jax.tuning.standing import Standing
 
 
 def finals_table(finals: Finals) -> Table:
-    """Return a row for each finalist and for the classifier, the recommended one first.
+    """Return a row for each finalist and for the answers without an LM, the recommended one first.
 
     There are columns of money if tokens have a price, and a column for each kind of trouble that
     some answers had.
@@ -28,13 +28,13 @@ def finals_table(finals: Finals) -> Table:
     troubles = _columns_of_troubles(standings)
     columns |= {**money, **troubles, "is": [standing.remark for standing in standings]}
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    if finals.classifier is not None:
-        score = finals.classifier.score.percent()
+    if finals.without_lm is not None:
+        score = finals.without_lm.score.percent()
         nothing_paid: list[Value] = [0 for _ in money]
         no_answers: list[Value] = [None for _ in troubles]
-        classifier = [CLASSIFIER, score.mean, score, finals.rows, 0]
-        classifier += [*nothing_paid, *no_answers, "asks no LM"]
-        rows.insert(0 if finals.classifier_does_as_well else len(rows), classifier)
+        without_lm = [finals.without_lm.label, score.mean, score, finals.rows, 0]
+        without_lm += [*nothing_paid, *no_answers, "asks no LM"]
+        rows.insert(0 if finals.needs_no_lm else len(rows), without_lm)
     remark = str(rows[0][-1])
     rows[0][-1] = f"recommended, {remark}" if remark else "recommended"
     return Table(list(columns), rows)

@@ -111,7 +111,7 @@ class Outcome:
             "wrong": [row._asdict() for row in self.wrong],
             "expected_losses": _expected_losses(finals),
             "money": self._money(),
-            "classifier": _classifier(finals),
+            "without_lm": _without_lm(finals),
         }
 
     def _money(self) -> dict[str, Any] | None:
@@ -168,13 +168,14 @@ def _expected_losses(finals: Finals) -> list[dict[str, Any]]:
     ]
 
 
-def _classifier(finals: Finals) -> dict[str, Any] | None:
-    """The result of the classifier; None without one."""
-    classifier = finals.classifier
-    if classifier is None:
+def _without_lm(finals: Finals) -> dict[str, Any] | None:
+    """The result of the answers without an LM; None without any."""
+    result = finals.without_lm
+    if result is None:
         return None
     return {
-        "score": json_value(classifier.score.percent()),
-        "minus": json_value(classifier.minus.percent()),
-        "expected_loss": round(100 * classifier.loss.expected, 2),
+        "label": result.label,
+        "score": json_value(result.score.percent()),
+        "minus": json_value(result.minus.percent()),
+        "expected_loss": round(100 * result.loss.expected, 2),
     }

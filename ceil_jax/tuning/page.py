@@ -10,7 +10,7 @@ from ceil_jax.report.page import page_file
 from ceil_jax.report.scatter import Point, scatter
 from ceil_jax.report.table import money_columns, typeset
 from ceil_jax.tuning.advice import advice, differences
-from ceil_jax.tuning.finals import CLASSIFIER, Finals
+from ceil_jax.tuning.finals import Finals
 from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.outcome import Outcome
 
@@ -30,6 +30,7 @@ LEGEND = {
     "fixed + near": "a fixed beginning, and near examples behind it",
     "EPR, CEIL": "what this LM's scores of single examples, and of sets, taught",
     "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
+    "nearest output, copied": "the nearest example's output is the answer; it asks no LM",
     "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",
 }
 """The meanings of the words in the tables."""
@@ -92,9 +93,10 @@ def _chart(outcome: Outcome) -> str:
         )
         for standing in finals.standings
     ]
-    if finals.classifier is not None:
-        best = finals.classifier_does_as_well
-        points.append(Point(CLASSIFIER, 0.0, *finals.classifier.score.percent(), best=best))
+    without_lm = finals.without_lm
+    if without_lm is not None:
+        score = without_lm.score.percent()
+        points.append(Point(without_lm.label, 0.0, *score, best=finals.needs_no_lm))
     title = f"Score against tokens of a prompt on {finals.rows:,} final rows"
     return scatter(points, "tokens a prompt", f"{outcome.metric}, %", title)
 

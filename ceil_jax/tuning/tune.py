@@ -19,7 +19,6 @@ from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget, token_limit
 from ceil_jax.tuning.candidates import Candidate, plain, possible_ks, searched
-from ceil_jax.tuning.classifier import classifier_replies, classifier_result
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import FIRST_ROWS, Extent
 from ceil_jax.tuning.field import Answers, Entrant, Field
@@ -31,7 +30,7 @@ from ceil_jax.tuning.final_rows import (
     shown_rows,
     troubles_of,
 )
-from ceil_jax.tuning.finals import ClassifierResult, Finals
+from ceil_jax.tuning.finals import Finals, WithoutLM
 from ceil_jax.tuning.fitting import Costs
 from ceil_jax.tuning.forecast import Forecast, forecast_of
 from ceil_jax.tuning.outcome import Outcome
@@ -39,6 +38,7 @@ from ceil_jax.tuning.probe import measured_costs
 from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.standing import Standing
 from ceil_jax.tuning.verdict import judge
+from ceil_jax.tuning.without_lm import replies_without_lm, result_without_lm, row_without_lm
 
 log = logging.getLogger(__name__)
 
@@ -168,9 +168,9 @@ class Search:
             self.costs.zero,
             self.notes,
         )
-        # encoding and the classifier go first: the race is given the time that is left
+        # encoding and the answers without an LM go first: the race is given the time that is left
         self.field.enter(self.race.plain.candidate, self.held_out)
-        classifier = self._classifier_replies()
+        without_lm = self._replies_without_lm()
         self.race.hold()
         # the tokens that the race has left pay for as many final rows as there are
         roles = self.race.finalists(self.search.tolerance, self.price)
@@ -178,7 +178,7 @@ class Search:
         answers = answer_final_rows(self.field, entrants, self.held_out)
         queries = self.held_out[: len(answers[0].scores)]
         self._note_final_rows(entrants, answers)
-        finals = self._finals(list(roles.values()), entrants, answers, queries, classifier)
+        finals = self._finals(list(roles.values()), entrants, answers, queries, without_lm)
         best = finals.verdict.recommended
         rows = shown_rows(queries, entrants[best], answers[best])
         return Outcome(
@@ -196,15 +196,16 @@ class Search:
             wrong=tuple(row for row in rows if not row.right)[:_WRONG],
         )
 
-    def _classifier_replies(self) -> list[Reply] | None:
-        """A classifier's answers to the final rows; None if there are no labels, or no time to
-        encode texts or to train."""
-        if not self.costs.classifies or not self.forecast.extent.vectors:
+    def _replies_without_lm(self) -> list[Reply] | None:
+        """The answers to the final rows without an LM; None if the task has none, or if there is no
+        time to encode texts or to train a classifier."""
+        row = row_without_lm(self.task)
+        if row is None or not self.forecast.extent.vectors:
             return None
-        if self.field.budget.seconds_left < self.costs.encoding:
+        if self.costs.classifies and self.field.budget.seconds_left < self.costs.encoding:
             self.notes.append("There was no time to train a classifier of the labels.")
             return None
-        return classifier_replies(self.field, self.held_out)
+        return replies_without_lm(self.field, row, self.held_out)
 
     def _note_final_rows(self, entrants: Sequence[Entrant], answers: Sequence[Answers]) -> None:
         """Note what was cut from the search, how many final rows were answered, and which answers
@@ -226,7 +227,7 @@ class Search:
         entrants: Sequence[Entrant],
         answers: Sequence[Answers],
         queries: Sequence[Example],
-        classifier: Sequence[Reply] | None,
+        without_lm: Sequence[Reply] | None,
     ) -> Finals:
         """Judge the finalists by their answers.
 
@@ -235,7 +236,7 @@ class Search:
             entrants: the finalists.
             answers: their answers to `queries`.
             queries: the final rows that all have answered.
-            classifier: the classifier's answers to at least these rows; None without one.
+            without_lm: the answers without an LM to at least these rows; None without any.
         """
         groups, raced_groups = self._groups(queries)
         verdict = judge(
@@ -260,10 +261,11 @@ class Search:
                 entrants, roles, verdict.scores, answers, strict=True
             )
         ]
-        result: ClassifierResult | None = None
-        if classifier is not None:
-            scored = self.field.score(classifier[: len(queries)], queries)
-            result = classifier_result(scored, answers[verdict.recommended], groups)
+        result: WithoutLM | None = None
+        row = row_without_lm(self.task)
+        if without_lm is not None and row is not None:
+            scored = self.field.score(without_lm[: len(queries)], queries)
+            result = result_without_lm(row, scored, answers[verdict.recommended], groups)
         return Finals(tuple(standings), verdict, result, self.search.tolerance, self.price)
 
     def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -52,7 +52,7 @@ def _note(outcome: Outcome, chosen: Standing | None) -> str:
     """A line on which prompt the selector has, if it is not the recommended one; else ""."""
     if chosen is None:
         return "No selector was written: none of these prompts takes the nearest examples or a set."
-    if outcome.finals.classifier_does_as_well:
+    if outcome.finals.needs_no_lm:
         return f"selector/ holds {chosen.label}, for those who ask an LM all the same."
     if chosen is outcome.recommended:
         return ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.views import Examples
+from ceil_jax.methods.row import Row
 from ceil_jax.tasks.example import Example
 from ceil_jax.tuning.candidates import PLAIN, ZERO, Candidate
 from ceil_jax.tuning.outcome import Outcome
+from ceil_jax.tuning.without_lm import replies_without_lm
 from peers.arena import Arena, Chosen
 
 
@@ -22,15 +22,14 @@ def eight_nearest(arena: Arena) -> Chosen:
     return of_candidate(arena, PLAIN)
 
 
-def classifier(arena: Arena) -> Chosen:
-    """A classifier that the bank's labels trained; no LM."""
+def without_lm(arena: Arena, row: Row) -> Chosen:
+    """The answers of a row that asks no LM (`row_without_lm`)."""
 
     def predictions(queries: Sequence[Example]) -> list[str]:
-        base = arena.field.base
-        stage = row_stages.predictions(base, base.row("classifier"), Examples(queries))
-        return [row["prediction"] for row in arena.field.run.get(stage)]
+        replies = replies_without_lm(arena.field, row, queries)
+        return [reply.prediction for reply in replies]
 
-    return Chosen(None, 0, "classifier", predictions)
+    return Chosen(None, 0, row.name, predictions)
 
 
 def tune(arena: Arena) -> Outcome:

@@ -131,11 +131,11 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     rows = made.held_out[: outcome.finals.rows]
     right = [answers[row.id]["prediction"] == row.output for row in rows]
     finals = outcome.finals
-    assert finals.classifier.score.mean == pytest.approx(np.mean(right))
+    assert finals.without_lm.score.mean == pytest.approx(np.mean(right))
     prompt = finals.verdict.scores[finals.verdict.recommended].mean
-    assert finals.classifier.minus.mean == pytest.approx(np.mean(right) - prompt)
-    assert finals.classifier.loss.rows == finals.rows
-    assert finals.classifier_does_as_well
+    assert finals.without_lm.minus.mean == pytest.approx(np.mean(right) - prompt)
+    assert finals.without_lm.loss.rows == finals.rows
+    assert finals.needs_no_lm
     assert finals.label == "classifier alone"
     first = finals_table(finals).lines()[1]
     assert (first[0], first[-1]) == ("classifier alone", "recommended, asks no LM")
@@ -161,7 +161,7 @@ def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(
     finals = outcome.finals
     names = [standing.candidate.row.name for standing in finals.standings]
     loss = Loss(-minus.mean, (minus.high - minus.low) / 3.92, rows)
-    finals = replace(finals, classifier=finals.classifier._replace(minus=minus, loss=loss))
+    finals = replace(finals, without_lm=finals.without_lm._replace(minus=minus, loss=loss))
     finals = with_verdict(finals, recommended=names.index("topk"))
     assert advice(finals)[0].startswith(first)
     cells = finals_table(finals).lines()[1]
@@ -177,7 +177,7 @@ def test_the_page_says_first_what_is_recommended_and_shows_its_prompt_and_its_mi
     mistake = ShownRow("a <b>query</b>", "its prompt It is", "<i>bad</i>", "good", right=False)
     outcome = replace(
         outcome,
-        finals=replace(finals, classifier=None),
+        finals=replace(finals, without_lm=None),
         example=mistake,
         wrong=(mistake,),
     )
@@ -222,7 +222,7 @@ def test_zero_examples_are_recommended_in_the_first_line(finished):
     _, outcome, _ = finished
     zero = number_of_zero(outcome.finals)
     finals = with_verdict(outcome.finals, recommended=zero, differences=())
-    first = advice(replace(finals, classifier=None))[0]
+    first = advice(replace(finals, without_lm=None))[0]
     assert first.startswith("Recommended: zero examples do as well, 50.0")
 
 
@@ -247,7 +247,7 @@ def with_finals(outcome, *standings, recommended, price=None, error=0.02):
         recommended=recommended, differences=(), losses=losses, reference=0
     )
     finals = replace(
-        outcome.finals, classifier=None, standings=standings, verdict=verdict, price=price
+        outcome.finals, without_lm=None, standings=standings, verdict=verdict, price=price
     )
     return replace(outcome, finals=finals)
 
@@ -312,7 +312,7 @@ def test_money_stands_in_the_tables_and_on_the_page(finished):
     zero = standing(outcome, "zero", 20.0, mean=0.5)
     price = Price(1.0, 5.0, cached=0.1, currency="EUR")
     priced = with_finals(outcome, winner, fixed, zero, recommended=1, price=price)
-    finals = replace(priced.finals, classifier=outcome.finals.classifier)
+    finals = replace(priced.finals, without_lm=outcome.finals.without_lm)
     priced = replace(priced, finals=finals)
     header, *lines = finals_table(finals).lines()
     assert header[4:7] == ["tokens a prompt", "EUR a thousand queries", "EUR to prepare"]
@@ -446,7 +446,7 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     assert "random examples in place of the nearest" in made.forecast.cut
     outcome = made.run()
     assert methods_of(outcome.race) <= {"zero", "random", "bm25"}
-    assert outcome.finals.classifier is None
+    assert outcome.finals.without_lm is None
     assert outcome.finals.rows == 40
 
 
@@ -701,7 +701,7 @@ def test_what_is_written_works(finished, tmp_path):
     """The page holds what was found; the program prints a prompt; the selector chooses as the run
     does."""
     made, outcome, _ = finished
-    finals = replace(outcome.finals, classifier=None)
+    finals = replace(outcome.finals, without_lm=None)
     outcome = replace(outcome, finals=finals)
     files = write_outcome(made, outcome, tmp_path / "tune")
     assert outcome.recommended.label in files.page.read_text()
