@@ -33,8 +33,8 @@ plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use
 # ## A determinant is a squared volume
 #
 # For two unit vectors at angle θ, $S = \begin{pmatrix}1 & \cos\theta\\ \cos\theta & 1\end{pmatrix}$ and
-# $\det S = 1 - \cos^2\theta = \sin^2\theta$: the square of the parallelogram's area. Examples that say the same
-# span no area. The library's similarity is $(1+\cos\theta)/2$, which is the dot product of the vectors
+# $\det S = 1 - \cos^2\theta = \sin^2\theta$: the square of the parallelogram's area. Two examples that say the same
+# thing span no area. The library's similarity is $(1+\cos\theta)/2$, which is the dot product of the vectors
 # $(1, a)/\sqrt2$. It falls from 1 to 0 over half a turn, where the cosine falls to −1, so that its determinant is
 # largest for opposite vectors.
 
@@ -93,8 +93,9 @@ print(f"log det L'_S = {left:.4f}; Σ r / λ + log det S_S = {right:.4f}")
 # ## λ: relevance against diversity
 #
 # There are four groups of candidates around a query, at different distances. Only near neighbours are similar
-# ($\cos \approx e^{-d^2/2\sigma^2}$, by random Fourier features). For a small λ the first sum decides and MAP takes
-# the nearest candidates, which are near to one another too; for a large λ it spreads out and forgets the query.
+# ($\cos \approx e^{-d^2/2\sigma^2}$, by random Fourier features). For a small λ the first sum decides, and the most
+# probable set (MAP) has the nearest candidates, which are near to one another too. For a large λ it spreads out and
+# forgets the query.
 
 
 # %%

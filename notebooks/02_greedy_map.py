@@ -30,7 +30,7 @@ N, K, TRADE_OFF = 12, 4, 0.1
 
 @jax.jit
 def kernel_of(key):
-    """Return L' of N random examples and a random query; some examples are close pairs, as in a real bank."""
+    """Return L' of N random examples and a random query; the examples come in groups of three alike."""
     items_key, noise_key, query_key = jax.random.split(key, 3)
     topics = jnp.repeat(jax.random.normal(items_key, (N // 3, 16)), 3, axis=0)
     items = topics + 0.4 * jax.random.normal(noise_key, (N, 16))
@@ -47,7 +47,7 @@ L = kernel_of(jax.random.key(3))
 # projected out:
 # $\log\det L'_{S \cup i} = \log\det L'_S + \log d_i^2$. One more row of a Cholesky factor updates all $d_i^2$:
 #
-# $$j = \arg\max_i \log d_i^2, \qquad e_i = \frac{L_{ji} - \langle c_j, c_i\rangle}{d_j}, \qquad
+# $$j = \mathrm{argmax}_i \log d_i^2, \qquad e_i = \frac{L_{ji} - \langle c_j, c_i\rangle}{d_j}, \qquad
 #   c_i \leftarrow [c_i\ e_i], \qquad d_i^2 \leftarrow d_i^2 - e_i^2 .$$
 
 
@@ -135,14 +135,15 @@ print(f"best set found for {exact:.0%} of the kernels; largest gap {gaps.max():.
 
 figure, axes = plt.subplots(figsize=(7, 3))
 axes.plot(np.sort(gaps), np.arange(1, 201) / 200, color=BLUE)
-axes.set(xlabel="best log det less greedy's", ylabel="share of 200 kernels", ylim=(0, 1.02))
+axes.set(xlabel="best log det minus greedy's", ylabel="share of 200 kernels", ylim=(0, 1.02))
 axes.grid(alpha=0.3)
 
 # %% [markdown]
 # ## Against samples
 #
 # The k-DPP draws a set with probability $P(S) = \det L'_S / \sum_{|S'|=k} \det L'_{S'}$: MAP is the mode of the
-# distribution that `sample_k_dpp` draws from. CEIL's candidate sets may be drawn this way (`--ceil.sampler k_dpp`).
+# distribution that `sample_k_dpp` draws from. If its draws are right, they differ from P only by chance: as much as
+# draws from the list of all probabilities do. CEIL's candidate sets may be drawn this way (`--ceil.sampler k_dpp`).
 
 # %%
 DRAWS = 4000

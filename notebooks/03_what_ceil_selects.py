@@ -2,8 +2,8 @@
 # # What CEIL selects
 #
 # The query is one film review, the bank is the packaged reviews, and the encoder is the packaged MiniLM. What do the
-# nearest examples have in common, and what does the MAP set of the conditional DPP take in their place? If a run of
-# yours in `runs/` trained CEIL on these reviews, its encoders are shown too.
+# nearest examples have in common, and what does the most probable set (MAP) of the conditional DPP hold instead? If a
+# run of yours in `runs/` trained CEIL on these reviews, its encoders are shown too.
 
 # %%
 from pathlib import Path
@@ -39,8 +39,8 @@ print(len(task.train), "examples; the query:", query.input, "→", query.output)
 # %% [markdown]
 # ## Vectors, shortlist, sets
 #
-# The n = 50 nearest examples are the ground set. Top-k takes the first k of them. DPP-MAP takes the set that
-# greedily maximises $\log\det L'_S$, here with λ = 0.1.
+# The n = 50 nearest examples are the shortlist, from which both choose. Top-k takes the first k of them. DPP-MAP
+# takes the set that greedily maximises $\log\det L'_S$, here with λ = 0.1.
 
 
 # %%
@@ -103,7 +103,8 @@ else:
 # %% [markdown]
 # ## In the plane
 #
-# The candidates are drawn on their two principal axes. Markers and greys are labels; circles are the two sets.
+# The candidates are drawn on their two principal axes. Markers and colours are labels. Circles are top-k's set,
+# squares that of DPP-MAP.
 
 # %%
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", "#B8860B", GREY, "#8C6BB1")
@@ -165,8 +166,8 @@ draw_plane(axes, asked, vectors, [task.train[i].output for i in nearest], sets)
 # ## Gains
 #
 # Each example's gain, by which it raised $\log\det L'_S$ when it was chosen, splits into its relevance,
-# $r_i/\lambda$, and its novelty, $\log d_i^2$ (0 for something wholly new). The last example of top-k may lose
-# more by lack of novelty than it gains by relevance.
+# $r_i/\lambda$, and its novelty, $\log d_i^2$. Both are 0 at best: relevance for the nearest example, novelty for one
+# that is wholly new. DPP-MAP gives up some relevance for novelty, and its sum is higher than that of top-k.
 
 
 # %%
@@ -259,7 +260,8 @@ draw_kernel(axes, kernel / kernel.max(), sets["DPP-MAP"])
 # %% [markdown]
 # ## λ
 #
-# The selector that an application imports does all of this in one call; `trade_off` is λ.
+# The selector that an application imports does all of this in one call; `trade_off` is λ. The larger it is, the
+# further down the list of the nearest examples the set reaches.
 
 # %%
 selector = CeilSelector.from_examples(task.train, encoder=encoder, shortlist=SHORTLIST)
@@ -273,5 +275,5 @@ for trade_off, selection in zip(trade_offs, selections, strict=True):
 axes.set_xscale("log")
 axes.set_xticks(trade_offs, map(str, trade_offs))
 axes.minorticks_off()
-axes.set(xlabel="trade-off λ", ylabel="rank of the chosen by similarity")
+axes.set(xlabel="trade-off λ", ylabel="rank among the nearest")
 axes.grid(alpha=0.3)

@@ -3,8 +3,8 @@
 #
 # Anything that turns padded token ids into a vector can be the encoder: it takes a Flax module, a tokenizer and a
 # name. The rest, EPR and CEIL training included, stays as it is. This notebook trains a bag of words with learned
-# weights for a few steps on the scores of the deterministic test LM, so that it runs anywhere in seconds. The scores
-# mean nothing.
+# weights for a few steps on the scores of the deterministic test LM, so that it runs anywhere in about a minute. The
+# scores mean nothing.
 
 # %%
 from pathlib import Path
@@ -71,7 +71,8 @@ for pick in retriever.retrieve(task.validation[:1], k=4)[0]:
 #
 # A run scores single examples with the LM and trains EPR on them, scores sets and trains CEIL on those, and answers
 # the queries. On the command line, with the class in a file `my_encoders.py`, it is
-# `ceil-jax compare --encoder my_encoders:weighted_words`.
+# `ceil-jax compare --encoder my_encoders:weighted_words`. The machine had other work when this notebook was
+# executed, so the seconds in its table say little.
 
 # %%
 folder = TemporaryDirectory()
@@ -94,10 +95,11 @@ comparison = compare(run, setup, ["topk", "dpp", "epr", "ceil"])
 print(comparison.text())
 
 # %% [markdown]
-# The figure shows how well each training ranks the candidates of held-out training queries, from before the first
-# step. CEIL's τ falls. It starts from EPR's encoder, and the scores of the test LM mean nothing, so more steps
-# need not help. This is why a training ends with the starting weights if these rank better than the average of
-# its last ones. Only 30 queries are held out: too few for a claim about either method.
+# The figure shows how well each encoder ranks the candidates of held-out training queries, from before the first
+# step. The two lines do not compare EPR with CEIL: EPR ranks single examples, and CEIL sets of four. CEIL's τ does
+# not rise. It starts from EPR's encoder, and the scores of the test LM mean nothing, so more steps need not help.
+# Therefore training ends with the starting weights if these rank better than the average of the last ones. Only 30
+# queries are held out: too few for a claim about either method.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))

@@ -27,13 +27,20 @@ def executed(source: Path) -> nbformat.NotebookNode:
         cell.id = f"cell-{number}"  # a random one would change with every run
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.outputs = [output for output in cell.outputs if for_readers(output)]
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
         "jupytext": {"formats": "ipynb,py:percent"},
     }
     return notebook
+
+
+def for_readers(output: nbformat.NotebookNode) -> bool:
+    """Whether an output is a figure or was printed, and not a progress bar or the name of an object."""
+    if "data" in output:
+        return "image/png" in output["data"]
+    return output.get("name") != "stderr"
 
 
 def main(names: list[str]) -> None:

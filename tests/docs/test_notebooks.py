@@ -34,6 +34,7 @@ def test_the_executed_notebooks_are_of_their_sources():
         text = (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8")
         assert "/tmp/" not in text, "a path of one machine"
         assert "/home/" not in text, "a path of one machine"
+        assert " at 0x" not in text, "the address of an object"
         size += len(text)
     assert size < 3_000_000
 
