@@ -126,7 +126,8 @@ class Snapshot:
         for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
             text = _text(example)
-            if counts[group(example)] >= most or text in texts or not passes(example):
+            value = group(example)
+            if counts[value] >= most or text in texts or not passes(example):
                 continue
             if not call.own_answer and asks_it(example):
                 excluded += 1
@@ -137,7 +138,7 @@ class Snapshot:
                 break
             rows.append(row)
             texts.add(text)
-            counts[group(example)] += 1
+            counts[value] += 1
             if len(rows) == call.size:
                 break
         if not rows and not excluded and distant is None:
