@@ -1,11 +1,19 @@
-"""Answers with the examples that the weights of `judge.py` prefer, beside the nearest.
+"""Answers with the examples that the weights of `judge.py` prefer, beside the nearest by the last
+layer of the encoder and by its third.
 
-    python experiments/judge_answers.py --stages RUNS --data-dir DATA --out OUT
+    python experiments/judge_answers.py --stages RUNS --data-dir DATA --out OUT \\
+        --record experiments/results.jsonl
+    python experiments/results.py --experiment judge --minus "dense top-k" "top-k, layer 3"
 
-RUNS is as in `judge.py`. Of a query's 50 nearest examples, by the encoder's last layer or by its
-third, those with the largest w · φ stand in the prompt. w is learnt from EPR's candidates: the
-task's own ("own scores"), or those of the tasks of other families ("judge"). An LM answers 200
-queries; differences are paired, with 95 % intervals that resample programs.
+RUNS is as in `judge.py`. The judge chooses among a query's 50 nearest examples by the last layer:
+those with the largest w · φ. w is learnt from EPR's candidates of the tasks of other families; on
+tasks whose outputs are no programs, without the features of programs. "own scores" is the same with
+w from the task's own scores, on tasks that have some.
+
+Where the metric is exact match, one pass over prompt and right answer says whether the LM would
+write it (`peers/counted.py`); OUT is for nothing else, because wrong answers are not written there.
+Weights, choices and answers lie in OUT, and what is there is not made again. `--only-choose` stops
+before the LM is asked.
 """
 
 from __future__ import annotations
@@ -14,37 +22,50 @@ import argparse
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness.beside import beside
 from harness.command import script
-from harness.results_file import RESULTS, read_results
-from judge import RECORDED, Scored, Stored, fit, pairs_of, read
-from judge_features import LAYERS, Pairs, layer_vectors
+from harness.grid import Cell, Entry, Grid, records_of
+from harness.results_file import RESULTS, Published, keep
+from judge import RECORDED, SMALL, WITHOUT_PROGRAMS, Scored, centred, fit, pairs_of, read
+from judge_features import LAYERS, NAMES, Pairs, layer_vectors
+from peers.counted import CountedLM
 
-from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, by_group, mean
+from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.setup import Setup, open_run
+from ceil_jax.pipeline.models import Models, NamedLM
+from ceil_jax.pipeline.setup import Session
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
-from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.retrieval.nearest import nearest
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.retriever import Choice
+from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
+from ceil_jax.tasks.structures import structure_parser_of
 
-LIMIT = 200
+EXPERIMENTS = {
+    "judge": ("mtop", "webqs", "cmsqa", "nl2bash"),
+    "judge_splits": ("cogs.ps", "geoquery.template"),
+}
+"""The tasks of the bet, and those whose queries combine known parts in new ways."""
+TASKS = tuple(chain(*EXPERIMENTS.values()))
+QUERIES = {"nl2bash": 100}
+"""Queries of a task that writes; of the others 200."""
 SHORTLIST = 50
 INNER = 3
-TASKS = ("cogs.ps", "mtop", "geoquery.template")
+"""The layer, fixed before its first answer."""
 TOP_K = "dense top-k"
-OWN = "own scores, 50 nearest by last layer"
-RECORDED_ROWS = (TOP_K, "EPR", "second round", "CEIL")
-"""Rows of `cause.py`, on an H200 in bfloat16; several seeds are averaged."""
+LAYER = f"top-k, layer {INNER}"
+JUDGE = "judge"
+OWN = "own scores"
+ROWS = (TOP_K, LAYER, JUDGE, OWN)
 
 
 @dataclass(frozen=True)
@@ -65,42 +86,148 @@ def given(positions: np.ndarray, relevance: np.ndarray) -> Given:
     return Given(digest, Choice(positions.astype(np.int32), relevance, relevance))
 
 
+class CheckingModels(Models):
+    """Models whose LM says of exact answers whether it would write them."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self._task = task
+
+    def load_lm(self, lm: NamedLM) -> CountedLM:
+        return CountedLM(super().load_lm(lm), self._task, self._task.validation)
+
+
+def weights(stored: Mapping[str, Scored], task: str, programs: bool) -> dict[str, np.ndarray]:
+    """Return w of a task's rows, float [F].
+
+    Args:
+        stored: EPR's candidates of each task that has scores.
+        task: the task that is answered; none of its family teaches the judge.
+        programs: whether its outputs are programs.
+    """
+    family = task.partition(".")[0]
+    others = [part for name, part in stored.items() if name.partition(".")[0] != family]
+    found = {JUDGE: fit(others, used=None if programs else WITHOUT_PROGRAMS)}
+    if task in stored:
+        found[OWN] = fit([stored[task]])
+    return found
+
+
 def best(
-    pairs: Pairs,
-    queries: Sequence[Example],
-    shortlist: np.ndarray,
-    part: Scored,
-    w: np.ndarray,
-    k: int,
-) -> Given:
-    """Return the k examples of each shortlist with the largest w · φ."""
-    features = pairs.features(shortlist, queries)
-    scores = ((features - features.mean(axis=1, keepdims=True)) / part.scale) @ w
+    features: np.ndarray, shortlist: np.ndarray, scale: np.ndarray, w: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k examples of each shortlist with the largest w · φ, best first, and w · φ of each,
+    int and float [Q, k].
+
+    Args:
+        features: of the queries with their shortlists, float [Q, n, F].
+        shortlist: bank positions, int [Q, n].
+        scale: what features are divided by, float [F].
+        w: weights, float [F].
+        k: examples of a query.
+    """
+    scores = ((features - features.mean(axis=1, keepdims=True)) / scale) @ w
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return given(
-        np.take_along_axis(shortlist, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    return (
+        np.take_along_axis(shortlist, order, axis=1),
+        np.take_along_axis(scores, order, axis=1),
     )
 
 
-def choices(stored: Stored, judges: Sequence[Scored], pairs: Pairs) -> dict[str, Given]:
-    """Return the examples of every row."""
-    queries = stored.task.validation
-    bank = stored.task.train
-    query_vectors = layer_vectors(pairs.encoder, [query.input for query in queries])
-    example_vectors = layer_vectors(pairs.encoder, [example.input for example in bank])
-    same = OwnRows(bank, "id")(queries)
-    near = {
-        name: nearest(query_vectors[layer], example_vectors[layer], same, SHORTLIST)[1]
-        for name, layer in (("last layer", LAYERS - 1), (f"layer {INNER}", INNER))
-    }
-    part = stored.candidates
-    weights = {"own scores": fit([part]), "judge": fit(judges)}
+def choices(session: Session, learnt: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return positions and relevance of every row's examples but those of the nearest, float
+    [2, Q, k].
+
+    Features are divided by their standard deviation over the candidates of EPR, which no LM
+    scores here.
+    """
+    setup = session.setup
+    config = setup.config
+    queries = setup.task.validation
+    bank = setup.task.train
+    pairs = pairs_of(setup)
+    asked = layer_vectors(pairs.encoder, [query.input for query in queries])
+    held = layer_vectors(pairs.encoder, [example.input for example in bank])
+    own = OwnRows(bank, "id")(queries)
+    relevance, positions = nearest(asked[INNER], held[INNER], own, config.shots)
+    found = {LAYER: np.stack([positions, relevance])}
+    shortlist = nearest(asked[LAYERS - 1], held[LAYERS - 1], own, SHORTLIST)[1]
+    features = pairs.features(shortlist, queries)
+    scale = _scale(session, pairs)
+    for row, w in learnt.items():
+        found[row] = np.stack(best(features, shortlist, scale, w, config.shots))
+    return found
+
+
+def _scale(session: Session, pairs: Pairs) -> np.ndarray:
+    """The standard deviations of the features of EPR's candidates, float [F]."""
+    run, setup = session
+    epr = setup.config.method(EPR)
+    sampler = epr.candidate_sampler(len(setup.bank))
+    queries = row_stages.training_queries(setup, epr)
+    shortlist, _ = run.get(row_stages.candidate_sets(setup.for_all_seeds, epr, sampler, queries))
+    return centred(pairs.features(shortlist))[1]
+
+
+def answered(session: Session, base: Published, row: str, choice: Given) -> Published:
+    """Return the record of the LM's answers with given examples."""
+    run, setup = session
+    metric = row_stages.metric(setup, setup.row("topk"))
+    answers = metric.predictions
+    assert isinstance(answers, Predictions)
+    other: Any = choice
+    predictions = replace(answers, choice=other, label=row)
+    stage = replace(metric, predictions=predictions)
+    measured = run.get(stage)
+    shown = [len(one["examples"]) for one in run.get(predictions)]
+    return beside(base, row, measured.statistics, run.cost([stage]), float(np.mean(shown)))
+
+
+def config_of(task: str, options: argparse.Namespace) -> RunConfig:
+    """Return a task's configuration."""
+    return replace(
+        RECORDED.get(task, SMALL),
+        task=task,
+        data_dir=options.data_dir,
+        limit=QUERIES.get(task, 200),
+        dtype=options.dtype,
+        out=options.out / task,
+    )
+
+
+def task_of(config: RunConfig) -> Task:
+    """Return the task of a configuration."""
+    return load_task(
+        config.task, config.data_dir, config.limit, config.data_seed, bank_limit=config.bank_limit
+    )
+
+
+def has_programs(examples: Sequence[Example]) -> bool:
+    """Return whether the outputs are programs."""
+    return structure_parser_of(examples) is not None
+
+
+def learnt_weights(
+    options: argparse.Namespace, tasks: Mapping[str, Task]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return w of every task's rows; from OUT if it is there."""
+    file = options.out / "weights.json"
+    known: dict[str, Any] = read_json(file) if file.is_file() else {}
+    if missing := [name for name in tasks if name not in known]:
+        stored = {}
+        for name, config in RECORDED.items():
+            there = replace(config, task=name, data_dir=options.data_dir, out=options.stages / name)
+            stored[name] = read(there).candidates
+        for name in missing:
+            found = weights(stored, name, has_programs(tasks[name].train))
+            known[name] = {
+                row: dict(zip(NAMES, w.tolist(), strict=True)) for row, w in found.items()
+            }
+        options.out.mkdir(parents=True, exist_ok=True)
+        write_json(file, known)
     return {
-        f"{name}, 50 nearest by {layer}": best(
-            pairs, queries, shortlist, part, w, stored.config.shots
-        )
-        for layer, shortlist in near.items()
-        for name, w in weights.items()
+        name: {row: np.array([w[feature] for feature in NAMES]) for row, w in known[name].items()}
+        for name in tasks
     }
 
 
@@ -112,91 +239,33 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="a folder for the answers")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
+    parser.add_argument("--only-choose", action="store_true", help="ask no LM")
+    parser.add_argument("--record", type=Path, default=RESULTS, help="a results file")
     options = parser.parse_args(arguments)
-    configs = {
-        name: replace(config, task=name, data_dir=options.data_dir, out=options.stages / name)
-        for name, config in RECORDED.items()
-    }
-    stored = {name: read(config) for name, config in configs.items()}
-    for name in options.tasks:
-        scored_task = stored[name]
-        config = replace(
-            scored_task.config, limit=LIMIT, dtype=options.dtype, out=options.out / name
-        )
-        others = [task.candidates for task in stored.values() if task.family != scored_task.family]
-        run, setup = open_run(config, task_of(config), Models())
-        limited = replace(scored_task, config=config, task=setup.task)
-        scores = answered(run, setup, choices(limited, others, pairs_of(setup)))
-        whole = task_of(scored_task.config).validation
-        ids = {query.id for query in setup.task.validation}
-        where = np.array([query.id in ids for query in whole])
-        print(f"## {name}\n\n{compared(scores, name, where).markdown()}", flush=True)
-
-
-def task_of(config: RunConfig) -> Task:
-    """Return the task of a configuration."""
-    return load_task(
-        config.task, config.data_dir, config.limit, config.data_seed, bank_limit=config.bank_limit
-    )
-
-
-def answered(run: Run, setup: Setup, choice_of_row: Mapping[str, Given]) -> dict[str, np.ndarray]:
-    """Return the metric of the answers to each query, float [Q], with the nearest examples by each
-    layer and with those found."""
-    metric = row_stages.metric(setup, setup.row("topk"))
-    answers = metric.predictions
-    assert isinstance(answers, Predictions)
-    scores = {TOP_K: run.get(metric).scores}
-    for name, choice in choice_of_row.items():
-        other: Any = choice
-        stage = replace(metric, predictions=replace(answers, choice=other, label=name))
-        scores[name] = run.get(stage).scores
-    return scores
-
-
-def compared(scores: Mapping[str, np.ndarray], name: str, where: np.ndarray) -> Table:
-    """Return the table of a task.
-
-    Args:
-        scores: of each row, float [Q].
-        name: the task.
-        where: bool, the Q queries among those of the records of `cause`.
-    """
-    records = [
-        record
-        for record in read_results(RESULTS)
-        if record.experiment == "cause" and record.task == name
-    ]
-    overlap = records[0].overlap
-    assert overlap is not None, "recorded with all runs of `cause`"
-    questions = overlap.question[where]
-    every = dict(scores)
-    for row in RECORDED_ROWS:
-        # of exact match, the statistic of a query is its score
-        seeds = [
-            record.statistics[where, 0]
-            for record in records
-            if record.row == row and record.statistics is not None
-        ]
-        every[f"{row} (recorded)"] = np.mean(seeds, axis=0)
-
-    def number(values: np.ndarray, signed: bool = False) -> Number:
-        sample = by_group(Sample(values[:, None], mean), questions)
-        interval = bootstrap_interval(*sample).percent()
-        return Number(interval.mean, signed=signed, interval=interval)
-
-    body: list[list[Value]] = []
-    for row, values in every.items():
-        less: list[Value] = [None, None]
-        if row != TOP_K:
-            less[0] = number(values - scores[TOP_K], signed=True)
-        if row != OWN:
-            less[1] = number(scores[OWN] - values, signed=True)
-        body.append([row, number(values), *less])
-    return Table(
-        [f"exact match, {len(questions)} queries", name, "less top-k", f"{OWN} less it"], body
-    )
+    configs = {name: config_of(name, options) for name in options.tasks}
+    tasks = {name: task_of(config) for name, config in configs.items()}
+    learnt = learnt_weights(options, tasks)
+    for name, config in configs.items():
+        grid = Grid(CheckingModels(tasks[name]))
+        cell = Cell(config, "topk")
+        session = grid.open(cell)
+        file = config.out / "choices.npz"
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save_arrays(file, **choices(session, learnt[name]))
+        if options.only_choose:
+            continue
+        experiment = next(one for one, there in EXPERIMENTS.items() if name in there)
+        [base] = records_of([grid.measure(Entry(TOP_K, name, cell), (0,))], experiment)
+        found = [base]
+        for row, (positions, relevance) in load_arrays(file).items():
+            if row in options.rows:
+                stage = given(positions.astype(np.int32), relevance)
+                found.append(answered(session, base, row, stage))
+        keep(options.record, found)
+        print(f"{name}: " + ", ".join(f"{one.row} {one.value:.1f}" for one in found), flush=True)
 
 
 if __name__ == "__main__":

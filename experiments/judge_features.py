@@ -88,7 +88,8 @@ class Pairs:
 
     Args:
         encoder: the untrained encoder, a transformer with the mean of tokens as its vector.
-        bank: N examples whose outputs are programs.
+        bank: N examples. Unless their outputs are programs, no structures are expected, and the
+            features of structures say nothing.
         positions: the bank positions of Q training queries, whose structures are predicted by heads
             that have not seen their outputs.
     """
@@ -111,6 +112,13 @@ class Pairs:
         """P(structure | query), float [Q, S], each without its query's output; the head of all of
         them, for other queries; and which structures every example has, float [N, S]."""
         reader = structure_parser_of(self.bank)
+        self.head: StructureHead | None = None
+        if reader is None:
+            self.expected = np.zeros((len(self.positions), 0), np.float32)
+            self.has_structure = np.zeros((len(self.bank), 0), np.float32)
+            self.count = np.ones(len(self.bank), np.float32)
+            self.rarity = np.zeros(len(self.bank))
+            return
         parser = next(name for name, function in PARSERS.items() if function is reader)
         self.parser = parser
         others = np.setdiff1d(np.arange(len(self.bank)), self.positions)
@@ -194,6 +202,9 @@ class Pairs:
         ]
 
     def _new_queries(self, queries: Sequence[Example]) -> list[Query]:
+        if self.head is None:
+            nothing = np.zeros(0, np.float32)
+            return [Query(query.input, words(query.input), nothing) for query in queries]
         rows = observe(self.encoder, queries, parser=self.parser, outputs=False)
         expected = self.head.probabilities(rows)
         return [
@@ -211,7 +222,7 @@ class Pairs:
         count = self.count[examples]
         total = max(float(expected.sum()), 1e-6)
         structures = [
-            overlap / (np.linalg.norm(expected) * np.sqrt(count)),
+            overlap / (max(float(np.linalg.norm(expected)), 1e-6) * np.sqrt(count)),
             overlap / count,
             overlap / total,
             np.log1p(count - overlap),
@@ -233,7 +244,9 @@ class Pairs:
         """Overlap of a query's words with those of an example."""
         example_words = self.words[position]
         common = set(query_words) & set(example_words)
-        weight = sum(self.idf[word] for word in set(query_words))
+        # a word that no example has is as rare as one of a single example
+        rarest = math.log(1 + len(self.bank))
+        weight = sum(self.idf.get(word, rarest) for word in set(query_words))
         pairs = set(pairwise(query_words))
         return [
             len(common) / max(1, len(set(query_words))),

@@ -144,3 +144,23 @@ def test_features_do_not_read_the_output_of_the_query(monkeypatch):
     kept = [i for i, name in enumerate(judge_features.NAMES) if name != "rarity of the structures"]
     np.testing.assert_allclose(other[0][:, kept], found[0][:, kept], atol=1e-5)
     assert np.abs(other[1] - found[1]).max() > 1e-3
+
+
+def test_outputs_that_are_no_programs_leave_the_features_of_structures_without_a_say():
+    encoder = load_encoder("all-MiniLM-L6-v2")
+    questions = ("who wrote it", "who sang it", "where is it", "when was it")
+    bank = [Example(str(i), text, f"answer {i}", choices=()) for i, text in enumerate(questions)]
+    pairs = judge_features.Pairs(encoder, bank, np.array([0, 1]))
+    shortlist = np.array([[2, 3], [3, 2]])
+    of_bank = pairs.features(shortlist)
+    others = pairs.features(shortlist, [replace(bank[0], id="a query"), bank[1]])
+    unseen = pairs.features(shortlist, [replace(bank[0], input="what are ferries"), bank[1]])
+    recall = judge.NAMES.index("words: recall by idf")
+    assert unseen[0, :, recall].tolist() == [0, 0]
+    np.testing.assert_allclose(others, of_bank, atol=1e-5)
+    assert np.isfinite(of_bank).all()
+    said = judge.centred(of_bank)[0][:, :, ~judge.WITHOUT_PROGRAMS]
+    ranks = [judge.NAMES[i] for i in np.flatnonzero(~judge.WITHOUT_PROGRAMS)].index(
+        "rank by structures"
+    )
+    assert not np.delete(said, ranks, axis=2).any()
