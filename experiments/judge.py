@@ -48,7 +48,8 @@ from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages
+from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.setup import Session, Setup, open_run
@@ -181,7 +182,7 @@ def read(config: RunConfig) -> Stored:
     kinds = {}
     features: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
     for kind, method in KINDS.items():
-        stage = row_stages.scored_sets(setup, method(config))
+        stage = method_stages.scored_candidates(setup, method(config))
         if run.missing([stage]):
             continue
         (shortlist, subsets), _ = run.get(stage)
@@ -202,9 +203,9 @@ def read(config: RunConfig) -> Stored:
 
 def pairs_of(setup: Setup) -> Pairs:
     """Return the features of EPR's training queries with the bank."""
-    count = setup.config.method(EPR).training_queries
+    count = setup.config.method(EPR).training_query_count
     encoder: Any = load_encoder(setup.config.encoder)
-    return Pairs(encoder, setup.task.train, row_stages.bank_queries(setup, count).positions)
+    return Pairs(encoder, setup.task.train, bank_queries(setup, count).positions)
 
 
 def trainings(session: Session) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[Rise]]:
@@ -212,14 +213,14 @@ def trainings(session: Session) -> tuple[list[tuple[np.ndarray, np.ndarray]], li
     rose on the latter. The weights need not be there."""
     run, setup = session
     epr = setup.config.method(EPR)
-    positions = row_stages.bank_queries(setup, epr.training_queries).positions
+    positions = bank_queries(setup, epr.training_query_count).positions
     splits = []
     rises = []
     for seed in SEEDS:
         seeded = replace(setup, config=replace(setup.config, seed=seed))
-        file = run.folder(row_stages.trained(seeded, epr)) / DONE
+        file = run.folder(method_stages.trained_encoders(seeded, epr)) / DONE
         if file.is_file():
-            training, held_out = row_stages.learnt(seeded, epr)
+            training, held_out = method_stages.split_queries(seeded, epr)
             splits.append(
                 (np.searchsorted(positions, training), np.searchsorted(positions, held_out))
             )

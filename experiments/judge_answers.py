@@ -36,7 +36,7 @@ from judge_features import LAYERS, NAMES, Pairs, layer_vectors
 from peers.counted import CountedLM
 
 from ceil_jax.methods.epr import EPR
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.answering import Predictions
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models, NamedLM
@@ -164,8 +164,8 @@ def _scale(session: Session, pairs: Pairs) -> np.ndarray:
     run, setup = session
     epr = setup.config.method(EPR)
     sampler = epr.candidate_sampler(len(setup.bank))
-    queries = row_stages.training_queries(setup, epr)
-    shortlist, _ = run.get(row_stages.candidate_sets(setup.for_all_seeds, epr, sampler, queries))
+    queries = method_stages.training_queries(setup, epr)
+    shortlist, _ = run.get(method_stages.candidate_sets(setup.for_all_seeds, epr, sampler, queries))
     return centred(pairs.features(shortlist))[1]
 
 

@@ -3,7 +3,7 @@
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.tst import TST
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.models import Models
@@ -81,4 +81,4 @@ def choice_of_row(setup, name):
 
 def networks_of(setup, kind):
     """The stage of a method's encoders."""
-    return row_stages.encoders(setup, setup.config.method(kind)).networks
+    return method_stages.encoders(setup, setup.config.method(kind)).networks

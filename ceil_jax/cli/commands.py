@@ -36,9 +36,10 @@ METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
     f"{' '.join(COMPARED)}. All: majority classifier copied zero random bm25 topk mmr dpp; without "
     "LM tokens to prepare: free free_map head head_map by_label structures tst tst_map; from the "
-    "LM's scores: epr epr_map second_round ceil_topk ceil; the same examples for every query, by "
-    "the LM's answers: fixed fixed_near; skill_base skill_consistency skill_distinct target_knn "
-    "target_sketch, or a retriever that --plugin registers."
+    "LM's scores: epr epr_map second_round ceil_topk ceil; the same examples for every query, "
+    "found by the LM's scores, or by its answers if it gives no log-probabilities: fixed "
+    "fixed_near; skill_base skill_consistency skill_distinct target_knn target_sketch, or a "
+    "retriever that --plugin registers."
 )
 
 
@@ -90,7 +91,8 @@ def compare_command(
 
     Args:
         minutes: End within so many minutes on this machine: training queries are cut first, then
-            rows, then queries down to 150, which is said. By default all of it.
+            rows that learn from the LM, then queries down to 150, and last the rows that learn
+            without it, which is said. By default all of it.
         price: IN,OUT[,CACHED]: dollars for a million of the LM's tokens that are read, written, and
             read from its provider's cache; columns then say what a thousand queries and what
             preparing cost. Another currency by its name: 0.15,0.6,EUR.
@@ -159,13 +161,13 @@ def score_command(
     part = parse_shard(shard) if shard else None
     opened = begin(config, file, (stage,))
     # the rest imports jax, for which nobody has to wait who mistyped a flag
-    from ceil_jax.pipeline import row_stages
+    from ceil_jax.pipeline import method_stages
     from ceil_jax.pipeline.scoring import Scores
     from ceil_jax.pipeline.setup import open_run
 
     run, setup = open_run(opened.config, opened.task, opened.models)
     method = setup.config.method(EPR if stage == "epr" else CEIL)
-    scores = row_stages.scored_sets(setup, method).scores
+    scores = method_stages.scored_candidates(setup, method).scores
     assert isinstance(scores, Scores), "the LM scores both"
     for need in scores.needs:
         run.get(need)

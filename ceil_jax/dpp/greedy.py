@@ -96,10 +96,10 @@ def greedy_map_from_features(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | Bool[np.ndarray, " n"] | None = None,
 ) -> MapResult:
-    """`greedy_map(conditional_kernel(relevance, similarity_from_features(features), trade_off),
-    k)`.
+    """Choose k items greedily by log det of the conditional kernel of some features.
 
-    The conditional kernel is never formed, so any λ above 0 is safe. Only the rows of S for chosen
+    The set is that of `greedy_map(conditional_kernel(relevance, similarity_from_features(features),
+    trade_off), k)`. The kernel is never formed, so any λ above 0 is safe. Only the rows of S for chosen
     items are computed, unless the whole matrix is cheaper (`GRAM_UP_TO`). Ties go to the lower
     index.
 

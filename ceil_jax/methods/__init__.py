@@ -2,7 +2,7 @@
 dataclass.
 
 A method's fields are its settings, its flags and its part of a stage's key; its functions train
-encoders from arrays. It makes no stages and reads no folders: `pipeline.row_stages` does.
+encoders from arrays. It makes no stages and reads no folders: `pipeline.method_stages` does.
 Retrievers, which choose examples with a method's vectors, are in `retrieval/` and `skills/`.
 
 - `base`: `Method` and its two kinds, `LearnsFromOutputs` and `LearnsFromScores`

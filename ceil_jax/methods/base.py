@@ -1,12 +1,24 @@
 """The base classes of all methods. A method is a frozen dataclass whose fields are its settings,
 its flags and its part of a stage's key; its functions say how encoders are trained.
 
-There are three kinds, and `pipeline.row_stages` makes stages of each:
+There are four kinds, and `pipeline.method_stages` makes stages of each:
 
 - `untrained.Untrained`: encoders as they were loaded;
 - `LearnsFromOutputs`: a head on the encoder's vectors, trained on the bank's outputs, without an
   LM;
-- `LearnsFromScores`: networks that learn to rank candidate sets as their scores do.
+- `LearnsFromScores`: networks that learn to rank candidate sets as their scores do;
+- `fixed.WithFixedExamples`: examples that every prompt has, found by the LM, beside the encoders of
+  another method.
+
+What they need of an LM:
+
+| method | `scored_by_lm` | `learns_from_lm` | `needs_log_probs` |
+|---|---|---|---|
+| untrained, heads | no | no | no |
+| TST | no | as its start | as `learns_from_lm` |
+| EPR, CEIL, second round | yes | yes | yes |
+| fixed | yes | yes | no: answers can be generated and scored |
+| fixed and near | yes | yes | as its start |
 """
 
 from __future__ import annotations
@@ -61,7 +73,8 @@ class Method:
     """The method's name in flags (`--epr.start free`, `--epr.epochs`), and the beginning of its
     folders' names."""
     title: ClassVar[str]
-    """The method's name in tables."""
+    """The method's name in messages and model cards, and in the title of a row that starts from
+    it."""
     version: ClassVar[int] = 1
     """Raised when the same settings give other weights."""
 
@@ -88,7 +101,7 @@ class Method:
         return False
 
     @property
-    def training_queries(self) -> int:
+    def training_query_count(self) -> int:
         """The number of training queries, which are taken from the bank; 0 if no network is
         trained."""
         return 0
@@ -96,11 +109,12 @@ class Method:
     @property
     def trains_networks(self) -> bool:
         """Whether its encoders are trained networks."""
-        return self.training_queries > 0
+        return self.training_query_count > 0
 
     @property
     def encoders_of(self) -> Method:
-        """The method whose encoders it uses; itself by default."""
+        """The method whose encoders it uses; itself by default. Another one has settings of its own,
+        and is trained as itself."""
         return self
 
     @property
@@ -129,17 +143,17 @@ class Method:
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores its own training data; its start does not matter."""
+        """Whether an LM scores its own training data, whatever its start needs."""
         return False
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether it needs an LM that gives log-probabilities."""
+        """Whether it, or a method that it starts from, needs an LM that gives log-probabilities."""
         return self.learns_from_lm
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it, or a method that it starts from, needs an LM's scores."""
+        """Whether it, or a method that it starts from, needs LM tokens before the first query."""
         return False
 
     @property
@@ -205,11 +219,11 @@ class Method:
         """A remark in tables for the case that training left the encoders unchanged."""
         return ""
 
-    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+    def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
         """Return a line for model cards on its training data; "" if it learns nothing.
 
         Args:
-            bank: the number of examples in the bank.
+            bank_size: the number of examples in the bank.
             summary: the summary of its training stage.
         """
         return ""
@@ -245,11 +259,11 @@ class LearnsFromOutputs(Method):
         """Without a head, the encoder is as it was loaded."""
         return "the untrained encoder"
 
-    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+    def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
         """Return which head was taken, and how many outputs taught it."""
         head = summary["taken"]
         title = "label head" if head == "head" else head
-        return f"{title}: the outputs of {bank:,} examples"
+        return f"{title}: the outputs of {bank_size:,} examples"
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
         """Return functions that fit a head, by name. If there are several, held-out rows of the
@@ -328,7 +342,7 @@ class LearnsFromScores(Method):
         return self, *self.start.chain
 
     @property
-    def training_queries(self) -> int:
+    def training_query_count(self) -> int:
         """The number of training queries, which are taken from the bank."""
         return self.instances
 
@@ -343,7 +357,7 @@ class LearnsFromScores(Method):
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it, or a method that it starts from, needs an LM's scores."""
+        """Whether it, or a method that it starts from, needs LM tokens before the first query."""
         return self.scored_by_lm or self.start.learns_from_lm
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
@@ -359,14 +373,14 @@ class LearnsFromScores(Method):
             return f"training kept {self.start.title}'s encoder"
         return "training kept the untrained encoder"
 
-    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+    def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
         """Return how many training queries there were, and how many candidates each had."""
-        sampler = self.candidate_sampler(bank)
+        sampler = self.candidate_sampler(bank_size)
         learnt = f"{sampler.sets} examples"
         if sampler.size > 1:
             learnt = f"{sampler.sets} sets of {sampler.size}"
         by = "" if self.scored_by_lm else " by their outputs"
-        return f"{self.title}: {min(self.instances, bank)} queries × {learnt}{by}"
+        return f"{self.title}: {min(self.instances, bank_size)} queries × {learnt}{by}"
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
         """Return the method and its start with configured settings; see `Method.configured`."""
@@ -383,8 +397,8 @@ class LearnsFromScores(Method):
         """Whether training needs the bank's vectors by the starting encoder."""
         return False
 
-    def candidate_sampler(self, bank: int) -> Sampler:
-        """Return the sampler of candidate sets for a bank of `bank` examples.
+    def candidate_sampler(self, bank_size: int) -> Sampler:
+        """Return the sampler of candidate sets for a bank of `bank_size` examples.
 
         Raises:
             UserError: the bank is too small for the settings.

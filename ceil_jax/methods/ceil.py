@@ -1,5 +1,7 @@
-"""CEIL (Ye et al., ICML 2023): a conditional DPP trained to rank sets of examples as the LM
-does."""
+"""CEIL (Ye et al., ICML 2023): a conditional DPP trained to rank sets of examples as the LM does.
+
+`LearnsFromSets` is the training; `CEIL` adds the size of a set, which `second_round` does not have.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CEIL(CEILTraining, LearnsFromScores):
-    """Training on candidate sets that the LM has scored.
+class LearnsFromSets(CEILTraining, LearnsFromScores):
+    """A method that trains the kernel of a conditional DPP on candidate sets that the LM has
+    scored."""
 
-    Examples:
-        >>> from ceil_jax import EPR, Free
-        >>> [method.title for method in CEIL(start=EPR(start=Free()), subsets=8).chain]
-        ['CEIL', 'EPR', 'free']
-    """
-
-    name: ClassVar[str] = "ceil"
-    title: ClassVar[str] = "CEIL"
     instances: Annotated[int, Range(2)] = field(default=1600, metadata=NO_KEY)
     """Number of training queries, each with its scored sets. For the same number of LM tokens, many
     queries with small sets teach more than few queries with large sets (docs/recipe.md)."""
     subsets: Annotated[int, Range(2)] = 13
     """M, the number of candidate sets of a query; the first is the top-k."""
-    size: Annotated[int, Range(1)] = 3
-    """k, the number of examples in a set."""
     shortlist: Annotated[int, Range(1)] = 50
     """n, the number of nearest examples that sets are drawn from."""
     sampler: Literal["random", "k_dpp", "bank"] = "random"
@@ -47,6 +40,11 @@ class CEIL(CEILTraining, LearnsFromScores):
     start: Method = field(default=EPR(), metadata=NO_KEY)
     """The method that gives the starting weights and the shortlists: base (untrained), epr, or
     another one."""
+
+    @property
+    def set_size(self) -> int:
+        """k, the number of examples in a candidate set."""
+        raise TypeError(f"{type(self).__name__} does not define `set_size`")
 
     @property
     def kernel_trade_off(self) -> float | Literal["tuned"]:
@@ -63,28 +61,28 @@ class CEIL(CEILTraining, LearnsFromScores):
         """Training with frozen examples reads their vectors."""
         return self.frozen_examples
 
-    def candidate_sampler(self, bank: int) -> Sampler:
+    def candidate_sampler(self, bank_size: int) -> Sampler:
         """Return the sampler of sets, by default from the nearest examples of the start."""
         from ceil_jax.training.samplers import BankSets, KDPPSets, UniformSets
 
-        available = min(self.shortlist, bank - 1)
+        available = min(self.shortlist, bank_size - 1)
         if not available:
             raise UserError(
                 f"{self.flag('shortlist')} {self.shortlist}: a bank of 1 example has no other to "
                 "draw; give more rows"
             )
-        if self.size > available:
+        if self.set_size > available:
             raise UserError(
-                f"{self.flag('size')} {self.size}: subsets are drawn from {available} examples; "
+                f"{self.flag('size')} {self.set_size}: subsets are drawn from {available} examples; "
                 f"lower it or raise {self.flag('shortlist')}"
             )
         match self.sampler:
             case "random":
-                return UniformSets(self.subsets, self.size, available)
+                return UniformSets(self.subsets, self.set_size, available)
             case "k_dpp":
-                return KDPPSets(self.subsets, self.size, available)
+                return KDPPSets(self.subsets, self.set_size, available)
             case "bank":
-                return BankSets(self.subsets, self.size, available)
+                return BankSets(self.subsets, self.set_size, available)
 
     def check(self) -> None:
         """Refuse an unknown loss, and a start with two networks if this training has one."""
@@ -124,5 +122,26 @@ class CEIL(CEILTraining, LearnsFromScores):
         are frozen."""
         encoded = 0
         if not self.frozen_examples:
-            encoded = self.sets_in_a_step(self.subsets) * self.size
+            encoded = self.sets_in_a_step(self.subsets) * self.set_size
         return Effort(1 + min(self.shortlist, encoded), self.epochs, self.batch_size)
+
+
+@dataclass(frozen=True)
+class CEIL(LearnsFromSets):
+    """Training on candidate sets that the LM has scored.
+
+    Examples:
+        >>> from ceil_jax import EPR, Free
+        >>> [method.title for method in CEIL(start=EPR(start=Free()), subsets=8).chain]
+        ['CEIL', 'EPR', 'free']
+    """
+
+    name: ClassVar[str] = "ceil"
+    title: ClassVar[str] = "CEIL"
+    size: Annotated[int, Range(1)] = 3
+    """k, the number of examples in a set."""
+
+    @property
+    def set_size(self) -> int:
+        """k, the number of examples in a candidate set."""
+        return self.size

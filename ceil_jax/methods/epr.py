@@ -54,12 +54,12 @@ class EPR(EPRTraining, LearnsFromScores):
         """Training with frozen examples reads their vectors."""
         return self.train_context == "frozen"
 
-    def candidate_sampler(self, bank: int) -> Sampler:
+    def candidate_sampler(self, bank_size: int) -> Sampler:
         """Return the sampler of candidates: BM25's if the start is untrained, else the nearest
         ones."""
         from ceil_jax.training.samplers import LexicalSingles, NearestSingles
 
-        count = min(self.candidates, bank - 1)
+        count = min(self.candidates, bank_size - 1)
         return NearestSingles(count) if self.start.learns else LexicalSingles(count)
 
     def check(self) -> None:

@@ -44,12 +44,12 @@ class WithFixedExamples(Method):
         """The fixed examples are in every prompt."""
         return True
 
-    def fixed_part(self, shots: int, bank: int) -> FixedPart:
+    def fixed_part(self, shots: int, bank_size: int) -> FixedPart:
         """Return the fixed part of a prompt.
 
         Args:
             shots: number of examples in a prompt.
-            bank: number of examples in the bank.
+            bank_size: number of examples in the bank.
 
         Raises:
             UserError: the prompt has no place for fixed examples, or the bank or the pool is too
@@ -100,7 +100,7 @@ class FixedPrompt(WithFixedExamples):
         return False
 
     @property
-    def training_queries(self) -> int:
+    def training_query_count(self) -> int:
         """The number of rows of the bank on which sets are scored, over all rounds."""
         return self.rows * 2**DOUBLINGS
 
@@ -117,33 +117,33 @@ class FixedPrompt(WithFixedExamples):
         """Without log-probabilities, generated answers are scored by the metric."""
         return False
 
-    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+    def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
         """Return how many sets were scored, and on how many rows."""
         return (
             f"{self.title}: the best of {summary['sets']} sets of {summary['size']}, on up to "
             f"{summary['rows']} rows"
         )
 
-    def fixed_part(self, shots: int, bank: int) -> FixedPart:
+    def fixed_part(self, shots: int, bank_size: int) -> FixedPart:
         """Return the fixed part of a prompt: all of its examples.
 
         Args:
             shots: number of examples in a prompt.
-            bank: number of examples in the bank.
+            bank_size: number of examples in the bank.
 
         Raises:
             UserError: the bank or the pool is too small.
         """
-        return FixedPart(self, shots, self.rounds(bank), self.pool_size(bank, shots))
+        return FixedPart(self, shots, self.rounds(bank_size), self.pool_size(bank_size, shots))
 
-    def rounds(self, bank: int) -> tuple[int, ...]:
-        """Return the number of rows in each round, at most half of a bank of `bank` examples in
-        all.
+    def rounds(self, bank_size: int) -> tuple[int, ...]:
+        """Return the number of rows in each round, at most half of a bank of `bank_size`
+        examples in all.
 
         Raises:
             UserError: the bank has fewer than four examples.
         """
-        left = bank // 2
+        left = bank_size // 2
         rounds: list[int] = []
         for rows in (self.rows, *(self.rows * 2**i for i in range(DOUBLINGS))):
             if left > 0:
@@ -151,17 +151,21 @@ class FixedPrompt(WithFixedExamples):
                 left -= rows
         if not rounds or rounds[0] < 2:
             raise UserError(
-                f"a bank of {bank} examples is too small to find a fixed prompt; give 4 or more"
+                f"a bank of {bank_size} examples is too small to find a fixed prompt; give 4 or more"
             )
         return tuple(rounds)
 
-    def pool_size(self, bank: int, size: int) -> int:
-        """Return the size of the pool, for sets of `size` examples and a bank of `bank` examples.
+    def pool_size(self, bank_size: int, size: int) -> int:
+        """Return the size of the pool, for sets of `size` examples of a bank.
+
+        Args:
+            bank_size: number of examples in the bank.
+            size: number of examples in a set.
 
         Raises:
             UserError: `size` is larger than the pool.
         """
-        pool = min(self.pool, bank - sum(self.rounds(bank)))
+        pool = min(self.pool, bank_size - sum(self.rounds(bank_size)))
         if size > pool:
             raise UserError(
                 f"--shots: {size} fixed examples are drawn from a pool of {pool}; ask for fewer, or "

@@ -48,9 +48,9 @@ class FixedNear(WithFixedExamples):
         return self.near
 
     @property
-    def training_queries(self) -> int:
+    def training_query_count(self) -> int:
         """The number of rows of the bank on which sets of fixed examples are scored."""
-        return self.fixed.training_queries
+        return self.fixed.training_query_count
 
     def with_training_queries(self, count: int) -> Method:
         """Return the method with at most `count` rows on which sets are scored."""
@@ -86,16 +86,16 @@ class FixedNear(WithFixedExamples):
         start = start.as_start(self.flag("start"))
         return replace(method, fixed=fixed, start=start)
 
-    def training_data(self, bank: int, summary: Mapping[str, Any]) -> str:
+    def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
         """Return how the fixed examples were found."""
-        return self.fixed.training_data(bank, summary)
+        return self.fixed.training_data(bank_size, summary)
 
-    def fixed_part(self, shots: int, bank: int) -> FixedPart:
+    def fixed_part(self, shots: int, bank_size: int) -> FixedPart:
         """Return the fixed part of a prompt: all of its examples but the near ones.
 
         Args:
             shots: number of examples in a prompt.
-            bank: number of examples in the bank.
+            bank_size: number of examples in the bank.
 
         Raises:
             UserError: `shots` is not larger than the number of near examples, or the bank or the
@@ -107,4 +107,4 @@ class FixedNear(WithFixedExamples):
                 f"ask for more, or lower {self.flag('near')}"
             )
         assert isinstance(self.fixed, FixedPrompt), "checked by `configured`"
-        return self.fixed.fixed_part(shots - self.near, bank)
+        return self.fixed.fixed_part(shots - self.near, bank_size)

@@ -93,7 +93,7 @@ def check_kind(method: Method) -> None:
             f"method {kind.__name__}: write @dataclass(frozen=True) above its class, or its fields "
             "are no settings"
         )
-    if method.learns and not (method.is_head or method.training_queries):
+    if method.learns and not (method.is_head or method.training_query_count):
         raise UserError(
             f"method {kind.__name__} says in no way how it learns; inherit from LearnsFromScores, "
             "LearnsFromOutputs, or a method such as EPR"

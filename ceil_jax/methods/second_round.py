@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from ceil_jax.errors import Range
-from ceil_jax.methods.ceil import CEIL
+from ceil_jax.methods.ceil import LearnsFromSets
 
 
 @dataclass(frozen=True)
-class SecondRound(CEIL):
+class SecondRound(LearnsFromSets):
     """Training on the LM's scores of the single examples nearest by EPR's encoder."""
 
     name: ClassVar[str] = "second_round"
     title: ClassVar[str] = "second round"
-    size: ClassVar[int] = 1  # type: ignore[misc]  # a setting of CEIL, but not of this method
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.001
     """λ: the temperature of the relevances in the loss. A single example has no determinant."""
+
+    @property
+    def set_size(self) -> int:
+        """1: a candidate set is a single example."""
+        return 1

@@ -6,7 +6,10 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
 - `stage`: `Stage`, its key, and `Run`, which gets a stage's value from memory, from disk or by
   computing it
 - `setup`: `Setup`, a task under one configuration, and `open_run`
-- `row_stages`: the stages of a row, from its metric down to the texts
+- `row_stages`: the stages of a row: its metric, its answers, its examples
+- `method_stages`: the stages of a method: its training, its vectors, λ; `bank_queries`: the queries
+  of the bank on which it is trained
+- `vector_stages`: the stages of retrieval texts and of their vectors
 - `views`: examples and their retrieval texts
 - `vectors`: the vectors of texts and of examples
 - `encoders`: heads and trained encoders

@@ -13,7 +13,7 @@ import numpy as np
 from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.choosing import Choose
-from ceil_jax.pipeline.scoring import Prompting, reading, sample
+from ceil_jax.pipeline.scoring import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.vectors import HeadInputs
 from ceil_jax.pipeline.views import Examples
@@ -140,7 +140,7 @@ class Predictions(Answers):
         requests = way.requests(prompts, queries)
         answers = [query.output for query in self.queries.examples[:200]]
         times = len(self.queries) / max(1, len(queries))
-        return reading(run, prompting.lm, requests, times, answers)
+        return work_of_reading(run, prompting.lm, requests, times, answers)
 
     def _random_choice(self, queries: int) -> Choice:
         """Random examples in place of those that are not chosen yet, to estimate the tokens of

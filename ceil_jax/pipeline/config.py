@@ -276,7 +276,7 @@ def from_free(config: RunConfig) -> RunConfig:
 
 
 APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
-"""The defaults of `ceil-jax compare` and `export`, in which training has the best start. In
+"""The defaults of `ceil-jax compare`, `score` and `export`, in which training has the best start. In
 experiments, which study training itself, EPR starts untrained, as in the papers."""
 
 DEMO_LABELS = replace(APPLIED["demo"], task="movie_reviews")

@@ -9,7 +9,7 @@ from ceil_jax.distributed.machine import device
 from ceil_jax.lm.price import Usage
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.answering import Measurement, Predictions
 from ceil_jax.pipeline.plan import plan, this_machine
 from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
@@ -80,7 +80,7 @@ def evaluate(run: Run, setup: Setup, row: Row) -> Record:
             "stop": [*task.stop],
         }
     metric = row_stages.metric(setup, row)
-    training = row_stages.encoders(setup, row.method).training
+    training = method_stages.learning_stage(setup, row.method)
     run.get(metric)
     is_unused = row.trains and not row.method.is_used(run.summary(training))
     answers = metric.predictions

@@ -10,10 +10,12 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text
 from ceil_jax.methods.base import Method
+from ceil_jax.methods.fixed import WithFixedExamples
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages, row_stages, vector_stages
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.shared_sets import fixed_examples
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
@@ -98,13 +100,13 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     used = [
         method
         for method in reversed(row.method.chain)
-        if method.is_used(run.summary(row_stages.encoders(setup, method).training))
+        if method.is_used(run.summary(method_stages.learning_stage(setup, method)))
     ]
     return CeilSelector.from_examples(
         task.train,
         encoder=encoder,
         query_encoder=query_encoder,
-        vectors=run.get(row_stages.bank_vectors(setup, row.method)),
+        vectors=run.get(method_stages.bank_vectors(setup, row.method)),
         trade_off=trade_off,
         near_duplicate=None,  # what was evaluated passes over nothing
         min_relevance=config.min_relevance,
@@ -112,7 +114,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         balance="output" if row.needs.balanced else None,
         fixed=_fixed_ids(run, setup, row),
         template=of_plain_queries(task),
-        context=row_stages.bank_context(setup, row.method),
+        context=vector_stages.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
         card=Card(
             title=f"{row.label} on {task.name}",
@@ -127,14 +129,15 @@ def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
     """The ids of the examples that a row has in every prompt, in prompt order."""
     if row.needs.fixed == "none":
         return []
-    positions = run.get(row_stages.fixed_examples(setup, row.method))
+    assert isinstance(row.method, WithFixedExamples), "declared in Needs"
+    positions = run.get(fixed_examples(setup, row.method))
     return [setup.task.train[position].id for position in positions[::-1]]
 
 
 def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
     """Return a row's encoder of the bank and its encoder of queries. A head with its encoders
     serves as both."""
-    stages = row_stages.encoders(setup, row.method)
+    stages = method_stages.encoders(setup, row.method)
     networks = run.get(stages.networks)
     if stages.head is not None and run.get(stages.head) is not None:
         encoder = stages.head.encoder(run)
@@ -180,7 +183,7 @@ def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
     """A line for the model card on the training data of the methods that are used."""
     steps = [
         method.training_data(
-            len(setup.bank), run.summary(row_stages.encoders(setup, method).training)
+            len(setup.bank), run.summary(method_stages.learning_stage(setup, method))
         )
         for method in used
     ]

@@ -136,7 +136,7 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
     for registered in registered_methods().values():
         method = config.method(type(registered))
         if method.scored_by_lm:
-            count = max(LEAST_TRAINING, int(share * method.training_queries))
+            count = max(LEAST_TRAINING, int(share * method.training_query_count))
             fewer.append(method.with_training_queries(count))
     return config.using(*fewer)
 
@@ -165,7 +165,14 @@ def measured_machine(session: Session, rows: Sequence[Row]) -> Machine:
 
 
 def seconds_of(run: Run, setup: Setup, rows: Sequence[Row], machine: Machine) -> float:
-    """Return the seconds that some rows take on a machine."""
+    """Return the seconds that some rows take.
+
+    Args:
+        run: stages on its disk take no time.
+        setup: the task and its settings.
+        rows: the rows, with the setup's settings.
+        machine: the measured speeds of the machine.
+    """
     return plan(run, [row_stages.metric(setup, row) for row in rows]).seconds(machine)
 
 
@@ -184,7 +191,7 @@ def _message(
     parts = [f"{len(setup.queries):,} queries"]
     taught = {row.method.name: row.method for row in rows if row.learns_from_lm}
     parts += [
-        f"{method.title} on {method.training_queries} training queries"
+        f"{method.title} on {method.training_query_count} training queries"
         for method in taught.values()
     ]
     names = {row.name for row in rows}

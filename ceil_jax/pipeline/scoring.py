@@ -22,7 +22,7 @@ from ceil_jax.store.shards import Shard
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
-from ceil_jax.training.scoring import read_outputs, scored_sets, set_prompts
+from ceil_jax.training.scoring import read_outputs, score_sets, set_prompts
 from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off, trade_off_note
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def sample(count: int) -> slice:
     return slice(None, None, max(1, count // SAMPLED))
 
 
-def reading(
+def work_of_reading(
     run: Run,
     lm: NamedLM,
     requests: Sequence[LMRequest],
@@ -103,7 +103,7 @@ def reading(
 @dataclass(frozen=True)
 class Scores(Stage[dict[str, np.ndarray]]):
     """The LM's scores of candidate sets, float64 [Q, M] by name
-    (`training.scoring.scored_sets`)."""
+    (`training.scoring.score_sets`)."""
 
     version: ClassVar[int] = 2
     prompting: Prompting
@@ -127,12 +127,24 @@ class Scores(Stage[dict[str, np.ndarray]]):
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
+    def reading_order(self, queries: int, sets: int) -> np.ndarray | None:
+        """Return the order in which the prompts of `sets` sets of each query are read; None for query
+        by query."""
+        return None
+
     def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
-        prompts = self.prompts(run, queries, run.get(self.sets))
-        template = self.prompting.template
-        per_token = self.prompting.per_token
-        return scored_sets(lm, queries, prompts, template, per_token, self.all_choices)
+        sets = run.get(self.sets)
+        prompts = self.prompts(run, queries, sets)
+        return score_sets(
+            lm,
+            queries,
+            prompts,
+            self.prompting.template,
+            self.prompting.per_token,
+            self.all_choices,
+            self.reading_order(len(queries), sets.subsets.shape[1]),
+        )
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         save_arrays(folder / "scores.npz", **self._score(run, run.lm(self.prompting.lm)))
@@ -174,7 +186,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
             for query in sampled
             for _ in range(sets.subsets.shape[1])
         ]
-        return reading(run, self.prompting.lm, requests, times)
+        return work_of_reading(run, self.prompting.lm, requests, times)
 
     def _random_sets(self, queries: int) -> CandidateSets:
         """Random sets in place of those that are not drawn yet, to estimate the tokens of

@@ -31,7 +31,7 @@ TOLD = "earlier-stages.json"
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A task under one configuration. `pipeline.row_stages` makes stages of it.
+    """A task under one configuration. `pipeline.row_stages` makes the stages of its rows.
 
     Args:
         config: everything that a number depends on besides the task's data.
@@ -96,7 +96,7 @@ class Setup:
         return self._named.skill_lm
 
     @property
-    def pretrained(self) -> NamedEncoder:
+    def untrained_encoder(self) -> NamedEncoder:
         """The untrained encoder."""
         return self._named.encoder
 
@@ -145,7 +145,7 @@ class Session(NamedTuple):
 def setup_of(
     config: RunConfig, task: Task, models: Models, trained_by: Setup | None = None
 ) -> Setup:
-    """Return the setup of a task; see `Setup`."""
+    """Return the setup of a task; for the arguments see `Setup`."""
     return Setup(config, task, models, Bank(task.train), Examples(task.validation), trained_by)
 
 

@@ -1,5 +1,5 @@
 """Stages that find one set of examples for all queries (`methods.fixed`): a pool, sets of it, their
-scores, and the best set.
+scores, and the best set. `fixed_examples` puts them together.
 
 ```
 BestSet ← SharedScores ← Finalists ← SharedScores ← Challengers ← SharedScores ← RandomSets ← Pool
@@ -20,11 +20,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.readings import CachedLM, LMRequest
+from ceil_jax.lm.readings import LMRequest
+from ceil_jax.methods.fixed import WithFixedExamples
 from ceil_jax.metrics import METRICS
+from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.choosing import StoredSets
-from ceil_jax.pipeline.scoring import Prompting, Scores, reading
+from ceil_jax.pipeline.scoring import Prompting, Scores, work_of_reading
+from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
+from ceil_jax.pipeline.vector_stages import texts, untrained_encoder, vectors_of_bank
 from ceil_jax.pipeline.views import BankQueries, Examples
 from ceil_jax.pipeline.ways import ask, way_of_answering
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -32,7 +36,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.identity import question_key
 from ceil_jax.tasks.labels import labels_of
 from ceil_jax.training.candidates import CandidateSets
-from ceil_jax.training.scoring import by_set, read_outputs, scored_sets, set_prompts
+from ceil_jax.training.scoring import by_set, read_outputs, set_prompts
 from ceil_jax.training.shared_sets import (
     Measure,
     balanced_sets,
@@ -89,7 +93,14 @@ class SharedSets(StoredSets):
     def share(
         self, folder: Path, pool: np.ndarray, sets: np.ndarray, queries: int
     ) -> Mapping[str, Any]:
-        """Write sets, int [M, k] of positions in the pool, as the candidate sets of every query."""
+        """Write sets as the candidate sets of every query, and return their number.
+
+        Args:
+            folder: the stage's folder.
+            pool: int [p], the bank positions of the pool.
+            sets: int [M, k], positions in the pool.
+            queries: number of queries.
+        """
         shortlist = np.tile(pool, (queries, 1))
         subsets = np.tile(sets.astype(np.int32), (queries, 1, 1))
         return {**self.save(folder, CandidateSets(shortlist, subsets)), "sets": len(sets)}
@@ -129,14 +140,9 @@ class SharedScores(Scores):
     """The LM's scores of sets that all queries share. The prompts of a set are read one after
     another, because they have the same beginning."""
 
-    def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
-        queries = self.queries.examples
-        sets = run.get(self.sets)
-        prompts = self.prompts(run, queries, sets)
-        order = by_set(len(queries), sets.subsets.shape[1])
-        template = self.prompting.template
-        per_token = self.prompting.per_token
-        return scored_sets(lm, queries, prompts, template, per_token, self.all_choices, order)
+    def reading_order(self, queries: int, sets: int) -> np.ndarray | None:
+        """Return the order of the prompts set by set."""
+        return by_set(queries, sets)
 
     def estimate(self, run: Run) -> Work:
         queries = self.queries.examples
@@ -156,7 +162,7 @@ class SharedScores(Scores):
             )
             for i in by_set(len(queries), sets.subsets.shape[1])
         ]
-        return reading(run, self.prompting.lm, requests, times, together=True)
+        return work_of_reading(run, self.prompting.lm, requests, times, together=True)
 
 
 @dataclass(frozen=True)
@@ -212,14 +218,22 @@ class SharedAnswers(Stage[dict[str, np.ndarray]]):
         way = way_of_answering(run.lm(self.prompting.lm), self.prompting, self.stop, queries)
         answers = [query.output for query in self.queries.examples]
         requests = way.requests(prompts, queries)
-        return reading(run, self.prompting.lm, requests, times, answers, together=True)
+        return work_of_reading(run, self.prompting.lm, requests, times, answers, together=True)
 
 
 def some_sets(
-    run: Run, sets: Stage[CandidateSets], queries: int, bank: int, shape: tuple[int, int]
+    run: Run, sets: Stage[CandidateSets], queries: int, bank_size: int, shape: tuple[int, int]
 ) -> tuple[CandidateSets, float]:
     """Return a few of the sets that all queries share, to estimate the tokens of prompts, and the
-    factor from these to all. If the sets are not drawn yet, random ones take their place."""
+    factor from these to all. If the sets are not drawn yet, random ones take their place.
+
+    Args:
+        run: gives sets that are on disk.
+        sets: the stage of the sets.
+        queries: number of queries.
+        bank_size: number of examples in the bank.
+        shape: number of sets and of examples in each, for random ones.
+    """
     if run.summary(sets):
         known = run.get(sets)
         count = known.subsets.shape[1]
@@ -227,8 +241,10 @@ def some_sets(
         return few, count / max(1, few.subsets.shape[1])
     count, size = shape
     generator = np.random.default_rng(0)
-    drawn = [generator.choice(bank, size, replace=False) for _ in range(min(count, _SAMPLED_SETS))]
-    shortlist = np.arange(bank, dtype=np.int32)
+    drawn = [
+        generator.choice(bank_size, size, replace=False) for _ in range(min(count, _SAMPLED_SETS))
+    ]
+    shortlist = np.arange(bank_size, dtype=np.int32)
     subsets = np.sort(np.array(drawn, np.int32).reshape(len(drawn), size), axis=1)
     few = CandidateSets(np.tile(shortlist, (queries, 1)), np.tile(subsets, (queries, 1, 1)))
     return few, count / max(1, len(drawn))
@@ -320,7 +336,14 @@ def best_sets(
     run: Run, pool: Pool, trials: Sequence[Trial], finals: Sequence[Trial]
 ) -> Int[np.ndarray, "m k"]:
     """Return sets, best first: the last finalists, by their scores on all rows so far; before the
-    first round, all sets by their estimated effects."""
+    first round, all sets by their estimated effects.
+
+    Args:
+        run: gives the sets and their scores.
+        pool: the pool that sets are drawn from.
+        trials: all sets with their scores on the first rows.
+        finals: the rounds of finalists so far, each with its scores on further rows.
+    """
     sets, values = tried(run, trials)
     if not finals:
         effects = fit_effects(sets, values, len(run.get(pool)))
@@ -348,3 +371,62 @@ def scores_on_all_rows(
                 scores_of[tuple(positions)].append(scores[measure][:, number])
     columns = [np.concatenate(scores_of[tuple(positions)]) for positions in sets.tolist()]
     return measure, np.stack(columns, axis=1)
+
+
+def fixed_examples(setup: Setup, method: WithFixedExamples) -> BestSet:
+    """Return the stage of the examples that a method puts into every prompt, the same for all
+    seeds.
+
+    Raises:
+        UserError: there are more fixed examples than the bank or the pool allows.
+    """
+    bank = setup.bank
+    part = method.fixed_part(setup.config.shots, len(bank))
+    finder = part.method
+    setup = setup.for_all_seeds
+    seed = setup.config.data_seed
+    first, *more = part.rounds
+    vectors = vectors_of_bank(untrained_encoder(setup), texts(setup, bank))
+    held_back = bank_queries(setup, sum(part.rounds)).positions
+    pool = Pool(bank, vectors, held_back, part.pool, seed)
+    queries = bank_queries(setup, first)
+    sets: SharedSets = RandomSets(pool, queries, finder.sets, part.size, seed)
+    shape = (finder.sets, part.size)
+    trials: tuple[Trial, ...] = (scored_trial(setup, sets, queries, shape, "random sets"),)
+    for _ in range(finder.waves if finder.challengers else 0):
+        sets = Challengers(pool, trials, queries, finder.challengers, seed)
+        shape = (finder.challengers, part.size)
+        trials = (*trials, scored_trial(setup, sets, queries, shape, "challengers"))
+    finals: tuple[Trial, ...] = ()
+    count = finder.finalists
+    answered = first
+    for rows in more:
+        queries = bank_queries(setup, rows, after=answered)
+        sets = Finalists(pool, trials, finals, queries, count)
+        finals = (*finals, scored_trial(setup, sets, queries, (count, part.size), "finalists"))
+        answered += rows
+        count = max(1, count // 2)
+    return BestSet(pool, trials, finals)
+
+
+def scored_trial(
+    setup: Setup, sets: SharedSets, queries: BankQueries, shape: tuple[int, int], label: str
+) -> Trial:
+    """Return the stage that scores sets that all queries share: by the LM's log-probabilities if it
+    gives any, else by the metric of its answers.
+
+    Args:
+        setup: the task and its settings.
+        sets: the sets.
+        queries: the rows of the bank on which sets are scored.
+        shape: number of sets and of examples in each, to estimate the work.
+        label: names the sets in progress bars.
+    """
+    label = f"{label} of fixed examples"
+    if setup.lm.can_score:
+        return SharedScores(
+            setup.answering, queries, setup.bank, sets, shape, label, all_choices=True
+        )
+    stop = tuple(setup.task.stop)
+    metric = setup.task.metric
+    return SharedAnswers(setup.answering, stop, metric, queries, setup.bank, sets, shape, label)

@@ -25,10 +25,11 @@ Side = Literal["query", "bank"]
 
 
 @dataclass(frozen=True)
-class LoadedEncoder(Stage[EncoderPair]):
+class UntrainedEncoder(Stage[EncoderPair]):
     """The encoder as it was loaded, for queries and examples."""
 
     in_memory: ClassVar[bool] = True
+    kind = "loadedencoder"
     encoder: NamedEncoder
 
     def load(self, run: Run, folder: Path) -> EncoderPair:
@@ -84,7 +85,7 @@ class HeadInputs(Stage[Observations]):
     in_memory: ClassVar[bool] = True
     view: RetrievalTexts
     vectors: TextVectors
-    """The loaded encoder's vectors of their inputs."""
+    """The untrained encoder's vectors of their inputs."""
     parts: TextVectors | None
     """The vectors of the two texts of each input; None if inputs are single texts."""
     parser: str
@@ -169,7 +170,7 @@ class TextFacts(NamedTuple):
     tokens: int
     """Tokens of a text, padding included."""
     parameters: int
-    """Number of parameters of the loaded encoder."""
+    """Number of parameters of the untrained encoder."""
 
 
 def text_facts(
@@ -178,12 +179,12 @@ def text_facts(
     """Return the amounts from which the work of encoding retrieval texts is estimated.
 
     Args:
-        encoders: the encoders, loaded or trained.
+        encoders: the encoders, untrained or trained.
         view: the texts. The task's inputs are measured in place of texts that an LM rewrites.
         quantile: texts are taken to be padded to this quantile of the lengths of a sample.
         training: whether texts are padded as in training.
     """
-    loaded = next(stage for stage in closure([encoders]) if isinstance(stage, LoadedEncoder))
+    loaded = next(stage for stage in closure([encoders]) if isinstance(stage, UntrainedEncoder))
     encoder = loaded.encoder.get()
     examples = view.source.examples
     if not isinstance(encoder, Encoder):

@@ -199,11 +199,11 @@ def train_ceil(
     if config.frozen_examples:
         assert bank_vectors is not None, "frozen examples have the vectors of the bank"
         examples = FrozenExamples(objective, bank_vectors, data.candidates)
-    training_queries, held_out = split_held_out(len(data.queries), seed, data.used_by_start)
+    training_positions, held_out = split_held_out(len(data.queries), seed, data.used_by_start)
     problem = _SetTraining(
         title=title,
         start={side: (example_encoder or encoder).params, "query": encoder.params},
-        training_queries=training_queries,
+        training_positions=training_positions,
         held_out=held_out,
         texts=query_texts,
         scores=data.scores,
@@ -223,7 +223,7 @@ class _SetTraining:
 
     title: str
     start: Params
-    training_queries: Int[np.ndarray, " t"]
+    training_positions: Int[np.ndarray, " t"]
     held_out: Int[np.ndarray, " h"]
     texts: TokenTable
     scores: Float[np.ndarray, "q m"]
@@ -239,7 +239,7 @@ class _SetTraining:
         generator = np.random.default_rng([self.seed, _DRAWS, step])
         shuffled = generator.permuted(self._every_set(len(rows)), axis=1)
         sets = np.sort(shuffled[:, : self.sets_in_a_step], axis=1)
-        return self._batch_of(self.examples, self.training_queries[rows], sets)
+        return self._batch_of(self.examples, self.training_positions[rows], sets)
 
     def gradient(
         self, params: Params, batch: tuple[Any, CEILBatch], key: PRNGKeyArray

@@ -164,7 +164,7 @@ def train_epr(
             encoder, data, config, seed=seed, folder=folder, bank_vectors=bank_vectors, title=title
         )
     shortlist = data.candidates.shortlist
-    training_queries, held_out = split_held_out(len(data.queries), seed, data.used_by_start)
+    training_positions, held_out = split_held_out(len(data.queries), seed, data.used_by_start)
     if data.fixed is None:
         blocks = None
         apply = unit_length(encoder, [example.input for example in data.bank[:8]])
@@ -190,13 +190,13 @@ def train_epr(
     problem = _SingleTraining(
         title=title,
         start=dict.fromkeys(sides, encoder.params),
-        training_queries=training_queries,
+        training_positions=training_positions,
         texts=texts,
         first_query=first_query,
         ranked=np.take_along_axis(shortlist, order, axis=1),
         pool=min(config.positives, shortlist.shape[1] // 2),
         groups=np.arange(len(data.bank)) if groups is None else groups,
-        chunk=math.ceil(min(config.batch_size, len(training_queries)) * texts_a_query / _CHUNKS),
+        chunk=math.ceil(min(config.batch_size, len(training_positions)) * texts_a_query / _CHUNKS),
         seed=seed,
         cache=GradientCache(apply, sides[-1], objective),
         held_out_texts=texts.once(judged, _HELD_OUT_TEXTS),
@@ -246,7 +246,7 @@ class _SingleTraining:
 
     title: str
     start: Mapping[str, Any]
-    training_queries: Int[np.ndarray, " t"]
+    training_positions: Int[np.ndarray, " t"]
     texts: TokenTable
     """The texts of the bank, followed by those of the queries."""
     first_query: int
@@ -265,7 +265,7 @@ class _SingleTraining:
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Texts, EPRBatch]:
         """Return the batch of a step: its texts, and the groups of its examples."""
-        queries = self.training_queries[rows]
+        queries = self.training_positions[rows]
         generator = np.random.default_rng([self.seed, 2, step])
         best, worst = generator.integers(self.pool, size=(2, len(queries)))
         positives = self.ranked[queries, best]

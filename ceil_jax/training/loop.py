@@ -33,17 +33,18 @@ CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints, which is the most work that is lost when a training is
 stopped."""
 
-_LEAST = 100
-"""Number of held-out queries of a training with 400 to 1,000 queries."""
+_MOST_OF_A_QUARTER = 100
+"""The most held-out queries where they are a quarter of all, so of 400 to 1,000 queries."""
 
-_MOST = 1000
-"""The most held-out queries of a training."""
+_MOST_OF_A_TENTH = 1000
+"""The most held-out queries where they are a tenth of all, so of any training."""
 
 _BEYOND_NOISE = 2.0
 """How many standard errors the weights of the best evaluation must be better by to be chosen."""
 
 _EVALUATIONS = 8
-"""Number of held-out evaluations of a training, besides the one before the first step."""
+"""The most held-out evaluations of a training, besides the one before the first step: a training
+of fewer steps has one after each."""
 
 _AVERAGED = 0.25
 """The last share of the steps, over which weights are averaged."""
@@ -62,7 +63,7 @@ class Problem(Protocol):
         """The starting weights by name, a pytree of arrays."""
 
     @property
-    def training_queries(self) -> Int[np.ndarray, " t"]:
+    def training_positions(self) -> Int[np.ndarray, " t"]:
         """The numbers of the queries that are trained on; `batch` receives positions among them."""
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> Any:
@@ -98,7 +99,7 @@ class Trained(NamedTuple):
     """The result of training."""
 
     params: Any
-    """The final weights (see `ending`)."""
+    """The final weights (see `choose_weights`)."""
     history: list[dict[str, float]]
     """For each evaluation: the step, the mean loss since the last evaluation, and the mean held-out
     τ."""
@@ -128,9 +129,10 @@ def fit(
     falls linearly to 0.
 
     The released code always warms up over 1,300 steps. Held-out queries are ranked before the first
-    step and eight times during training. Weights are averaged over the last quarter of the steps
-    (Izmailov et al., UAI 2018); `ending` may choose others. Every device holds all parameters;
-    `problem.gradient` decides what is split over the devices (`devices.over_devices`).
+    step and at most eight times during training, after equal numbers of steps. Weights are averaged
+    over the last quarter of the steps (Izmailov et al., UAI 2018); `choose_weights` may take
+    others. Every device holds all parameters; `problem.gradient` decides what is split over the
+    devices (`devices.over_devices`).
 
     A stopped training continues from its last checkpoint and ends with the same weights, because
     batches and dropout keys depend only on the seed and the step.
@@ -148,7 +150,7 @@ def fit(
         UserError: the loss is not finite, or the disk is full.
     """
     name = f"training {problem.title}"
-    instances = len(problem.training_queries)
+    instances = len(problem.training_positions)
     batch_size = min(config.batch_size, instances)
     steps = step_count(instances, config.epochs, batch_size)
     evaluated_every = math.ceil(steps / _EVALUATIONS)
@@ -158,9 +160,9 @@ def fit(
 
     @jit_whole
     def update(
-        params: Any, state: Any, average: Any, slope: Any, share: jax.Array
+        params: Any, state: Any, average: Any, gradient: Any, share: jax.Array
     ) -> tuple[Any, Any, Any]:
-        change, state = optimiser.update(slope, state, params)
+        change, state = optimiser.update(gradient, state, params)
         params = optax.apply_updates(params, change)
         average = jax.tree.map(lambda mean, leaf: mean + share * (leaf - mean), average, params)
         return params, state, average
@@ -180,11 +182,12 @@ def fit(
         with progress_bar(steps, name, initial=first_step) as bar:
             for step in range(first_step, steps):
                 batch = problem.batch(step, _rows(step, instances, batch_size, seed))
-                loss, slope = problem.gradient(state.params, batch, jax.random.fold_in(key, step))
+                dropout_key = jax.random.fold_in(key, step)
+                loss, gradient = problem.gradient(state.params, batch, dropout_key)
                 # 1 until averaging begins, then 1, 1/2, 1/3 …
                 share = np.float32(1 / (max(step - averaged_from, 0) + 1))
                 params, adam_state, average = update(
-                    state.params, state.optimiser, state.average, slope, share
+                    state.params, state.optimiser, state.average, gradient, share
                 )
                 state = _State(params, adam_state, average, state.best)
                 losses.append(float(loss))
@@ -206,8 +209,8 @@ def fit(
                 bar.update()
     best_row = max(history, key=lambda row: row[QUALITY])
     best = None if best_row["step"] == 0 else state.best
-    chosen, how = ending(state.average, best, start, problem.quality_as_used, name)
-    return Trained(chosen, history, how)
+    params, ending = choose_weights(state.average, best, start, problem.quality_as_used, name)
+    return Trained(params, history, ending)
 
 
 def adam(config: LoopSettings, steps: int) -> optax.GradientTransformation:
@@ -255,7 +258,7 @@ def better_beyond_noise(quality: Float[np.ndarray, " q"], other: Float[np.ndarra
     return bool(gain.mean() > _BEYOND_NOISE * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
-def ending(
+def choose_weights(
     average: Any, best: Any | None, start: Any, held_out: HeldOut, name: str
 ) -> tuple[Any, Ending]:
     """Return the final weights of a training, and how they were chosen.
@@ -296,7 +299,9 @@ def ending(
 def held_out_count(count: int) -> int:
     """Return how many of `count` queries are held out: a quarter, at most 100; or a tenth, at most
     1,000, if that is more."""
-    return min(max(1, min(_LEAST, count // 4), count // 10), _MOST)
+    a_quarter = min(count // 4, _MOST_OF_A_QUARTER)
+    a_tenth = min(count // 10, _MOST_OF_A_TENTH)
+    return max(1, a_quarter, a_tenth)
 
 
 def split_held_out(

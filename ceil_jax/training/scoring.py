@@ -62,7 +62,7 @@ def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
     return query.choices if all_choices and query.choices else (query.output,)
 
 
-def scored_sets(
+def score_sets(
     lm: LanguageModel,
     queries: Sequence[Example],
     prompts: Sequence[str],

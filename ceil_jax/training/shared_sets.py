@@ -253,6 +253,13 @@ def top_sets(
     count: int,
 ) -> Int[np.ndarray, " c"]:
     """Return the numbers of the most promising sets, by the mean of their measured score and the
-    score that the effects of their examples predict."""
+    score that the effects of their examples predict.
+
+    Args:
+        sets: positions in the pool.
+        values: the measured value of each set, higher for better.
+        effects: the effects estimated from these sets.
+        count: how many sets are wanted.
+    """
     promise = (values + effects.predict(sets)) / 2
     return np.argsort(-promise, kind="stable")[:count]

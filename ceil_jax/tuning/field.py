@@ -243,7 +243,7 @@ class Field:
     def encoding(self, queries: Sequence[Example]) -> float:
         """Return how many seconds encoding the bank and some queries will take, measured on a few
         of these texts."""
-        encoder = self.base.pretrained.get()
+        encoder = self.base.untrained_encoder.get()
         texts = [row.input for row in (*queries, *self.task.train)]
         size = min(_ENCODED, len(texts))
         encoder.encode(texts[:size])  # compiles for their lengths

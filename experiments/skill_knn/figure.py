@@ -10,8 +10,8 @@ from harness.panels import image, panels
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.row_stages import skills as skills_of
 from ceil_jax.pipeline.setup import Session
+from ceil_jax.pipeline.vector_stages import skills as skills_of
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE
 from ceil_jax.skills.sketches import PARTS
@@ -96,7 +96,7 @@ def draw_measures(by_task: Mapping[str, Mapping[str, Measures]]) -> bytes:
 
 def _centres(session: Session, texts: Sequence[Sequence[str]]) -> np.ndarray:
     """The mean embedding of each example's texts, float32 [N, D]."""
-    encoder = session.setup.pretrained.get()
+    encoder = session.setup.untrained_encoder.get()
     vectors = encoder.encode([text for several in texts for text in several])
     return vectors.reshape(len(texts), -1, vectors.shape[1]).mean(axis=1)
 

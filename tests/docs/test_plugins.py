@@ -16,7 +16,7 @@ from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.export import export_row
 from ceil_jax.pipeline.plan import plan
@@ -141,7 +141,7 @@ def test_a_head_of_a_new_kind_is_fitted_cross_fitted_exported_and_opened(plugin,
     config = plugin("extending.md", "my_head")
     importlib.import_module("my_head")
     run, setup = open_run(config.with_method(EPR, start=ROWS["first_words"].method), FEW)
-    head = row_stages.encoders(setup, ROWS["first_words"].method).head
+    head = method_stages.encoders(setup, ROWS["first_words"].method).head
     assert run.get(head).words == ("bad", "good")
     assert run.get(CrossFitting(head)).shape == (60, 3)
     bank = FEW.train[:6]

@@ -12,7 +12,7 @@ from ceil_jax.encoders.side_prompts import Prompts, read_prompts
 from ceil_jax.encoders.text_encoder import EncoderPair, sides
 from ceil_jax.pipeline.models import Models, NamedEncoder
 from ceil_jax.pipeline.stage import Run
-from ceil_jax.pipeline.vectors import LoadedEncoder
+from ceil_jax.pipeline.vectors import UntrainedEncoder
 
 FILE = "config_sentence_transformers.json"
 TEXTS = ["the old bridge", "a slow river", "ducks"]
@@ -129,7 +129,7 @@ def test_a_run_encodes_queries_and_bank_with_their_prompts(bert, tmp_path):
     folder = changed(bert, tmp_path / "m", FILE, prompts={"query": "ducks , "})
     run = Run(tmp_path / "runs", Models())
     encoder = load_encoder(folder)
-    found = run.get(LoadedEncoder(NamedEncoder(run.models, str(folder))))
+    found = run.get(UntrainedEncoder(NamedEncoder(run.models, str(folder))))
     assert isinstance(found, EncoderPair)
     np.testing.assert_array_equal(found.query.encode(TEXTS), encoder.sides.query.encode(TEXTS))
     np.testing.assert_array_equal(found.bank.encode(TEXTS), encoder.encode(TEXTS))

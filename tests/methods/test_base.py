@@ -1,4 +1,4 @@
-"""What all methods share: the flags that their messages name."""
+"""What all methods share: the flags that their messages name, and what they need of an LM."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
+from ceil_jax.methods.free import Free
 from ceil_jax.methods.second_round import SecondRound
+from ceil_jax.methods.tst import TST
+from ceil_jax.methods.untrained import Untrained
 
 TWO_NETWORKS = EPR(train_context="both")
 
@@ -69,3 +73,25 @@ def test_messages_name_the_flags_of_the_method(method, refused, flag):
     with pytest.raises(UserError) as refusal:
         refused(method)
     assert flag in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "scored", "learns", "log_probs"),
+    [
+        (Untrained(), False, False, False),
+        (Free(), False, False, False),
+        (TST(), False, False, False),
+        (TST(start=EPR()), False, True, True),
+        (EPR(), True, True, True),
+        (CEIL(start=Free()), True, True, True),
+        (SecondRound(), True, True, True),
+        (FixedPrompt(), True, True, False),
+        (FixedNear(), True, True, False),
+        (FixedNear(start=EPR()), True, True, True),
+    ],
+)
+def test_what_a_method_needs_of_an_lm(method, scored, learns, log_probs):
+    """The table at the head of `methods.base`."""
+    assert method.scored_by_lm is scored
+    assert method.learns_from_lm is learns
+    assert method.needs_log_probs is log_probs

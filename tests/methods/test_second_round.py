@@ -17,7 +17,7 @@ from ceil_jax.pipeline.config import RunConfig
 def test_it_is_ceil_on_single_examples_after_epr():
     method = SecondRound()
 
-    assert method.size == 1
+    assert method.set_size == 1
     assert isinstance(method.start, EPR)
     assert method.candidate_sampler(100).size == 1
 

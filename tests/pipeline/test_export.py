@@ -93,7 +93,7 @@ def test_what_is_added_later_is_encoded_by_the_encoder_of_examples(opened):
     run, setup = opened
     selector = selector_of(run, setup, setup.row("ceil"))
     text = FEW.validation[0].input
-    encoders = (selector.encoder, selector.query_encoder, setup.pretrained.get())
+    encoders = (selector.encoder, selector.query_encoder, setup.untrained_encoder.get())
     assert len({encoder.fingerprint for encoder in encoders}) == 3
     [added] = selector.add([{"input": text, "output": "good", "new": "yes"}])
     [pick] = selector.select("another film", k=1, filter={"new": "yes"}).picks

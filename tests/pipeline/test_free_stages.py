@@ -10,7 +10,7 @@ from ceil_jax.methods.base import LearnsFromOutputs
 from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import register_row
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.retrieval.retrievers import NEAREST
@@ -35,10 +35,10 @@ def said(monkeypatch, caplog):
 
 def test_learning_from_outputs_says_how_far_it_is(said, tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
-    run.get(row_stages.encoders(setup, Free()).head)
+    run.get(method_stages.encoders(setup, Free()).head)
     # the untrained encoder and the head are fitted to be judged, and what is taken on all rows
     assert said("training free") == ["33%", "67%", "100%"]
-    head = row_stages.encoders(setup, Labels()).head
+    head = method_stages.encoders(setup, Labels()).head
     run.get(head)
     assert said("training label head") == ["100%"]
     run.get(CrossFitting(head))
@@ -61,7 +61,7 @@ def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path, regi
     them as well as a head within noise, and is taken."""
     register_row("two_heads", Row("two heads", TwoHeads(), NEAREST))
     run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
-    head = row_stages.encoders(setup, TwoHeads()).head
+    head = method_stages.encoders(setup, TwoHeads()).head
     assert run.get(head) is None
     assert run.summary(head)["taken"] == "cosine"
     assert set(run.summary(head)) >= {"cosine", "first head", "second head"}

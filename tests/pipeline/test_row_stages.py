@@ -1,18 +1,21 @@
 """The stages that the rows of a task need, and their numbers with the test LM and the test encoder."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from films import SMALL, TASK, choice_of_row, evaluated, film, films, metric_of, networks_of
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import applicable
+from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages, vector_stages
+from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.setup import open_run
@@ -62,30 +65,34 @@ def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_tr
 def test_ceil_is_held_out_what_epr_did_not_learn_from():
     _, setup = open_run(SMALL.with_method(CEIL, instances=12), TASK)
     ceil = setup.config.method(CEIL)
-    learnt, held_out = row_stages.learnt(setup, ceil)
-    assert sorted([*learnt, *held_out]) == row_stages.bank_queries(setup, 12).positions.tolist()
+    learnt, held_out = method_stages.split_queries(setup, ceil)
+    assert sorted([*learnt, *held_out]) == bank_queries(setup, 12).positions.tolist()
     assert len(held_out)
-    assert not set(held_out) & set(row_stages.learnt(setup, ceil.start)[0])
+    assert not set(held_out) & set(method_stages.split_queries(setup, ceil.start)[0])
 
 
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, TASK)
-    of_bank = row_stages.bank_queries(setup, 4)
+    of_bank = bank_queries(setup, 4)
     for kind in (Free, EPR, CEIL):
         method = config.method(kind)
-        assert isinstance(row_stages.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
-        near = row_stages.nearest(setup, method, of_bank, 3)
+        assert isinstance(method_stages.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
+        near = method_stages.nearest(setup, method, of_bank, 3)
         assert isinstance(near.query_vectors.blocks, QueryBlocks)
         # and what answers the task's own queries is the head with all that it has learnt
-        assert isinstance(row_stages.query_vectors(setup, method, setup.queries).blocks, HeadBlocks)
-    assert CrossFitting in kinds(row_stages.trained(setup, config.method(CEIL)).fixed)
+        assert isinstance(
+            method_stages.query_vectors(setup, method, setup.queries).blocks, HeadBlocks
+        )
+    assert CrossFitting in kinds(method_stages.trained_encoders(setup, config.method(CEIL)).fixed)
     plain = open_run(SMALL, TASK).setup
     assert CrossFitting not in kinds(networks_of(plain, CEIL))
-    assert row_stages.trained(plain, SMALL.method(EPR)).fixed is None
-    head = row_stages.encoders(setup, Labels()).head
-    seen = run.get(row_stages.query_blocks(head, row_stages.texts(setup, setup.bank), setup.bank))
-    unseen = run.get(row_stages.query_blocks(head, row_stages.texts(setup, of_bank), of_bank))
+    assert method_stages.trained_encoders(plain, SMALL.method(EPR)).fixed is None
+    head = method_stages.encoders(setup, Labels()).head
+    seen = run.get(
+        vector_stages.query_blocks(head, vector_stages.texts(setup, setup.bank), setup.bank)
+    )
+    unseen = run.get(vector_stages.query_blocks(head, vector_stages.texts(setup, of_bank), of_bank))
     assert (seen[of_bank.positions] != unseen).any()
 
 
@@ -96,8 +103,8 @@ def kinds(stage):
 def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
     config = replace(SMALL, out=tmp_path, context="example")
     run, shown = open_run(config, FEW)
-    of_epr, of_free = (row_stages.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
-    assert of_epr != of_free == row_stages.bank_texts(open_run(SMALL, FEW).setup, Free())
+    of_epr, of_free = (vector_stages.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
+    assert of_epr != of_free == vector_stages.bank_texts(open_run(SMALL, FEW).setup, Free())
     # a classifier that had learnt from texts with their answers in them would look for these in
     # queries
     plain = open_run(replace(config, context="input"), FEW).setup
@@ -108,11 +115,11 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     train = [replace(one, choices=(), output=f"Something {one.input}") for one in TASK.train]
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, replace(FEW, train=train))
-    head = row_stages.encoders(setup, Free()).head
+    head = method_stages.encoders(setup, Free()).head
     assert run.get(head) is None
     assert run.summary(head)["taken"] == "cosine"
     by_free, by_none = (
-        run.get(row_stages.nearest(setup, method, row_stages.bank_queries(setup, 4), 3)).positions
+        run.get(method_stages.nearest(setup, method, bank_queries(setup, 4), 3)).positions
         for method in (Free(), Untrained())
     )
     assert by_free.shape == (4, 3)
@@ -123,7 +130,7 @@ def test_labels_are_seen_whatever_the_metric(tmp_path):
     plain = [replace(row, choices=()) for row in TASK.train]
     task = replace(FEW, train=plain, metric="exact_match")
     run, setup = open_run(replace(SMALL, out=tmp_path), task)
-    head = row_stages.encoders(setup, Free()).head
+    head = method_stages.encoders(setup, Free()).head
     run.get(head)
     assert run.summary(head)["head"] > 0.5  # tried, and compared with cosines
     assert evaluated(run, setup, "classifier").value > 50
@@ -192,7 +199,7 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
         SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget
     )
     run, setup = open_run(config, UNEVEN)
-    scores = row_stages.given_or_tuned(setup, Untrained(), "tuned").scores
+    scores = method_stages.given_or_tuned(setup, Untrained(), "tuned").scores
     asked = scores.queries.examples[:8]
     tuned = scores.prompts(run, scores.queries.examples, run.get(scores.sets))
     each = len(tuned) // len(scores.queries)
@@ -212,7 +219,7 @@ def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
 ):
     monkeypatch.setattr("ceil_jax.pipeline.scoring.best_trade_off", lambda scores: trade_off)
     run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
-    stage = row_stages.given_or_tuned(setup, Untrained(), "tuned")
+    stage = method_stages.given_or_tuned(setup, Untrained(), "tuned")
     with caplog.at_level("INFO"):
         assert run.get(stage) == trade_off
     note = "base: λ = 0.001: the set is the nearest examples (log det has"
@@ -326,3 +333,38 @@ def test_what_cannot_be_is_said_before_anything_runs(tmp_path):
         networks_of(open_run(both, TASK).setup, CEIL)
     released = both.with_method(CEIL, train_context="released")
     assert networks_of(open_run(released, TASK).setup, CEIL).kind == "ceil"
+
+
+@dataclass(frozen=True)
+class Borrows(Method):
+    """A method from outside that learns nothing and takes the encoders of TST."""
+
+    name = "borrows"
+    title = "borrows"
+
+    @property
+    def learns(self):
+        return False
+
+    @property
+    def encoders_of(self):
+        return TST()
+
+
+@dataclass(frozen=True)
+class ItsOwn(Borrows):
+    """A method that names itself, as a new value."""
+
+    name = "its_own"
+    title = "its own"
+
+    @property
+    def encoders_of(self):
+        return ItsOwn()
+
+
+def test_a_method_from_outside_may_take_the_encoders_of_another():
+    setup = open_run(SMALL, FEW).setup
+    assert method_stages.encoders(setup, Borrows()) == method_stages.encoders(setup, TST())
+    assert method_stages.learning_stage(setup, Borrows()) is None
+    assert method_stages.encoders(setup, ItsOwn()) == method_stages.encoders(setup, Untrained())

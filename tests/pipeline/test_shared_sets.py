@@ -16,11 +16,11 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.registry import scorable
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.export import export_row
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.shared_sets import BestSet, SharedAnswers, SharedScores
+from ceil_jax.pipeline.shared_sets import BestSet, SharedAnswers, SharedScores, fixed_examples
 from ceil_jax.pipeline.stage import closure
 
 FIXED = FixedPrompt(pool=12, sets=10, challengers=4, rows=4, finalists=4)
@@ -33,7 +33,7 @@ def opened(out, task=FEW, **models):
 
 
 def best_of(setup):
-    return row_stages.fixed_examples(setup, setup.row("fixed").method)
+    return fixed_examples(setup, setup.row("fixed").method)
 
 
 class Asked(TinyLM):
@@ -148,8 +148,8 @@ def test_near_examples_stand_behind_the_fixed_ones_that_both_rows_share(tmp_path
     two = open_run(replace(CONFIG, out=tmp_path, shots=2), FEW)
     fixed = two.run.get(best_of(two.setup))
     method = setup.row("fixed_near").method
-    assert row_stages.fixed_examples(setup, method) == best_of(two.setup)
-    near = run.get(row_stages.nearest(setup, method.start, setup.queries, 4)).positions
+    assert fixed_examples(setup, method) == best_of(two.setup)
+    near = run.get(method_stages.nearest(setup, method.start, setup.queries, 4)).positions
     for number, picks in enumerate(choose(run, setup, "fixed_near", FEW.validation)):
         chosen = [pick.position for pick in picks]
         assert chosen[:2] == fixed.tolist()

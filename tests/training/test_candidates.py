@@ -11,7 +11,7 @@ from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import epr_candidates
 from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
-from ceil_jax.training.scoring import scored_sets, set_prompts
+from ceil_jax.training.scoring import score_sets, set_prompts
 from ceil_jax.training.tuning import best_trade_off
 
 WORDS = ("bad", "good")
@@ -122,7 +122,7 @@ def score(queries, bank, candidates, per_token=False, all_choices=True):
     prompts = set_prompts(
         queries, bank, candidates, PromptBuilder(lm, TEMPLATE, reserve=8), "greedy"
     )
-    return lm, scored_sets(lm, queries, prompts, TEMPLATE, per_token, all_choices)
+    return lm, score_sets(lm, queries, prompts, TEMPLATE, per_token, all_choices)
 
 
 def test_scores_are_the_log_likelihoods_of_the_prompts():

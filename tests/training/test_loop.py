@@ -12,7 +12,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.training import loop
 from ceil_jax.training.config import LoopSettings
-from ceil_jax.training.loop import _rows, ending, fit, split_held_out
+from ceil_jax.training.loop import _rows, choose_weights, fit, split_held_out
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
 
@@ -25,7 +25,7 @@ class LeastSquares:
     """The parameters go towards TARGET."""
 
     title = "squares"
-    training_queries = np.arange(6)
+    training_positions = np.arange(6)
 
     def __init__(self, loss=None, quality=closeness, as_used=None):
         self.start = {"w": jnp.zeros(6)}
@@ -75,7 +75,7 @@ def test_the_weights_of_the_last_quarter_of_the_steps_are_averaged(tmp_path):
 
 def ended(average, best, start):
     held_out = {"a": average, "b": best, "s": start}
-    return ending("a", "b", "s", lambda name: np.array(held_out[name]), "training")
+    return choose_weights("a", "b", "s", lambda name: np.array(held_out[name]), "training")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ class Given:
     """Gradients that do not depend on the weights."""
 
     title = "gradients"
-    training_queries = np.arange(4)
+    training_positions = np.arange(4)
 
     def __init__(self):
         self.start = {"w": jnp.zeros(2)}
