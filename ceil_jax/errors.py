@@ -25,7 +25,13 @@ class UserError(Exception):
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
     """Return the error for an unknown name, for the caller to raise. Its message suggests a similar
-    name and ends with `hint`.
+    name.
+
+    Args:
+        kind: what the name was to be, such as "task".
+        name: the unknown name.
+        known: all valid names.
+        hint: the end of the message; nothing by default.
 
     >>> print(unknown_name("task", "sst6", ["sst5", "mrpc"]))
     unknown task 'sst6'; did you mean 'sst5'? Known: mrpc, sst5.

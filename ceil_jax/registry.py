@@ -150,8 +150,17 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
-    """Return what a user's function returns. A UserError if that is not of type `expected`, or if
-    the function takes arguments."""
+    """Return what a user's function returns.
+
+    Args:
+        function: takes no arguments.
+        kind: what it makes, for messages, such as "LM".
+        name: the function's name as the user gave it.
+        expected: the type that it must return.
+
+    Raises:
+        UserError: it returns another type, or takes arguments.
+    """
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError) as error:

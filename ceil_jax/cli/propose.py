@@ -62,7 +62,14 @@ def check_named(
     file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None
 ) -> None:
     """Raise a UserError that proposes columns if the user has named none, and the file has no
-    columns `input` and `output`, their defaults."""
+    columns `input` and `output`, their defaults.
+
+    Args:
+        file: the user's file.
+        inputs: the columns given by --input, or its default.
+        output: the column given by --output, or its default.
+        delimiter: the separator of a text table; by default found in it.
+    """
     table = read_table(file, delimiter)
     names = table.columns()
     named_inputs = [name for name in inputs if name != "input" or same_text(name, names)]

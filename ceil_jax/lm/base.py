@@ -108,11 +108,17 @@ class LanguageModel:
         temperature: float,
         seeds: list[int],
     ) -> Sequence[str | Answer]:
-        """Return the generated text for each prompt. Arguments have been checked: `limit` is at
-        least 1, and there is a seed for each prompt.
+        """Return the generated text for each prompt. The arguments have been checked.
 
         Texts may continue after their first stop string. An `Answer` also says why the text ended;
         a plain text is taken to have ended by itself.
+
+        Args:
+            prompts: the prompts.
+            limit: the most new tokens of a text, at least 1.
+            stop: strings at which a text ends.
+            temperature: 0 for the most probable tokens, above 0 to sample.
+            seeds: the seed of each prompt, for sampling.
         """
         raise NotImplementedError
 
@@ -176,7 +182,7 @@ class LanguageModel:
         temperature: float = 0.0,
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        """Return the texts of `answers`; the arguments are the same."""
+        """Return the texts of `answers`; for the arguments see there."""
         answers = self.answers(prompts, max_new_tokens, stop, temperature=temperature, seed=seed)
         return [answer.text for answer in answers]
 
@@ -236,7 +242,7 @@ class LanguageModel:
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Return the checked results of `write` as answers.
+        """Return the checked results of `write` as answers; for the arguments see there.
 
         Raises:
             UserError: `write` returned a wrong number of texts, or values that are not texts.

@@ -27,8 +27,14 @@ def examples_text(template: Template, examples: Sequence[Example]) -> str:
 def prompt_text(
     template: Template, examples: Sequence[Example], query: Example, opening: str = ""
 ) -> str:
-    """Return a prompt up to where the answer begins: `opening`, the examples in prompt order, then
-    the query."""
+    """Return a prompt up to where the answer begins.
+
+    Args:
+        template: how an example and a query are written.
+        examples: the examples in prompt order.
+        query: the query, which stands last.
+        opening: text before the examples; none by default.
+    """
     return opening + examples_text(template, examples) + template.query(query)
 
 
@@ -228,7 +234,14 @@ def answer_reserve(
     lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int
 ) -> int:
     """Return the tokens to keep free for answers: those of the longest choice if the LM scores
-    choices; at least `longest` if it generates."""
+    choices; at least `longest` if it generates.
+
+    Args:
+        lm: counts tokens.
+        template: how an answer continues a prompt.
+        queries: their choices and gold outputs are counted.
+        longest: the most tokens that the LM may generate.
+    """
     texts = {template.continuation(query, text) for query in queries for text in query.choices}
     texts |= {template.continuation(query, query.output) for query in queries}
     longest_answer = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0

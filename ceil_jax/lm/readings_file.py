@@ -70,7 +70,8 @@ class Row(NamedTuple):
 
 
 def checksum(key: Any, value: Any, tokens: Any, seconds: Any) -> int:
-    """Return the checksum of the other fields of a row."""
+    """Return the checksum of a row, from its four other fields; for the arguments see the table
+    that `ReadingsFile` creates."""
     return zlib.crc32(repr((key, value, tokens, seconds)).encode())
 
 

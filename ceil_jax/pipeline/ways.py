@@ -132,6 +132,12 @@ def way_of_answering(
 
     A chat that generates a choice is not cut at `stop`, because the choice may stand in a later
     line.
+
+    Args:
+        lm: answers.
+        prompting: the template, and the most new tokens of an answer.
+        stop: strings at which a generated answer ends.
+        queries: the queries, all with choices or all without.
     """
     template = prompting.template
     limit = prompting.max_new_tokens
@@ -149,7 +155,15 @@ def ask(
     prompts: Sequence[str],
     queries: Sequence[Example],
 ) -> list[Reply]:
-    """Return the LM's answer to the prompt of each query (`way_of_answering`)."""
+    """Return the LM's answer to the prompt of each query (`way_of_answering`).
+
+    Args:
+        lm: answers.
+        prompting: the template, and the most new tokens of an answer.
+        stop: strings at which a generated answer ends.
+        prompts: a prompt for each query.
+        queries: the queries; gold outputs are not read.
+    """
     return way_of_answering(lm, prompting, stop, queries).replies(lm, prompts, queries)
 
 

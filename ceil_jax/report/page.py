@@ -35,7 +35,13 @@ def render(
     costs: Mapping[str, Cost] | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """Return the page as HTML: its tables with their charts, and the cost of each stage, if given.
+    """Return the page as HTML: its tables with their charts, and the cost of each stage.
+
+    Args:
+        title: the heading.
+        tables: the tables, each with its chart.
+        costs: the cost of each stage by its description; not shown by default.
+        notes: lines under the tables; none by default.
 
     Its content security policy allows no script but its own, by hash, and no requests: scripts or
     links in an example stay text.

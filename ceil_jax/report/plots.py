@@ -48,8 +48,16 @@ def draw_points(
     papers: Sequence[float | None],
     xlabel: str,
 ) -> None:
-    """Draw each (value, low, high) beside its label, the first on top, and the paper's numbers as
-    open diamonds."""
+    """Draw values with their intervals beside their labels, the first on top, and the paper's
+    numbers as open diamonds.
+
+    Args:
+        axes: the axes to draw into.
+        labels: a label for each value.
+        values: (value, low, high) of each.
+        papers: the paper's number of each; None where it has none.
+        xlabel: the label of the horizontal axis.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     for height, ((mean, low, high), paper) in enumerate(

@@ -110,7 +110,14 @@ def embed(
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:
     """Return an encoder's vectors of N texts as float32 unit rows [N, D].
 
-    A UserError if their shape is not (N, dim), or if they are not finite.
+    Args:
+        vectors: what the encoder returned: an array, a tensor or lists of numbers.
+        texts: the N texts.
+        dim: the expected length of a vector; None for any.
+        encoder: the encoder, which messages name.
+
+    Raises:
+        UserError: their shape is not (N, dim), or they are not finite.
     """
     name = str(getattr(encoder, "name", None) or type(encoder).__name__)
     expected = f"expected ({len(texts)}, {dim or 'D'})"

@@ -213,9 +213,14 @@ def choice_of(answer: str, choices: Sequence[str], name: str = "output", source:
     """Return the choice that is the same text as an answer by `question_key`, in the spelling of
     the choices.
 
+    Args:
+        answer: the text of the answer.
+        choices: the choices.
+        name: the field's name in messages.
+        source: where the choices come from, for messages.
+
     Raises:
-        FieldError: the answer is not among the choices. The message calls the field `name` and says
-            where the choices come from (`source`).
+        FieldError: the answer is not among the choices.
     """
     choice = same_text(answer, choices)
     if choice is None:
