@@ -28,6 +28,7 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, metric_interval
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Answers
+from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES
 from ceil_jax.pipeline.setup import Setup, open_run
@@ -69,7 +70,7 @@ def controls(setup: Setup) -> dict[str, Answers]:
     """Return the answers of each control."""
     several = replace(setup, config=replace(setup.config, shots=VOTERS))
     nearest = row_stages.choice(several, several.row("topk"))
-    positions = row_stages.bank_queries(setup, scored(setup)).positions
+    positions = bank_queries(setup, scored(setup)).positions
     few = [setup.task.train[position] for position in positions]
     fewer = open_run(setup.config, replace(setup.task, train=few), setup.models).setup
     return {
@@ -80,7 +81,7 @@ def controls(setup: Setup) -> dict[str, Answers]:
 
 def scored(setup: Setup) -> int:
     """Return how many examples of the bank EPR and CEIL have scores of."""
-    return setup.config.method(EPR).training_queries
+    return setup.config.method(EPR).training_query_count
 
 
 def measured(setup: Setup, run: Run, label: str, answers: Answers) -> Published:

@@ -24,8 +24,8 @@ from ceil_jax import (
 )
 from ceil_jax.dpp.kernel import relevance
 from ceil_jax.methods.ceil import CEIL
+from ceil_jax.pipeline.method_stages import encoders
 from ceil_jax.pipeline.records import config_of, read_records
-from ceil_jax.pipeline.row_stages import encoders
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.plots import BLUE, GREEN, GREY, MARKERS, ORANGE, RED
 

@@ -20,7 +20,7 @@ from ceil_jax.encoders.tokenizers import HashingTokenizer
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.row_stages import encoders
+from ceil_jax.pipeline.method_stages import encoders
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, ORANGE
