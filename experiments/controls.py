@@ -7,6 +7,8 @@ The queries and the bank are those of `free_rows`: at most 400 queries, and at m
 - *Vote of 16 nearest*: the most common label of the 16 nearest examples.
 - *Classifier, 400 answers*: the classifier, trained on the 400 examples of the bank whose scores EPR
   and CEIL learn from, in place of the whole bank.
+
+Beside each score stands its difference to the classifier of the whole bank.
 """
 
 from __future__ import annotations
@@ -19,21 +21,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.beside import beside
 from harness.command import script
 from harness.results_file import Published, keep
 
-from ceil_jax.distributed.machine import device
 from ceil_jax.methods.epr import EPR
-from ceil_jax.metrics import METRICS
-from ceil_jax.metrics.bootstrap import Sample, metric_interval
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Answers
 from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES
+from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.setup import Setup, open_run
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.ways import Reply
+from ceil_jax.report.runs import Runs
+from ceil_jax.report.table import signed
 from ceil_jax.tasks.load import load_task
 
 EXPERIMENT = "controls"
@@ -84,36 +87,18 @@ def scored(setup: Setup) -> int:
     return setup.config.method(EPR).training_query_count
 
 
+def whole_bank(setup: Setup, run: Run) -> Published:
+    """Return the record of the classifier of the whole bank."""
+    record = evaluate(run, setup, setup.row("classifier"))
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return Published(**vars(record), experiment=EXPERIMENT, column=record.task, date=date)
+
+
 def measured(setup: Setup, run: Run, label: str, answers: Answers) -> Published:
     """Return the record of a control."""
-    metric = replace(row_stages.metric(setup, setup.row("zero")), predictions=answers)
-    result = run.get(metric)
-    from_sums = METRICS[metric.metric].from_sums
-    sample = Sample(result.statistics, from_sums)
-    interval = metric_interval(sample, result.overlap.question).percent()
-    return Published(
-        experiment=EXPERIMENT,
-        row=label,
-        column=setup.task.name,
-        name=metric.key,
-        task=setup.task.name,
-        method="",
-        metric=metric.metric,
-        lm=setup.lm.key,
-        config={"encoder": setup.config.encoder, "shots": setup.config.shots},
-        queries=len(setup.queries),
-        bank=len(setup.bank),
-        texts="",
-        value=interval.mean,
-        low=interval.low,
-        high=interval.high,
-        cost=run.cost([metric]),
-        seed=None,
-        device=device(),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        statistics=result.statistics,
-        overlap=result.overlap,
-    )
+    metric = replace(row_stages.metric(setup, setup.row("classifier")), predictions=answers)
+    statistics = run.get(metric).statistics
+    return beside(whole_bank(setup, run), label, statistics, run.cost([metric]))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -125,7 +110,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/controls"))
     parser.add_argument("--record", type=Path)
     options = parser.parse_args(arguments)
-    records = []
     for name in options.tasks:
         config = replace(
             SCALES["small"],
@@ -140,11 +124,12 @@ def main(arguments: list[str] | None = None) -> None:
         )
         run, setup = open_run(config, task)
         for label, answers in controls(setup).items():
-            records.append(measured(setup, run, label, answers))
-            one = records[-1]
-            print(f"{name}: {label} {one.value:.1f} ({one.low:.1f} to {one.high:.1f})", flush=True)
+            record = measured(setup, run, label, answers)
+            difference = signed(Runs([record]).minus(Runs([whole_bank(setup, run)])))
+            score = f"{record.value:.1f} ({record.low:.1f} to {record.high:.1f})"
+            print(f"{name}: {label} {score}, less the classifier: {difference}", flush=True)
             if options.record is not None:
-                keep(options.record, [one])
+                keep(options.record, [record])
 
 
 if __name__ == "__main__":
