@@ -11,6 +11,7 @@ import numpy as np
 
 from ceil_jax.lm.price import Price
 from ceil_jax.methods.registry import scorable
+from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration
@@ -196,10 +197,15 @@ class Search:
             wrong=tuple(row for row in rows if not row.right)[:_WRONG],
         )
 
+    @cached_property
+    def _row_without_lm(self) -> Row | None:
+        """The row that answers the task without an LM; None if there is none."""
+        return row_without_lm(self.task)
+
     def _replies_without_lm(self) -> list[Reply] | None:
         """The answers to the final rows without an LM; None if the task has none, or if there is no
         time to encode texts or to train a classifier."""
-        row = row_without_lm(self.task)
+        row = self._row_without_lm
         if row is None or not self.forecast.extent.vectors:
             return None
         if self.costs.classifies and self.field.budget.seconds_left < self.costs.encoding:
@@ -262,7 +268,7 @@ class Search:
             )
         ]
         result: WithoutLM | None = None
-        row = row_without_lm(self.task)
+        row = self._row_without_lm
         if without_lm is not None and row is not None:
             scored = self.field.score(without_lm[: len(queries)], queries)
             result = result_without_lm(row, scored, answers[verdict.recommended], groups)
