@@ -127,7 +127,7 @@ def compare_command(
 
         session, rows, message = cut_to_fit(session, rows, minutes)
         print(message, file=sys.stderr if json else sys.stdout)
-        remarks.append(f"With --minutes {minutes:g}: {message}.")
+        remarks.append(f"With --minutes {minutes:.3g}: {message}.")
     table = compare_rows(*session, rows, remarks=remarks, price=tokens_price)
     if not json:
         print("\n" + table.text())

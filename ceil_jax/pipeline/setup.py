@@ -25,7 +25,7 @@ from ceil_jax.tasks.registry import TASKS
 
 log = logging.getLogger(__name__)
 
-TOLD = "earlier-stages.json"
+TOLD = "earlier-stages.told"
 """Stands in a folder whose stages of an earlier version have been told of."""
 
 
