@@ -39,7 +39,8 @@ from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import signed
 from ceil_jax.tasks.load import load_task
 
-EXPERIMENT = "controls"
+EXPERIMENT = "free_rows"
+"""The experiment whose rows the records stand beside."""
 TASKS = (
     "sst5",
     "movie_reviews",
@@ -117,6 +118,8 @@ def main(arguments: list[str] | None = None) -> None:
             data_dir=options.data_dir,
             limit=QUERIES,
             bank_limit=BANK,
+            # the name of the LM in the records beside which these stand; it is not asked
+            dtype="bfloat16",
             out=options.out,
         )
         task = load_task(
