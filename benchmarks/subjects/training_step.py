@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks import workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers.all_pairs import AllPairs
-from ceil_jax.dpp.distribution import subset_log_probs
-from ceil_jax.dpp.kernel import block_log_dets, relevance
+from ceil_jax.dpp.kernel import block_log_dets
+from ceil_jax.training.ceil import set_log_probs
 from ceil_jax.training.losses import SetScores, pairwise_margin_loss
 
 BATCH = 64
@@ -85,7 +85,9 @@ def frozen_step(
     lm_scores: jax.Array,
     log_dets: jax.Array,
 ) -> dict[str, Any]:
-    loss, gradient = jax.value_and_grad(_loss)(queries, items, subsets, lm_scores, log_dets)
+    loss, gradient = jax.value_and_grad(_loss)(
+        queries, items, subsets, lm_scores, log_dets, unit=True
+    )
     return {"loss": loss, "queries": gradient}
 
 
@@ -94,7 +96,7 @@ def learned_step(
     queries: jax.Array, items: jax.Array, subsets: jax.Array, lm_scores: jax.Array
 ) -> dict[str, Any]:
     def loss(queries: jax.Array, items: jax.Array) -> jax.Array:
-        return _loss(queries, items, subsets, lm_scores, jax.vmap(block_log_dets)(items, subsets))
+        return _loss(queries, items, subsets, lm_scores, log_dets=None, unit=False)
 
     value, (gradient, of_items) = jax.value_and_grad(loss, argnums=(0, 1))(queries, items)
     return {"loss": value, "queries": gradient, "items": of_items}
@@ -105,10 +107,10 @@ def _loss(
     items: jax.Array,
     subsets: jax.Array,
     lm_scores: jax.Array,
-    log_dets: jax.Array,
+    log_dets: jax.Array | None,
+    unit: bool,
 ) -> jax.Array:
-    similar = jax.vmap(relevance)(queries, items)
-    ours = jax.vmap(subset_log_probs, (0, 0, 0, None))(similar, log_dets, subsets, TRADE_OFF)
+    ours = set_log_probs(queries, items, subsets, log_dets, TRADE_OFF, unit_examples=unit)
     return jnp.mean(
         jax.vmap(pairwise_margin_loss)(SetScores(ours, lm_scores, jnp.ones(ours.shape, bool)))
     )

@@ -78,22 +78,34 @@ def relevance(
     query: Float[Array, "*b d"],
     items: Float[Array, "*b n d"],
     valid: Bool[Array, "*b n"] | None = None,
+    *,
+    unit_items: bool = False,
 ) -> Float[Array, "*b n"]:
     """Return the relevance r of the items to the query: their similarity to it minus the largest
-    similarity among the valid items (all by default), so that the most relevant one has 0. Vectors
-    may have any length.
+    similarity among the valid items, so that the most relevant one has 0.
 
     The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1, and
     shifts the log det of all sets of one size by the same amount.
+
+    Args:
+        query: its vector, of any length.
+        items: the items' vectors, of any length.
+        valid: the items among which the maximum is taken; all by default.
+        unit_items: True if the items already have length 1 (or 0). They are then not scaled again,
+            which takes half of the time if there are many. False by default.
 
     >>> import jax.numpy as jnp
     >>> relevance(jnp.array([1.0, 0.0]), jnp.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])).tolist()
     [0.0, -0.5, -1.0]
     """
     query = of_moderate_length(at_least_float32(query))
-    items = of_moderate_length(at_least_float32(items))
+    items = at_least_float32(items)
+    norms = norm(query)[..., None]
+    if not unit_items:
+        items = of_moderate_length(items)
+        norms = norms * norm(items)
     dots = jnp.einsum("...d,...nd->...n", query, items, precision="highest")
-    r = similarity(dots, norm(query)[..., None] * norm(items))
+    r = similarity(dots, norms)
     counted = r if valid is None else jnp.where(valid, r, -jnp.inf)
     highest = jax.lax.stop_gradient(counted.max(axis=-1, keepdims=True))
     return r - jnp.where(jnp.isfinite(highest), highest, 0)

@@ -62,6 +62,11 @@ class CEILBatch(NamedTuple):
     lm_scores: Float[Any, "b m"]
     """The LM's score of every set, in nats."""
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the examples are frozen: their vectors are then unit rows."""
+        return self.log_dets is not None
+
 
 def set_log_probs(
     queries: Float[Array, "b d"],
@@ -70,6 +75,8 @@ def set_log_probs(
     log_dets: Float[Array, "b m"] | None,
     trade_off: float,
     valid: Bool[Array, "b n"] | None = None,
+    *,
+    unit_examples: bool = False,
 ) -> Float[Array, "b m"]:
     """Return log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL,
     equations 8 to 10).
@@ -84,8 +91,11 @@ def set_log_probs(
         log_dets: log det S_S of every set; None to compute it from `examples`.
         trade_off: λ, above 0.
         valid: the examples among which the maximum of r is taken; all by default.
+        unit_examples: True if the examples already have length 1 (or 0), which spares r a scaling
+            of all of them; False by default.
     """
-    relevances = jax.vmap(relevance)(queries, examples, valid=valid)
+    relevance_of = partial(relevance, unit_items=unit_examples)
+    relevances = jax.vmap(relevance_of)(queries, examples, valid=valid)
     if log_dets is None:
         log_dets = jax.vmap(block_log_dets)(examples, subsets)
     return jax.vmap(subset_log_probs, (0, 0, 0, None))(relevances, log_dets, subsets, trade_off)
@@ -111,7 +121,15 @@ def batch_log_probs(
         trade_off: λ of the kernel.
     """
     queries = encode(params["query"], batch.queries, key=key)
-    return set_log_probs(queries, examples, batch.subsets, batch.log_dets, trade_off, batch.valid)
+    return set_log_probs(
+        queries,
+        examples,
+        batch.subsets,
+        batch.log_dets,
+        trade_off,
+        batch.valid,
+        unit_examples=batch.frozen,
+    )
 
 
 def ceil_objective(
@@ -166,8 +184,8 @@ def train_ceil(
         data: queries, bank, candidate sets and their scores. Sets may be single examples.
         config: how examples are encoded, the loss, and the loop. The trained parameters are
             {"query", "context"} with `train_context` "both", else {"query"}.
-        bank_vectors: the bank's vectors by the starting weights of the example encoder, unit rows,
-            beside the fixed blocks if `data` has some. May be None if examples are not frozen.
+        bank_vectors: the bank's vectors by the starting weights of the example encoder, of any
+            length, beside the fixed blocks if `data` has some. May be None if examples are not frozen.
         trade_off: λ of the kernel, above 0.
         seed: seeds the held-out split, the order of batches, the sets of a step, and dropout.
         folder: the folder of checkpoints, from which a stopped training continues.

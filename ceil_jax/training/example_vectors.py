@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ceil_jax.distributed.devices import jit_whole
 from ceil_jax.dpp.kernel import block_log_dets
+from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.gradient_cache import GradientCache, TokenTable
 
@@ -80,7 +81,8 @@ class FrozenExamples:
 
     Args:
         objective: the loss of a batch.
-        vectors: the bank's vectors by the starting weights, unit rows, float32 [bank, D].
+        vectors: the bank's vectors by the starting weights, of any length, float32 [bank, D]. They
+            are made unit rows here, once, so that no step has to.
         candidates: the candidate sets of all training queries; log det S_S of each is computed
             once.
     """
@@ -92,11 +94,11 @@ class FrozenExamples:
         candidates: CandidateSets,
     ) -> None:
         log_dets_of = jax.jit(block_log_dets)
-        self._bank = vectors
+        self._bank = unit_rows(vectors)
         self._candidates = candidates
         self._log_dets = np.stack(
             [
-                np.asarray(log_dets_of(vectors[shortlist], subsets))
+                np.asarray(log_dets_of(self._bank[shortlist], subsets))
                 for shortlist, subsets in zip(*candidates, strict=True)
             ]
         )

@@ -13,6 +13,7 @@ from ceil_jax.dpp.kernel import (
     similarity,
     similarity_from_features,
 )
+from ceil_jax.dpp.lengths import unit
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(9, 5)).astype(np.float32)
@@ -44,6 +45,13 @@ def test_relevance_takes_its_maximum_over_valid_items():
     assert r[valid].max() == 0
     nobody = relevance(jnp.asarray(QUERY), jnp.asarray(FEATURES), valid=jnp.zeros(9, bool))
     assert np.isfinite(nobody).all()
+
+
+def test_relevance_of_unit_items_is_the_same_without_scaling_them():
+    query = jnp.asarray(QUERY) * np.float32(1e30)
+    items = unit(jnp.asarray(FEATURES)).at[3].set(0)
+    found = relevance(query, items, unit_items=True)
+    np.testing.assert_allclose(found, relevance(query, items), atol=1e-6)
 
 
 @pytest.mark.parametrize("trade_off", [0.05, 1.0])

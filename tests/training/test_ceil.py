@@ -1,5 +1,6 @@
 """The objective of CEIL: log-probabilities of sets, how they change, and the sets of a step."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -11,10 +12,12 @@ from films import films
 from ceil_jax.dpp.distribution import subset_log_det
 from ceil_jax.dpp.kernel import conditional_kernel, relevance, similarity_from_features
 from ceil_jax.encoders.registry import load_encoder
+from ceil_jax.encoders.tokenizers import Tokens
 from ceil_jax.training import ceil
 from ceil_jax.training.candidates import CandidateSets, TrainingData
-from ceil_jax.training.ceil import set_log_probs, train_ceil
+from ceil_jax.training.ceil import CEILBatch, ceil_objective, set_log_probs, train_ceil
 from ceil_jax.training.config import CEILTraining
+from ceil_jax.training.example_vectors import FrozenExamples
 from ceil_jax.training.loop import Ending, Trained
 
 TRADE_OFF = 0.1
@@ -48,6 +51,36 @@ def test_gradients_with_empty_places_are_finite():
     for gradient in jax.grad(total, argnums=(0, 1))(queries, examples):
         assert np.isfinite(gradient).all()
         assert np.abs(gradient).max() > 0
+
+
+def test_frozen_examples_of_any_length_are_made_unit_rows_once():
+    vectors = RNG.normal(size=(8, 6)).astype(np.float32)
+    lengths = np.float32(10.0) ** np.arange(-20, 20, 5)[:, None]
+    shortlist = np.stack([RNG.permutation(8)[:5] for _ in range(3)]).astype(np.int32)
+    subsets = np.array([[[0, 1], [2, 4], [3, -1]]] * 3, np.int32)
+    candidates = CandidateSets(shortlist, subsets)
+    queries = jnp.asarray(RNG.normal(size=(3, 6)), jnp.float32)
+    objective = partial(
+        ceil_objective,
+        encode=lambda weights, texts, key: queries @ weights,
+        trade_off=TRADE_OFF,
+        loss=lambda scores: (scores.log_probs * scores.lm_scores).sum(),
+    )
+    tokens = Tokens(np.zeros((3, 1), np.int32), np.ones((3, 1), np.int32))
+    gradients = []
+    for bank in (vectors, vectors * lengths):
+        frozen = FrozenExamples(objective, bank, candidates)
+        source, *rest = frozen.of_sets(np.arange(3), np.tile(np.arange(3), (3, 1)))
+        np.testing.assert_allclose(np.linalg.norm(source, axis=-1), 1, atol=1e-6)
+        batch = CEILBatch(tokens, *rest, np.arange(9, dtype=np.float32).reshape(3, 3))
+        loss, gradient = frozen.gradient({"query": jnp.eye(6)}, source, batch, jax.random.key(0))
+        gradients.append(np.asarray(gradient["query"]))
+        plain = set_log_probs(
+            queries, jnp.asarray(vectors[shortlist]), jnp.asarray(subsets), None, TRADE_OFF
+        )
+        expected = (np.asarray(plain) * batch.lm_scores).sum(axis=1).mean()
+        assert float(loss) == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(*gradients, rtol=1e-3, atol=1e-3)
 
 
 def batch_of_first_step(monkeypatch, **settings):
