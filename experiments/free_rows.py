@@ -19,6 +19,7 @@ from harness.grid import Cell, Entry
 
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS, applicable
+from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.tasks.load import load_task
 
@@ -30,6 +31,8 @@ NAMES = (
     "dpp",
     "set_bsr",
     "head",
+    "hidden",
+    "hidden_classifier",
     "structures",
     "tst",
     "free",
@@ -38,6 +41,11 @@ NAMES = (
     "epr_map",
     "ceil",
 )
+
+
+def asks_lm_to_prepare(row: Row) -> bool:
+    """Return whether a row needs LM tokens before the first query."""
+    return row.learns_from_lm or row.needs_states
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
@@ -52,7 +60,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         name
         for name in NAMES
         if name in ROWS
-        and (name in options.method or not (options.method or ROWS[name].learns_from_lm))
+        and (name in options.method or not (options.method or asks_lm_to_prepare(ROWS[name])))
     ]
     return [
         Entry(row.title + (more if row.learns_from_lm else ""), config.task, Cell(config, row.name))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ceil_jax.cli.data_flags import NO_FILE, OwnData
 from ceil_jax.errors import UserError
-from ceil_jax.methods.registry import applicable, scorable
+from ceil_jax.methods.registry import applicable, usable_with
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import COMPARED, RunConfig
 from ceil_jax.pipeline.models import Models, NamedModels, named_models
@@ -66,7 +66,7 @@ def begin(
     remarks = []
     # LMs on this machine always give log-probabilities
     if models.lm.is_served or models.lm.is_function:
-        rows, left_out = scorable(models.lm.get(), rows)
+        rows, left_out = usable_with(models.lm.get(), rows)
         remarks.append(left_out)
     task = file.read(config, held_out)
     if methods is None:

@@ -62,9 +62,11 @@ class LanguageModel:
     or the token limit."""
     _noted = False
     """Whether a note on its answers has been logged."""
-    at_once: Mapping[str, int] = {"score": 64, "write": 32}
-    """Number of prompts that it reads together, to score and to generate: as many are lost at most
-    if the process is killed."""
+    has_states = False
+    """Whether it gives its hidden states, as a local model does."""
+    at_once: Mapping[str, int] = {"score": 64, "write": 32, "states": 64}
+    """Number of prompts that it reads together, to score, to generate and for their hidden states:
+    as many are lost at most if the process is killed."""
 
     @property
     def key(self) -> str:
@@ -121,6 +123,17 @@ class LanguageModel:
             seeds: the seed of each prompt, for sampling.
         """
         raise NotImplementedError
+
+    def states(self, texts: Sequence[str]) -> np.ndarray:
+        """Return hidden states of each text's last token, float32 [N, 2, D]: those of the middle
+        layer, and those of the last one as they are before the output matrix.
+
+        Raises:
+            UserError: the LM does not give them, or a text is longer than its context.
+        """
+        raise UserError(
+            f"{self.name} gives no hidden states; take a local LM, such as SmolLM2-135M-Instruct"
+        )
 
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
         """Return Σ log P of each continuation's tokens given its prompt, in nats, float64 [N]; see

@@ -9,6 +9,7 @@ most the chunks that are being read. Shards write files of their own beside it
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
@@ -44,7 +45,8 @@ _SHARDS = "readings-*.sqlite"
 
 
 class LMRequest(NamedTuple):
-    """A request to an LM: a prompt, with choices to score or settings of generation."""
+    """A request to an LM: a prompt, with choices to score or settings of generation; or for its
+    hidden states."""
 
     prompt: str
     choices: tuple[str, ...] = ()
@@ -55,15 +57,19 @@ class LMRequest(NamedTuple):
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     seed: int = 0
+    states: bool = False
+    """Whether the prompt's hidden states are requested, and neither scores nor a text."""
 
     def key(self, lm: str) -> bytes:
         """Return 16 bytes that identify the request to an LM."""
-        return hashlib.sha256(json.dumps([lm, *self]).encode()).digest()[:16]
+        *others, states = self
+        content = [lm, *others, "states"] if states else [lm, *others]
+        return hashlib.sha256(json.dumps(content).encode()).digest()[:16]
 
 
 class Reading(NamedTuple):
-    """The answer to a request: a log-probability for each choice, in nats, or a generated text
-    (`Answer.stored`)."""
+    """The answer to a request: a log-probability for each choice, in nats; a generated text
+    (`Answer.stored`); or hidden states (`stored_states`)."""
 
     value: Any
     cost: Cost
@@ -73,15 +79,18 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
     """Return the readings of some requests. The cost is divided among them by their lengths in
     characters.
 
-    All of them score, or all generate with the same settings except the seed. `sharing` is the
-    number of chunks that are read at the same time, which share the seconds.
+    All of them score, or all generate with the same settings except the seed, or all ask for hidden
+    states. `sharing` is the number of chunks that are read at the same time, which share the
+    seconds.
     """
     prompts = [request.prompt for request in requests]
     first_request = requests[0]
     began = time.perf_counter()
     before = lm.tokens_read
     values: Sequence[Any]
-    if first_request.choices:
+    if first_request.states:
+        values = [stored_states(states) for states in lm.states(prompts)]
+    elif first_request.choices:
         choices = [request.choices for request in requests]
         scores = lm.choice_log_likelihood(prompts, choices, per_token=first_request.per_token)
         values = [row.tolist() for row in scores]
@@ -105,6 +114,17 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
             values, seconds_of_each.tolist(), tokens_of_each.tolist(), strict=True
         )
     ]
+
+
+def stored_states(states: np.ndarray) -> list[Any]:
+    """Return the hidden states of a text, float32 [2, D], as they stand in a reading."""
+    return [base64.b64encode(states.astype("<f4").tobytes()).decode(), states.shape[-1]]
+
+
+def states_of(stored: Sequence[Any]) -> np.ndarray:
+    """Return the hidden states of a text, float32 [2, D], from a reading."""
+    content, width = stored
+    return np.frombuffer(base64.b64decode(content), "<f4").reshape(-1, width)
 
 
 ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
@@ -226,6 +246,7 @@ class CachedLM(LanguageModel):
         self.name = lm.name
         self.context_length = lm.context_length
         self.can_score = lm.can_score
+        self.has_states = lm.has_states
         self.ends_itself = lm.ends_itself
         self._reader = reader
         self._shard = shard
@@ -285,13 +306,18 @@ class CachedLM(LanguageModel):
         )
         return [stored_answer(value) for value in self._read(requests, "write")]
 
+    def states(self, texts: Sequence[str]) -> np.ndarray:
+        requests = Lazy(len(texts), lambda row: LMRequest(texts[row], states=True))
+        return np.stack([states_of(value) for value in self._read(requests, "states")])
+
     def missing(self, requests: Sequence[LMRequest]) -> int:
         """Return how many of the distinct requests have not been read."""
         keys = {request.key(self.name) for request in requests}
         return len(keys) - len(self.readings.find(list(keys)))
 
     def _read(self, requests: Sequence[LMRequest], kind: str) -> list[Any]:
-        """Return the value of each request. `kind` is "score" or "write", for all of them.
+        """Return the value of each request. `kind` is "score", "write" or "states", for all of
+        them.
 
         Requests are made one block at a time, so that only the prompts of one block are in memory.
         """
@@ -349,7 +375,7 @@ class CachedLM(LanguageModel):
             requests: the requests of the block, by key.
             stored: the readings of those that were read before.
             first_group: the number of the block's first group.
-            kind: "score" or "write".
+            kind: "score", "write" or "states".
         """
         # groups have the same size for every LM, so that shards agree on them and actors have equal
         # shares

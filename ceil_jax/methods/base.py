@@ -157,6 +157,11 @@ class Method:
         return False
 
     @property
+    def needs_states(self) -> bool:
+        """Whether it reads an LM's hidden states, of the bank and of every query."""
+        return False
+
+    @property
     def kernel_trade_off(self) -> float | Literal["tuned"] | None:
         """λ of the kernel in training, which MAP then uses; "tuned": chosen for the encoders of its
         start; None for a method that does not learn from sets."""

@@ -16,6 +16,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.free import Free, Labels, Structures
+from ceil_jax.methods.hidden import HiddenStateLabels
 from ceil_jax.methods.row import Row
 from ceil_jax.methods.second_round import SecondRound
 from ceil_jax.methods.tst import TST
@@ -166,24 +167,36 @@ def applicable(task: Task, rows: Sequence[Row]) -> Usable:
     return Usable(tuple(usable), f"Left out: {'; '.join(lines)}." if refusals else "")
 
 
-def scorable(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
-    """Return the rows that can be trained with an LM. Most that learn from an LM need
-    log-probabilities, which a chat server does not give. Rows that are left out are also logged.
+def usable_with(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
+    """Return the rows that can be used with an LM. Most that learn from an LM need
+    log-probabilities, and some need hidden states; a chat server gives neither. Rows that are left
+    out are also logged.
 
     Raises:
         UserError: no row is left.
     """
-    usable = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
-    labels = [row.label for row in rows if row not in usable]
-    why = (
-        f"{lm.name} gives no log-probabilities, which {', '.join(labels)} would learn from; free "
-        "and free_map learn from the bank's outputs instead"
-    )
-    if labels and not usable:
+    unscored = [row for row in rows if row.needs_log_probs and not lm.can_score]
+    unseen = [row for row in rows if row.needs_states and not lm.has_states]
+    reasons = []
+    if unscored:
+        labels = ", ".join(row.label for row in unscored)
+        reasons.append(
+            f"{lm.name} gives no log-probabilities, which {labels} would learn from; free and "
+            "free_map learn from the bank's outputs instead"
+        )
+    if unseen:
+        labels = ", ".join(row.label for row in unseen)
+        reasons.append(
+            f"{lm.name} gives no hidden states, which {labels} would read; free and classifier read "
+            "an encoder's vectors instead"
+        )
+    usable = tuple(row for row in rows if row not in unscored + unseen)
+    why = "; ".join(reasons)
+    if reasons and not usable:
         raise UserError(why)
-    if labels:
+    if reasons:
         log.warning("%s; left out", why)
-    return Usable(usable, f"Left out: {why}." if labels else "")
+    return Usable(usable, f"Left out: {why}." if reasons else "")
 
 
 RETRIEVERS.update(
@@ -236,6 +249,19 @@ for _name, _row in {
     "head_map": Row("label head + MAP", Labels(), MAP, against=("head",)),
     "by_label": Row("one of each label", Labels(), BY_LABEL, against=("head", "classifier")),
     "classifier": CLASSIFIER_ROW,
+    "hidden": Row(
+        "label head on hidden states",
+        HiddenStateLabels(),
+        NEAREST,
+        against=("head", "free", "topk"),
+    ),
+    "hidden_classifier": Row(
+        "classifier on hidden states",
+        HiddenStateLabels(),
+        ZERO,
+        against=("classifier", "majority"),
+        answers="classifier",
+    ),
     "structures": Row("structures", Structures(), NEAREST),
     "free": Row("free", Free(), NEAREST, against=("topk", "copied")),
     "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),

@@ -77,11 +77,17 @@ class Row:
         return self.encodes and self.method.needs_log_probs
 
     @property
+    def needs_states(self) -> bool:
+        """Whether it needs an LM that gives its hidden states."""
+        return self.encodes and self.method.needs_states
+
+    @property
     def exports(self) -> bool:
         """Whether it can be exported as a selector."""
         needs = self.needs
         known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
-        return self.answers == "lm" and known
+        # a selector has no LM that could read its queries
+        return self.answers == "lm" and known and not self.needs_states
 
     @property
     def title(self) -> str:

@@ -61,10 +61,7 @@ def evaluate_rows(
     usages: tuple[Usage, ...] = ()
     if count_tokens:
         answers = [target.predictions for target in targets]
-        usages = tuple(
-            run.get(PromptTokens(stage)) if isinstance(stage, Predictions) else Usage()
-            for stage in answers
-        )
+        usages = tuple(run.get(PromptTokens(stage)) for stage in answers)
     costs = run.costs(targets)
     return Evaluation(records, usages, costs, failures(run, targets))
 

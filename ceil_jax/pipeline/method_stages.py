@@ -32,6 +32,7 @@ from ceil_jax.pipeline.vector_stages import (
     vectors_of_bank,
     vectors_of_queries,
 )
+from ceil_jax.pipeline.vectors import HiddenStates
 from ceil_jax.pipeline.views import BankQueries, Examples, RetrievalTexts
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.training.loop import split_held_out
@@ -117,7 +118,14 @@ def trained_head(setup: Setup, method: LearnsFromOutputs) -> TrainedHead:
     """Return the training stage of a method that learns from the bank's outputs."""
     bank = setup.bank
     networks = untrained_encoder(setup).networks
-    inputs = head_inputs(networks, texts(setup, bank), bank.pairs, bank.parser, outputs=True)
+    states = None
+    if method.needs_states:
+        states = HiddenStates(setup.lm, setup.task.template, bank)
+    # an LM reads the two texts of a pair together
+    pairs = bank.pairs and states is None
+    inputs = head_inputs(
+        networks, texts(setup, bank), pairs, bank.parser, outputs=True, states=states
+    )
     return TrainedHead(method, inputs)
 
 

@@ -25,8 +25,9 @@ from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS, method_named, registered_methods
 from ceil_jax.pipeline.answering import Answers, Measurement, read_measured
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
-from ceil_jax.pipeline.stage import Run, Stage, unkeyed
-from ceil_jax.pipeline.views import Examples
+from ceil_jax.pipeline.stage import Run, Stage, closure, unkeyed
+from ceil_jax.pipeline.vectors import HiddenStates
+from ceil_jax.pipeline.views import Examples, Skills
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
 from ceil_jax.tasks.words import Overlap
@@ -79,7 +80,8 @@ class Record:
     metrics: str = ""
     """Names of the stages of predictions and of metrics."""
     answering: Cost = field(default_factory=Cost)
-    """The part of `cost` for answering and for the metrics."""
+    """The part of `cost` for answering and for the metrics, with what an LM reads of each query
+    before."""
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     gains: str = ""
@@ -93,8 +95,8 @@ class Record:
 
     @property
     def preparing(self) -> Cost:
-        """The cost of everything before answering: encoding, choosing, LM scoring, rewriting and
-        training."""
+        """The cost of everything before the queries: encoding, choosing, LM scoring, rewriting the
+        bank and training."""
         return self.cost - self.answering
 
     def rows(self) -> list[dict[str, Any]]:
@@ -152,7 +154,8 @@ class RecordOfRun(Stage[Record]):
     device: str = unkeyed("")
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        answering = run.own_cost(self.predictions) + run.own_cost(self.metrics)
+        each_query = [self.predictions, self.metrics, *readings_of_queries(self.predictions)]
+        answering = sum(map(run.own_cost, each_query), Cost())
         costs = {
             "preparing": asdict(run.cost([self.metrics]) - answering),
             "answering": asdict(answering),
@@ -179,6 +182,15 @@ class RecordOfRun(Stage[Record]):
                 "again"
             )
         return record
+
+
+def readings_of_queries(predictions: Answers) -> list[HiddenStates | Skills]:
+    """Return the stages in which an LM reads the queries themselves before they are answered."""
+    return [
+        stage
+        for stage in closure([predictions])
+        if isinstance(stage, HiddenStates | Skills) and stage.rows.key == predictions.queries.key
+    ]
 
 
 def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, Any]:

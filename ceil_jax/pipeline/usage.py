@@ -1,4 +1,4 @@
-"""The tokens of a row's prompts, for prices."""
+"""The tokens that a row reads and writes for a query, for prices."""
 
 from __future__ import annotations
 
@@ -8,25 +8,38 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.lm.price import Usage, usage_of
-from ceil_jax.pipeline.answering import Predictions
+from ceil_jax.pipeline.answering import Answers, Predictions
+from ceil_jax.pipeline.records import readings_of_queries
 from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.vectors import HiddenStates
 
 
 @dataclass(frozen=True)
 class PromptTokens(Stage[Usage]):
-    """The mean number of tokens of a row's prompts and answers."""
+    """The mean number of tokens of a row's prompts and answers, and of the queries where an LM gives
+    their hidden states."""
 
     what = "counting the tokens of prompts"
     kind = "usage"
-    predictions: Predictions
+    predictions: Answers
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        usage = self._of_prompts(run)
+        for stage in readings_of_queries(self.predictions):
+            if isinstance(stage, HiddenStates):
+                read = float(run.lm(stage.lm).count_tokens(stage.texts()).mean())
+                usage = usage._replace(prompt=usage.prompt + read)
+        return usage._asdict()
+
+    def _of_prompts(self, run: Run) -> Usage:
         stage = self.predictions
+        if not isinstance(stage, Predictions):
+            return Usage()
         queries = stage.queries.examples
         prompts = [prompt.text for prompt in stage.prompts(run, queries, run.get(stage.choice))]
         answers = [row["prediction"] for row in run.get(stage)]
         lm = run.lm(stage.prompting.lm)
-        return usage_of(prompts, answers, lm.count_tokens)._asdict()
+        return usage_of(prompts, answers, lm.count_tokens)
 
     def load(self, run: Run, folder: Path) -> Usage:
         summary = run.summary(self)

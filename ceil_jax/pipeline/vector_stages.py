@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ceil_jax.pipeline.vectors import (
     HeadBlocks,
     HeadInputs,
     HeadVectors,
+    HiddenStates,
     QueryBlocks,
     SkillVectors,
     TextVectors,
@@ -150,13 +152,25 @@ def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) 
     """Return the stage of examples as inputs of a head, in the same form as the bank that it was
     trained on."""
     bank = head.rows
+    states = bank.states and replace(bank.states, rows=view.source)
     return head_inputs(
-        bank.vectors.encoders, view, bank.parts is not None, bank.parser, outputs=outputs
+        bank.vectors.encoders,
+        view,
+        bank.parts is not None,
+        bank.parser,
+        outputs=outputs,
+        states=states,
     )
 
 
 def head_inputs(
-    encoders: Stage[EncoderPair], view: RetrievalTexts, pairs: bool, parser: str, *, outputs: bool
+    encoders: Stage[EncoderPair],
+    view: RetrievalTexts,
+    pairs: bool,
+    parser: str,
+    *,
+    outputs: bool,
+    states: HiddenStates | None = None,
 ) -> HeadInputs:
     """Return the stage of examples as inputs of a head.
 
@@ -166,9 +180,10 @@ def head_inputs(
         pairs: whether every input is joined from two texts, which are then also encoded separately.
         parser: the name of the parser for outputs that are programs; "" if they are not.
         outputs: whether the head may see the outputs; false for queries.
+        states: the LM's hidden states of the examples, for a head that reads these.
     """
     parts = TextVectors(encoders, Parts(view)) if pairs else None
-    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs)
+    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs, states)
 
 
 # vectors of outputs and skills, by the untrained encoder

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ceil_jax.lm.price import Price
-from ceil_jax.methods.registry import scorable
+from ceil_jax.methods.registry import usable_with
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
@@ -94,7 +94,7 @@ class Search:
                 f"{repeated:,} held-out rows were left out, for they repeat others or stand in the "
                 "bank."
             )
-        self.methods, left_out = scorable(self.field.base.lm.get(), methods)
+        self.methods, left_out = usable_with(self.field.base.lm.get(), methods)
         if left_out:
             self.notes.append(left_out)
         trained = [method for method in self.methods if method.learns_from_lm]

@@ -14,7 +14,7 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
-from ceil_jax.methods.registry import scorable
+from ceil_jax.methods.registry import usable_with
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.export import export_row
@@ -172,7 +172,7 @@ def test_an_lm_that_only_writes_is_scored_by_the_metric(tmp_path):
     lm = Writer()
     run, setup = opened(tmp_path, models=One(lm))
     learning = (setup.row("fixed"), setup.row("fixed_near"))
-    assert scorable(lm, learning).rows == learning
+    assert usable_with(lm, learning).rows == learning
     best = best_of(setup)
     run.get(best)
     kinds = {type(stage) for stage in closure([best])}

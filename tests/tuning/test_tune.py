@@ -20,7 +20,7 @@ from ceil_jax.lm.price import Price, Usage
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.registry import ROWS as ROWS_BY_NAME
-from ceil_jax.methods.registry import TOPK_ROW, scorable
+from ceil_jax.methods.registry import TOPK_ROW, usable_with
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
@@ -665,16 +665,16 @@ def test_one_of_each_label_is_tried_where_there_are_many():
 def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     chat = TinyLM()
     rows = tuple(ROWS_BY_NAME[name] for name in ("topk", "free", "epr", "ceil"))
-    assert scorable(chat, rows) == (rows, "")
+    assert usable_with(chat, rows) == (rows, "")
     assert not caplog.text
     chat.can_score = False
-    kept, left_out = scorable(chat, rows)
+    kept, left_out = usable_with(chat, rows)
     assert kept == rows[:2]
     said = "tiny gives no log-probabilities, which EPR, CEIL would learn from; free"
     assert said in caplog.text
     assert said in left_out
     with refused("free and free_map learn from the bank's outputs"):
-        scorable(chat, rows[2:3])
+        usable_with(chat, rows[2:3])
 
 
 def test_bad_input_is_named(tmp_path):

@@ -3,7 +3,9 @@ for the query."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,7 +19,8 @@ COSINE_WEIGHT = 0.5
 REGULARISATION = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid for C, the inverse strength of the L2 penalty."""
 
-_FOLDS = 3
+FOLDS = 3
+"""The number of folds of cross-validation."""
 
 
 @dataclass(frozen=True)
@@ -56,34 +59,48 @@ def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHe
     If `like` is given, the head has the labels of that head; labels that these rows lack have
     probability 0.
     """
-    fold = fold_numbers(len(rows.texts), _FOLDS)
-
-    def log_loss(c: float) -> float:
-        total = 0.0
-        for part in range(_FOLDS):
-            head = _fitted(rows.take(np.flatnonzero(fold != part)), c)
-            out = rows.take(np.flatnonzero(fold == part))
-            p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
-            p_of_label = p[np.arange(len(p)), label_positions(out, head.labels)]
-            # a label that only this fold has counts as one of probability 1e-6
-            total -= np.log(np.maximum(p_of_label, 1e-6)).sum()
-        return total
-
     c = REGULARISATION[0]
-    if np.bincount(fold).min() >= 2:
-        c = min(REGULARISATION, key=log_loss)
-    head = _fitted(rows, c)
-    return head if like is None else _with_labels(head, like.labels)
+    if enough_rows(rows):
+        c = min(REGULARISATION, key=lambda c: log_loss(partial(fit_logistic, c=c), rows))
+    head = fit_logistic(rows, c)
+    return head if like is None else with_labels(head, like.labels)
 
 
-def _fitted(rows: Observations, c: float) -> LabelHead:
-    """A head by scikit-learn's logistic regression with C = `c`; with a single label, its
-    probability is 1."""
+def enough_rows(rows: Observations) -> bool:
+    """Return whether there are two rows or more in every fold of cross-validation."""
+    return len(rows.texts) >= 2 * FOLDS
+
+
+def log_loss(fit: Callable[[Observations], LabelHead], rows: Observations) -> float:
+    """Return the cross-validated log loss of a fit, in nats, summed over the rows. A label that the
+    other folds do not have counts as one of probability 1e-6."""
+    fold = fold_numbers(len(rows.texts), FOLDS)
+    total = 0.0
+    for part in range(FOLDS):
+        head = fit(rows.take(np.flatnonzero(fold != part)))
+        out = rows.take(np.flatnonzero(fold == part))
+        p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
+        p_of_label = p[np.arange(len(p)), label_positions(out, head.labels)]
+        total -= np.log(np.maximum(p_of_label, 1e-6)).sum()
+    return total
+
+
+def fit_logistic(
+    rows: Observations, c: float, x: Float[np.ndarray, "n f"] | None = None
+) -> LabelHead:
+    """Return a head by scikit-learn's logistic regression; with a single label, its probability is
+    1.
+
+    Args:
+        rows: the bank, with its outputs.
+        c: C, the inverse strength of the L2 penalty.
+        x: the features, by default those of the rows.
+    """
     from sklearn.linear_model import LogisticRegression
 
     labels, y = np.unique(list(rows.outputs), return_inverse=True)
     names = tuple(map(str, labels))
-    x = features(rows)
+    x = features(rows) if x is None else x
     if len(names) == 1:
         return LabelHead(names, np.zeros((x.shape[1], 1), np.float32), np.zeros(1, np.float32))
     model = LogisticRegression(C=c, tol=1e-3, max_iter=300).fit(x, y)
@@ -95,8 +112,8 @@ def _fitted(rows: Observations, c: float) -> LabelHead:
     return LabelHead(names, weights.astype(np.float32), bias.astype(np.float32))
 
 
-def _with_labels(head: LabelHead, labels: tuple[str, ...]) -> LabelHead:
-    """The head with more labels, among which are all of its own; the others have probability 0."""
+def with_labels(head: LabelHead, labels: tuple[str, ...]) -> LabelHead:
+    """Return the head with more labels, among which are all of its own; the others have probability 0."""
     if head.labels == labels:
         return head
     positions = [labels.index(label) for label in head.labels]
