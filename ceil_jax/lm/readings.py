@@ -307,6 +307,8 @@ class CachedLM(LanguageModel):
         return [stored_answer(value) for value in self._read(requests, "write")]
 
     def states(self, texts: Sequence[str]) -> np.ndarray:
+        if not self.has_states:
+            return self.lm.states(texts)  # which says that there are none
         requests = Lazy(len(texts), lambda row: LMRequest(texts[row], states=True))
         return np.stack([states_of(value) for value in self._read(requests, "states")])
 

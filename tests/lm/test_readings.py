@@ -23,7 +23,7 @@ CHOICES = [(" bad", " good fun")] * len(PROMPTS)
 MANY = [tuple(f" {i}" for i in range(300))] * len(PROMPTS)
 """Choices enough to fill pages."""
 CHUNK = 4
-SMALL_CHUNKS = {"score": CHUNK, "write": CHUNK}
+SMALL_CHUNKS = {"score": CHUNK, "write": CHUNK, "states": CHUNK}
 
 
 class Counted(TinyLM):
@@ -51,6 +51,10 @@ class Counted(TinyLM):
     def write(self, prompts, *rest):
         self._met(prompts)
         return super().write(prompts, *rest)
+
+    def states(self, texts):
+        self._met(texts)
+        return super().states(texts)
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +89,37 @@ def test_each_prompt_is_read_once(tmp_path):
     twice = second.log_likelihood([*PROMPTS[:2], *PROMPTS[:2]], [" bad"] * 4)
     assert other.asked == PROMPTS[:2]
     assert (twice == np.tile(plain()[:2, 0], 2)).all()
+
+
+def test_hidden_states_are_read_once_and_kept_as_they_were(tmp_path):
+    first, lm = opened(tmp_path)
+    states = first.states(PROMPTS)
+    assert states.dtype == np.float32
+    assert (states == TinyLM().states(PROMPTS)).all()
+    assert lm.asked == PROMPTS
+    again, other = opened(tmp_path)
+    assert (again.states(PROMPTS[::-1]) == states[::-1]).all()
+    assert other.asked == []
+    # a text of the same prompt is another request
+    again.generate(PROMPTS[:1], 3)
+    assert other.asked == PROMPTS[:1]
+
+
+def test_an_interrupted_reading_of_hidden_states_loses_its_chunk_alone(tmp_path):
+    broken, _ = opened(tmp_path, Counted(stop_at=3))
+    with pytest.raises(KeyboardInterrupt):
+        broken.states(PROMPTS)
+    rest, lm = opened(tmp_path)
+    assert (rest.states(PROMPTS) == TinyLM().states(PROMPTS)).all()
+    assert lm.asked == PROMPTS[2 * CHUNK :]
+
+
+def test_an_lm_without_hidden_states_says_so(tmp_path):
+    lm = Counted()
+    lm.has_states = False
+    lm.states = super(TinyLM, lm).states
+    with pytest.raises(UserError, match="gives no hidden states; take a local LM"):
+        opened(tmp_path, lm)[0].states(PROMPTS)
 
 
 @pytest.mark.parametrize("options", ["good", []])

@@ -5,7 +5,8 @@
 - `gguf`: packaged weights, converted once to a safetensors folder
 - `prefix_tree`: token rows merged into a tree of their prefixes
 - `tree_attention`: attention over such a pass
-- `scoring`: log-probabilities of tokens, by passes over a prefix tree
+- `layers`: the hidden states of a model
+- `scoring`: log-probabilities of tokens, and hidden states, by passes over a prefix tree
 - `generation`: generating texts for several prompts together, token by token
 - `padded`: scoring in padded batches, on GPUs and for models whose attention cannot be set
 """

@@ -15,7 +15,7 @@ from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
 from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
 from ceil_jax.lm.torch.generation import Session, Writer, write_all
-from ceil_jax.lm.torch.padded import PaddedReader, by_token_budget, padded_ids
+from ceil_jax.lm.torch.padded import PaddedReader, by_token_budget
 from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.draws import text_rng
 
@@ -84,29 +84,10 @@ class TorchLM(LanguageModel):
         return np.array([tokens.sum() for tokens in log_probs]), [pair.scored for pair in pairs]
 
     def states(self, texts: Sequence[str]) -> np.ndarray:
-        ids = [pair.ids for pair in self._pairs.pairs(texts, [""] * len(texts))]
-        check_lengths(self, [len(row) for row in ids], range(len(ids)))
-        return self._within_memory(lambda: self._states(ids))
-
-    @torch.inference_mode()
-    def _states(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """The hidden states of each text's last token, float32 [N, 2, D], from padded batches."""
-        lengths = [len(row) for row in ids]
-        states: list[np.ndarray] = [np.zeros(0)] * len(ids)
-        for batch in by_token_budget(lengths, self._reader.budget):
-            rows = padded_ids([ids[number] for number in batch], self._model.device)
-            # padding stands after a text's tokens, where a causal LM does not see it
-            layers = self._model.base_model(
-                input_ids=rows, use_cache=False, output_hidden_states=True
-            ).hidden_states
-            last = torch.tensor([lengths[number] - 1 for number in batch], device=rows.device)
-            row = torch.arange(len(batch), device=rows.device)
-            read = [
-                layer[row, last].float().cpu() for layer in (layers[len(layers) // 2], layers[-1])
-            ]
-            for number, of_text in zip(batch, torch.stack(read, dim=1).numpy(), strict=True):
-                states[number] = of_text
-            self.tokens_read += sum(lengths[number] for number in batch)
+        pairs = self._pairs.pairs(texts, [""] * len(texts))
+        check_lengths(self, [len(pair.ids) for pair in pairs], range(len(pairs)))
+        states, read = self._within_memory(lambda: self._reader.states(pairs))
+        self.tokens_read += read
         return np.stack(states)
 
     def write(

@@ -16,6 +16,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from ceil_jax.lm.tokens import PairTokens
+from ceil_jax.lm.torch.layers import two_layers
 
 _LOGITS = 2**14
 """The most logits of a pass for each token of its budget: 1 GiB in bfloat16 with a GPU's budget."""
@@ -59,6 +60,23 @@ class PaddedReader:
                 ):
                     scores[row] = log_probs
         return scores, sum(lengths)
+
+    @torch.inference_mode()
+    def states(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+        """Return the hidden states of each row's last token, float32 [2, D], in the layers of
+        `two_layers`, and the number of tokens read."""
+        lengths = [len(row.ids) for row in rows]
+        states = [np.zeros(0)] * len(rows)
+        for batch in by_token_budget(lengths, self.budget):
+            # padding stands after a row's tokens, where a causal LM does not see it
+            inputs = padded_ids([rows[row].ids for row in batch], self.model.device)
+            last = torch.tensor([lengths[row] - 1 for row in batch], device=inputs.device)
+            each = torch.arange(len(batch), device=inputs.device)
+            layers = two_layers(self.model, {"input_ids": inputs})
+            read = torch.stack([layer[each, last].float() for layer in layers], dim=1)
+            for row, of_row in zip(batch, read.cpu().numpy(), strict=True):
+                states[row] = of_row
+        return states, sum(lengths)
 
     @torch.inference_mode()
     def _read(self, texts: Sequence[Sequence[PairTokens]]) -> list[np.ndarray]:
