@@ -389,7 +389,7 @@ class CachedLM(LanguageModel):
         missing = [
             key for position, key in enumerate(requests) if key not in stored and is_ours(position)
         ]
-        chunk = size if self._reader else self.lm.at_once[kind]
+        chunk = size if self._reader else self.lm.at_once.get(kind, size)
         return [missing[start : start + chunk] for start in range(0, len(missing), chunk)]
 
     @contextmanager

@@ -19,6 +19,8 @@ What they need of an LM:
 | EPR, CEIL, second round | yes | yes | yes |
 | fixed | yes | yes | no: answers can be generated and scored |
 | fixed and near | yes | yes | as its start |
+
+The head of `hidden` needs an LM whose hidden states can be read (`needs_states`), and none of these.
 """
 
 from __future__ import annotations
