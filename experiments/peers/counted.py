@@ -142,7 +142,7 @@ class GreedyReader(TreeReader):
         )
         best = np.zeros(len(after), np.int64)
         places, of_place = np.unique(after, return_inverse=True)
-        for first, last, predicted in self._passes(trie, places):
+        for first, last, predicted in self._passes(trie, places, self._predicted):
             here = (first <= of_place) & (of_place < last)
             best[here] = predicted.argmax(-1).numpy()[of_place[here] - first]
         return np.split(best, np.cumsum([row.scored for row in rows])[:-1]), len(trie)
