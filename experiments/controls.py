@@ -28,10 +28,10 @@ from harness.results_file import Published, keep
 from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Answers
-from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES
 from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.setup import Setup, open_run
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.ways import Reply

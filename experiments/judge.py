@@ -49,8 +49,8 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean
 from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.config import SCALES, RunConfig
+from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.setup import Session, Setup, open_run
 from ceil_jax.report.table import Number, Table, Value, signed

@@ -7,9 +7,8 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
   computing it
 - `setup`: `Setup`, a task under one configuration, and `open_run`
 - `row_stages`: the stages of a row: its metric, its answers, its examples
-- `method_stages`: the stages of a method: its training, its vectors, λ; `bank_queries`: the queries
-  of the bank on which it is trained
-- `vector_stages`: the stages of retrieval texts and of their vectors
+- `method_stages`: the stages of a method: its encoders, their training, the vectors that they give,
+  its fixed examples, λ
 - `views`: examples and their retrieval texts
 - `vectors`: the vectors of texts and of examples
 - `encoders`: heads and trained encoders

@@ -13,9 +13,8 @@ from ceil_jax.methods.base import Method
 from ceil_jax.methods.fixed import WithFixedExamples
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import method_stages, row_stages, vector_stages
+from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.shared_sets import fixed_examples
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
 from ceil_jax.selector.folder import check_target
@@ -114,7 +113,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         balance="output" if row.needs.balanced else None,
         fixed=_fixed_ids(run, setup, row),
         template=of_plain_queries(task),
-        context=vector_stages.bank_context(setup, row.method),
+        context=method_stages.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
         card=Card(
             title=f"{row.label} on {task.name}",
@@ -130,7 +129,7 @@ def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
     if row.needs.fixed == "none":
         return []
     assert isinstance(row.method, WithFixedExamples), "declared in Needs"
-    positions = run.get(fixed_examples(setup, row.method))
+    positions = run.get(method_stages.fixed_examples(setup, row.method))
     return [setup.task.train[position].id for position in positions[::-1]]
 
 

@@ -1,45 +1,69 @@
-"""The stages of a method: how its encoders are trained, the vectors that they give, and λ.
+"""The stages of a method: its encoders and how they are trained, the vectors that they give, its
+fixed examples, and λ.
 
-They build on each other: a training needs candidate sets, which the encoders of its start find.
-Every function only puts values together; `stage.Run.get` computes them. A method is one that
-`Setup.row` or `RunConfig.method` returned, with the configuration's settings.
+They build on each other: a training needs candidate sets, which the encoders of its start find, by
+the vectors that these give. So all stand here, from the encoders down to the texts. Every function
+only puts values together; `stage.Run.get` computes them. A method is one that `Setup.row` or
+`RunConfig.method` returned, with the configuration's settings.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
 from ceil_jax.methods.fixed import WithFixedExamples
-from ceil_jax.pipeline.bank_queries import bank_queries, tuning_queries
+from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
-from ceil_jax.pipeline.encoders import BlocksInTraining, TrainedEncoders, TrainedHead
+from ceil_jax.pipeline.encoders import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.shared_sets import fixed_examples
+from ceil_jax.pipeline.shared_sets import BestSet, best_set
 from ceil_jax.pipeline.stage import Stage
-from ceil_jax.pipeline.vector_stages import (
-    EncoderStages,
-    bank_blocks,
-    bank_texts,
-    head_inputs,
-    output_vectors,
-    query_blocks,
-    texts,
-    untrained_encoder,
-    vectors_of_bank,
-    vectors_of_queries,
+from ceil_jax.pipeline.vectors import (
+    HeadBlocks,
+    HeadInputs,
+    HeadVectors,
+    HiddenStates,
+    QueryBlocks,
+    SkillVectors,
+    TextVectors,
+    UnitVectors,
+    UntrainedEncoder,
 )
-from ceil_jax.pipeline.vectors import HiddenStates
-from ceil_jax.pipeline.views import BankQueries, Examples, RetrievalTexts
+from ceil_jax.pipeline.views import (
+    BankQueries,
+    Examples,
+    Inputs,
+    Outputs,
+    Parts,
+    RetrievalTexts,
+    Rewritten,
+    Skills,
+    SkillTexts,
+    WithOutputs,
+)
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.samplers import Sampler
-from ceil_jax.training.tuning import TRADE_OFFS
+from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES
 
-# encoders, and the vectors that they give
+# encoders
+
+
+class EncoderStages(NamedTuple):
+    """The stages of a method's encoders."""
+
+    networks: Stage[EncoderPair]
+    """The networks, whose vectors give cosines."""
+    head: TrainedHead | None = None
+    """The head, whose blocks stand beside the networks' vectors; None without a head."""
 
 
 def encoders(setup: Setup, method: Method) -> EncoderStages:
@@ -59,6 +83,11 @@ def encoders(setup: Setup, method: Method) -> EncoderStages:
             return untrained_encoder(setup)
 
 
+def untrained_encoder(setup: Setup) -> EncoderStages:
+    """Return the stage of the encoder as it was loaded."""
+    return EncoderStages(UntrainedEncoder(setup.untrained_encoder))
+
+
 def learning_stage(setup: Setup, method: Method) -> Stage[Any] | None:
     """Return the stage in which a method itself learns: its head, its trained networks or its fixed
     examples. None if it learns nothing."""
@@ -71,44 +100,6 @@ def learning_stage(setup: Setup, method: Method) -> Stage[Any] | None:
             return encoders(setup, method).networks
         case _:
             return None
-
-
-def bank_vectors(
-    setup: Setup, method: Method, view: RetrievalTexts | None = None
-) -> Stage[np.ndarray]:
-    """Return the stage of the bank's vectors by a method, unit rows.
-
-    Args:
-        setup: the task and its settings.
-        method: the method whose encoders are used.
-        view: the texts to encode; by default those that these encoders read.
-    """
-    view = bank_texts(setup, method) if view is None else view
-    return vectors_of_bank(encoders(setup, method), view)
-
-
-def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.ndarray]:
-    """Return the stage of the vectors of queries by a method, unit rows."""
-    return vectors_of_queries(encoders(setup, method), texts(setup, queries), queries)
-
-
-def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
-    """Return the stage of the nearest examples of each query, never the query itself.
-
-    Args:
-        setup: the task and its settings.
-        method: the method whose vectors are compared.
-        queries: the queries, in the bank or not.
-        n: number of examples for each query, at most as many as the bank has besides the query.
-    """
-    return Choose(
-        NEAREST,
-        bank_texts(setup, method),
-        texts(setup, queries),
-        min(n, len(setup.bank) - 1),
-        bank_vectors(setup, method),
-        query_vectors(setup, method, queries),
-    )
 
 
 # learning from the bank's outputs
@@ -204,28 +195,24 @@ def candidate_sets(
     )
 
 
-def training_queries(setup: Setup, method: Method) -> BankQueries:
-    """Return the queries of the bank that a method's networks are trained on, those that it holds
-    out among them."""
-    return bank_queries(setup, method.training_query_count)
+# fixed examples
 
 
-def split_queries(setup: Setup, method: LearnsFromScores) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bank positions of the queries that a method is trained on, and of its held-out
-    ones."""
-    positions = training_queries(setup, method).positions
-    by_start = learnt_by_start(setup, method)
-    training, held_out = split_held_out(len(positions), setup.config.seed, by_start)
-    return positions[training], positions[held_out]
+def fixed_examples(setup: Setup, method: WithFixedExamples) -> BestSet:
+    """Return the stage of the examples that a method puts into every prompt, the same for all
+    seeds.
 
-
-def learnt_by_start(setup: Setup, method: LearnsFromScores) -> np.ndarray | None:
-    """Return bool [Q]: which of a method's training queries its start was trained on; None if its
-    start was trained on none."""
-    if not isinstance(method.start, LearnsFromScores):
-        return None
-    positions = training_queries(setup, method).positions
-    return np.isin(positions, split_queries(setup, method.start)[0])
+    Raises:
+        UserError: there are more fixed examples than the bank or the pool allows.
+    """
+    setup = setup.for_all_seeds
+    part = method.fixed_part(setup.config.shots, len(setup.bank))
+    firsts = accumulate(part.rounds, initial=0)
+    rounds = [
+        bank_queries(setup, rows, after=first)
+        for rows, first in zip(part.rounds, firsts, strict=False)
+    ]
+    return best_set(setup, part, bank_vectors(setup, Untrained()), rounds)
 
 
 # λ
@@ -274,3 +261,226 @@ def given_or_tuned(
         all_choices=True,
     )
     return TradeOff(scores, method.name)
+
+
+# queries of the bank, on which methods are trained and λ is tuned
+
+
+def training_queries(setup: Setup, method: Method) -> BankQueries:
+    """Return the queries of the bank that a method's networks are trained on, those that it holds
+    out among them."""
+    return bank_queries(setup, method.training_query_count)
+
+
+def split_queries(setup: Setup, method: LearnsFromScores) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bank positions of the queries that a method is trained on, and of its held-out
+    ones."""
+    positions = training_queries(setup, method).positions
+    by_start = learnt_by_start(setup, method)
+    training, held_out = split_held_out(len(positions), setup.config.seed, by_start)
+    return positions[training], positions[held_out]
+
+
+def learnt_by_start(setup: Setup, method: LearnsFromScores) -> np.ndarray | None:
+    """Return bool [Q]: which of a method's training queries its start was trained on; None if its
+    start was trained on none."""
+    if not isinstance(method.start, LearnsFromScores):
+        return None
+    positions = training_queries(setup, method).positions
+    return np.isin(positions, split_queries(setup, method.start)[0])
+
+
+def bank_queries(setup: Setup, count: int, after: int = 0) -> BankQueries:
+    """Return `count` queries of the bank, in a drawn order that is the same for all methods; fewer
+    queries are among more.
+
+    Args:
+        setup: the task and its settings.
+        count: how many queries; fewer where the bank has fewer.
+        after: how many queries of that order are left to others.
+    """
+    order = np.random.default_rng([setup.config.data_seed, 3]).permutation(len(setup.bank))
+    return setup.bank.queries(order[after : after + count])
+
+
+def tuning_queries(setup: Setup) -> BankQueries:
+    """Return the queries of the bank on which λ is tuned. Training takes its queries from the
+    beginning of the order, tuning from its end."""
+    return bank_queries(setup, TUNING_QUERIES, after=max(0, len(setup.bank) - TUNING_QUERIES))
+
+
+# vectors
+
+
+def bank_vectors(
+    setup: Setup, method: Method, view: RetrievalTexts | None = None
+) -> Stage[np.ndarray]:
+    """Return the stage of the bank's vectors by a method, unit rows.
+
+    Args:
+        setup: the task and its settings.
+        method: the method whose encoders are used.
+        view: the texts to encode; by default those that these encoders read.
+    """
+    view = bank_texts(setup, method) if view is None else view
+    networks, head = encoders(setup, method)
+    side: Literal["query", "bank"] = "query" if share_encoder(networks) else "bank"
+    vectors = TextVectors(networks, view, side)
+    if head is None:
+        return UnitVectors(vectors)
+    return HeadVectors(head, bank_blocks(head, view), vectors)
+
+
+def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.ndarray]:
+    """Return the stage of the vectors of queries by a method, unit rows."""
+    view = texts(setup, queries)
+    networks, head = encoders(setup, method)
+    vectors = TextVectors(networks, view)
+    if head is None:
+        return UnitVectors(vectors)
+    return HeadVectors(head, query_blocks(head, view, queries), vectors)
+
+
+def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
+    """Return the stage of the nearest examples of each query, never the query itself.
+
+    Args:
+        setup: the task and its settings.
+        method: the method whose vectors are compared.
+        queries: the queries, in the bank or not.
+        n: number of examples for each query, at most as many as the bank has besides the query.
+    """
+    return Choose(
+        NEAREST,
+        bank_texts(setup, method),
+        texts(setup, queries),
+        min(n, len(setup.bank) - 1),
+        bank_vectors(setup, method),
+        query_vectors(setup, method, queries),
+    )
+
+
+def share_encoder(encoders: Stage[EncoderPair]) -> bool:
+    """Return whether queries and examples share one untrained encoder, so that one stage of vectors
+    serves both."""
+    return isinstance(encoders, UntrainedEncoder) and encoders.encoder.encodes_alike
+
+
+# a head's blocks and inputs
+
+
+def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
+    """Return the stage of a head's blocks of the bank's examples, which depend on their outputs."""
+    trained_on_them = head.rows.view.source is view.source
+    inputs = head.rows if trained_on_them else head_inputs_like(head, view, outputs=True)
+    return HeadBlocks(head, inputs, "bank")
+
+
+def query_blocks(
+    head: TrainedHead, view: RetrievalTexts, queries: Examples
+) -> Stage[np.ndarray | None]:
+    """Return the stage of a head's blocks of queries. If the head was trained on these queries,
+    their blocks are cross-fitted, so that none depends on the query's own output."""
+    if isinstance(queries, BankQueries) and queries.bank is head.rows.view.source:
+        return QueryBlocks(CrossFitting(head), queries.positions)
+    return HeadBlocks(head, head_inputs_like(head, view, outputs=False), "query")
+
+
+def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) -> HeadInputs:
+    """Return the stage of examples as inputs of a head, in the same form as the bank that it was
+    trained on."""
+    bank = head.rows
+    states = bank.states and replace(bank.states, rows=view.source)
+    return head_inputs(
+        bank.vectors.encoders,
+        view,
+        bank.parts is not None,
+        bank.parser,
+        outputs=outputs,
+        states=states,
+    )
+
+
+def head_inputs(
+    encoders: Stage[EncoderPair],
+    view: RetrievalTexts,
+    pairs: bool,
+    parser: str,
+    *,
+    outputs: bool,
+    states: HiddenStates | None = None,
+) -> HeadInputs:
+    """Return the stage of examples as inputs of a head.
+
+    Args:
+        encoders: the untrained encoder.
+        view: the examples' texts.
+        pairs: whether every input is joined from two texts, which are then also encoded separately.
+        parser: the name of the parser for outputs that are programs; "" if they are not.
+        outputs: whether the head may see the outputs; false for queries.
+        states: the LM's hidden states of the examples, for a head that reads these.
+    """
+    parts = TextVectors(encoders, Parts(view)) if pairs else None
+    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs, states)
+
+
+# vectors of outputs and skills, by the untrained encoder
+
+
+def output_vectors(setup: Setup, examples: Examples) -> UnitVectors:
+    """Return the stage of the vectors of examples' outputs, unit rows."""
+    return UnitVectors(TextVectors(untrained_encoder(setup).networks, Outputs(examples)))
+
+
+def skill_vectors(setup: Setup, examples: Examples, orders: Iterable[int]) -> SkillVectors:
+    """Return the stage of the vectors of the skills of examples, for some orders of the
+    demonstrations."""
+    views = skills(setup, examples, orders)
+    vectors = TextVectors(untrained_encoder(setup).networks, SkillTexts(views))
+    return SkillVectors(vectors, len(views))
+
+
+# retrieval texts
+
+
+def texts(setup: Setup, examples: Examples) -> RetrievalTexts:
+    """Return the stage of the retrieval texts of examples: their inputs, or with `--text skill` the
+    skills that these need."""
+    if setup.config.text == "input":
+        return Inputs(examples)
+    [skills_of_order] = skills(setup, examples, [0])
+    return Rewritten(examples, skills_of_order)
+
+
+def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
+    """Return the stage of the bank's texts for the encoders of a method. With `--context example`,
+    trained encoders also read the outputs."""
+    plain = texts(setup, setup.bank)
+    return WithOutputs(plain) if bank_context(setup, method) == "example" else plain
+
+
+def bank_context(setup: Setup, method: Method) -> Literal["input", "example"]:
+    """Return the part of a bank example that a method's encoders read: what --context says for
+    trained networks, else the input."""
+    return setup.config.context if method.trains_networks else "input"
+
+
+def skills(setup: Setup, examples: Examples, orders: Iterable[int]) -> tuple[Skills, ...]:
+    """Return the stages of the skills of examples, one for each of some orders of the
+    demonstrations.
+
+    Raises:
+        UserError: the task has no demonstrations of its own and none are given.
+    """
+    config = setup.config
+    return tuple(
+        Skills(
+            examples,
+            setup.skill_lm,
+            setup.demonstrations,
+            config.skills.orders,
+            order,
+            config.data_seed,
+        )
+        for order in orders
+    )

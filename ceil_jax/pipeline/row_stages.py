@@ -2,8 +2,8 @@
 
 Every function only puts values together; `stage.Run.get` computes them. They stand in the order of
 the picture in docs/architecture.md, which goes on in `method_stages` with what a method learns, and
-in `vector_stages` with vectors and texts. A row is one that `Setup.row` returned, whose method has
-the configuration's settings.
+with vectors and texts. A row is one that `Setup.row` returned, whose method has the configuration's
+settings.
 """
 
 from __future__ import annotations
@@ -25,23 +25,21 @@ from ceil_jax.pipeline.answering import (
 )
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.method_stages import (
+    bank_texts,
     bank_vectors,
     encoders,
+    fixed_examples,
     given_or_tuned,
-    query_vectors,
-    trade_off_of_training,
-)
-from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.shared_sets import fixed_examples
-from ceil_jax.pipeline.stage import Stage
-from ceil_jax.pipeline.vector_stages import (
-    bank_texts,
     head_inputs_like,
     output_vectors,
+    query_vectors,
     skill_vectors,
     skills,
     texts,
+    trade_off_of_training,
 )
+from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.stage import Stage
 from ceil_jax.pipeline.views import Examples, Inputs, RetrievalTexts, Skills
 
 

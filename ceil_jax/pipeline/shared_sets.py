@@ -1,5 +1,5 @@
 """Stages that find one set of examples for all queries (`methods.fixed`): a pool, sets of it, their
-scores, and the best set. `fixed_examples` puts them together.
+scores, and the best set. `best_set` puts them together.
 
 ```
 BestSet ← SharedScores ← Finalists ← SharedScores ← Challengers ← SharedScores ← RandomSets ← Pool
@@ -21,14 +21,12 @@ from jaxtyping import Float, Int
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.readings import LMRequest
-from ceil_jax.methods.fixed import WithFixedExamples
+from ceil_jax.methods.fixed import FixedPart
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.choosing import StoredSets
 from ceil_jax.pipeline.scoring import Prompting, Scores, work_of_reading
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
-from ceil_jax.pipeline.vector_stages import texts, untrained_encoder, vectors_of_bank
 from ceil_jax.pipeline.views import BankQueries, Examples
 from ceil_jax.pipeline.ways import ask, way_of_answering
 from ceil_jax.store.folder import load_arrays, save_arrays
@@ -373,23 +371,23 @@ def scores_on_all_rows(
     return measure, np.stack(columns, axis=1)
 
 
-def fixed_examples(setup: Setup, method: WithFixedExamples) -> BestSet:
-    """Return the stage of the examples that a method puts into every prompt, the same for all
-    seeds.
+def best_set(
+    setup: Setup, part: FixedPart, vectors: Stage[np.ndarray], rounds: Sequence[BankQueries]
+) -> BestSet:
+    """Return the stage of the best set of a pool, of the size that a prompt's fixed part has.
 
-    Raises:
-        UserError: there are more fixed examples than the bank or the pool allows.
+    Args:
+        setup: the task and its settings, for all seeds.
+        part: the fixed part of a prompt, and how it is found.
+        vectors: the vectors of the bank, unit rows, by which the pool is chosen.
+        rounds: the rows of the bank on which sets are scored in each round.
     """
     bank = setup.bank
-    part = method.fixed_part(setup.config.shots, len(bank))
     finder = part.method
-    setup = setup.for_all_seeds
     seed = setup.config.data_seed
-    first, *more = part.rounds
-    vectors = vectors_of_bank(untrained_encoder(setup), texts(setup, bank))
-    held_back = bank_queries(setup, sum(part.rounds)).positions
+    held_back = np.sort(np.concatenate([queries.positions for queries in rounds]))
     pool = Pool(bank, vectors, held_back, part.pool, seed)
-    queries = bank_queries(setup, first)
+    queries, *more = rounds
     sets: SharedSets = RandomSets(pool, queries, finder.sets, part.size, seed)
     shape = (finder.sets, part.size)
     trials: tuple[Trial, ...] = (scored_trial(setup, sets, queries, shape, "random sets"),)
@@ -399,12 +397,9 @@ def fixed_examples(setup: Setup, method: WithFixedExamples) -> BestSet:
         trials = (*trials, scored_trial(setup, sets, queries, shape, "challengers"))
     finals: tuple[Trial, ...] = ()
     count = finder.finalists
-    answered = first
-    for rows in more:
-        queries = bank_queries(setup, rows, after=answered)
+    for queries in more:
         sets = Finalists(pool, trials, finals, queries, count)
         finals = (*finals, scored_trial(setup, sets, queries, (count, part.size), "finalists"))
-        answered += rows
         count = max(1, count // 2)
     return BestSet(pool, trials, finals)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.example_encoder import example_encoder
-from ceil_jax.pipeline import method_stages, row_stages, vector_stages
+from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.export import encoders_of
 from ceil_jax.pipeline.setup import Session
 
@@ -46,7 +46,7 @@ def measure_latency(session: Session, method: str) -> Latency:
     assert row.exports
     items = run.get(method_stages.bank_vectors(setup, row.method))
     _, query_encoder = encoders_of(run, setup, row)
-    queries = run.get(vector_stages.texts(setup, setup.queries))
+    queries = run.get(method_stages.texts(setup, setup.queries))
     side = example_encoder(query_encoder)
     vectors, encode = _timed(lambda: unit_rows(side.encode_queries(queries)))
     n = min(

@@ -10,8 +10,8 @@ from harness.panels import image, panels
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
+from ceil_jax.pipeline.method_stages import skills as skills_of
 from ceil_jax.pipeline.setup import Session
-from ceil_jax.pipeline.vector_stages import skills as skills_of
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE
 from ceil_jax.skills.sketches import PARTS

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import controls
 
-from ceil_jax.pipeline.bank_queries import bank_queries
 from ceil_jax.pipeline.config import SCALES
+from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.tasks.load import load_task
 

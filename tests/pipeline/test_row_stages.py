@@ -14,9 +14,9 @@ from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import applicable
 from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import method_stages, vector_stages
-from ceil_jax.pipeline.bank_queries import bank_queries
+from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.encoders import CrossFitting
+from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import closure
@@ -90,9 +90,9 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     assert method_stages.trained_encoders(plain, SMALL.method(EPR)).fixed is None
     head = method_stages.encoders(setup, Labels()).head
     seen = run.get(
-        vector_stages.query_blocks(head, vector_stages.texts(setup, setup.bank), setup.bank)
+        method_stages.query_blocks(head, method_stages.texts(setup, setup.bank), setup.bank)
     )
-    unseen = run.get(vector_stages.query_blocks(head, vector_stages.texts(setup, of_bank), of_bank))
+    unseen = run.get(method_stages.query_blocks(head, method_stages.texts(setup, of_bank), of_bank))
     assert (seen[of_bank.positions] != unseen).any()
 
 
@@ -103,8 +103,8 @@ def kinds(stage):
 def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
     config = replace(SMALL, out=tmp_path, context="example")
     run, shown = open_run(config, FEW)
-    of_epr, of_free = (vector_stages.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
-    assert of_epr != of_free == vector_stages.bank_texts(open_run(SMALL, FEW).setup, Free())
+    of_epr, of_free = (method_stages.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
+    assert of_epr != of_free == method_stages.bank_texts(open_run(SMALL, FEW).setup, Free())
     # a classifier that had learnt from texts with their answers in them would look for these in
     # queries
     plain = open_run(replace(config, context="input"), FEW).setup
