@@ -19,6 +19,7 @@ import numpy as np
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
 from ceil_jax.methods.fixed import WithFixedExamples
+from ceil_jax.methods.row import Row
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
 from ceil_jax.pipeline.encoders import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
@@ -212,10 +213,21 @@ def fixed_examples(setup: Setup, method: WithFixedExamples) -> BestSet:
         bank_queries(setup, rows, after=first)
         for rows, first in zip(part.rounds, firsts, strict=False)
     ]
-    return best_set(setup, part, bank_vectors(setup, Untrained()), rounds)
+    vectors = bank_vectors(setup, Untrained())
+    return best_set(setup, part, vectors, rounds)
 
 
 # λ
+
+
+def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
+    """Return λ of a row, or its stage if it is tuned: the retriever's own; or that of the training,
+    if its encoders were trained on sets; or the configured one. None for a retriever without λ."""
+    if row.needs.trade_off != "tunable":
+        return row.needs.trade_off
+    if row.method.learns_sets:
+        return trade_off_of_training(setup, row.method)
+    return given_or_tuned(setup, row.method, setup.config.trade_off)
 
 
 def trade_off_of_training(setup: Setup, method: Method) -> float | Stage[float] | None:

@@ -29,14 +29,13 @@ from ceil_jax.pipeline.method_stages import (
     bank_vectors,
     encoders,
     fixed_examples,
-    given_or_tuned,
     head_inputs_like,
     output_vectors,
     query_vectors,
     skill_vectors,
     skills,
     texts,
-    trade_off_of_training,
+    trade_off_of_row,
 )
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Stage
@@ -140,13 +139,3 @@ def check_applies(setup: Setup, row: Row) -> None:
     for method in row.method.chain:
         if why := method.refusal(setup.task):
             raise UserError(f"--method {row.name}: {why}")
-
-
-def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
-    """Return λ of a row, or its stage if it is tuned: the retriever's own; or that of the training,
-    if its encoders were trained on sets; or the configured one. None for a retriever without λ."""
-    if row.needs.trade_off != "tunable":
-        return row.needs.trade_off
-    if row.method.learns_sets:
-        return trade_off_of_training(setup, row.method)
-    return given_or_tuned(setup, row.method, setup.config.trade_off)

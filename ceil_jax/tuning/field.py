@@ -258,18 +258,29 @@ class Field:
         choice = row_stages.choice(setup, setup.config.configured(candidate.row), Examples(queries))
         return self.run.cost([choice]).seconds
 
-    def preparation(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
+    def preparation(
+        self, candidate: Candidate, known: Entrant, affordable: float
+    ) -> tuple[float, float]:
         """Return how many LM tokens preparing a candidate may take, and how many seconds of
-        encoding and training.
+        encoding and training. The work of training its method is halved, from now on, until the
+        tokens are affordable or it cannot be halved any more.
 
         Args:
             candidate: the candidate to prepare.
             known: a candidate with its prompts. For a server, a plan estimates tokens by
                 characters; the true tokens of these prompts correct it.
+            affordable: how many LM tokens there are for it.
 
         Raises:
             UserError: the candidate cannot be prepared here.
         """
+        tokens, seconds = self._planned(candidate, known)
+        while tokens > affordable and self._lighten(candidate):
+            tokens, seconds = self._planned(candidate, known)
+        return tokens, seconds
+
+    def _planned(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
+        """The LM tokens and the seconds that preparing a candidate may take as it is."""
         setup = self.setup(candidate)
         choice = row_stages.choice(setup, setup.config.configured(candidate.row))
         unpaid = closure([choice], lambda stage: stage.key in self._paid)
@@ -282,7 +293,7 @@ class Field:
         without_lm = [work._replace(read=0.0, written=0.0) for work in missing]
         return tokens, MARGIN * sum(map(this_machine().seconds, without_lm))
 
-    def lighten(self, candidate: Candidate) -> bool:
+    def _lighten(self, candidate: Candidate) -> bool:
         """Halve the work of training a candidate's method from now on; return whether it could be
         halved."""
         smaller = self.setup(candidate).config.configured(candidate.row).method.smaller()

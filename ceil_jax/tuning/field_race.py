@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,16 @@ _REMARKS = {
     "worse": "clearly worse",
 }
 """How the race ended for a candidate, in the order of tables."""
+
+
+class Finalist(NamedTuple):
+    """A candidate that answers the final rows."""
+
+    candidate: Candidate
+    role: str
+    """The reasons why it does."""
+    raced: np.ndarray
+    """float [m]: its scores in the race; m is 0 if it did not take part."""
 
 
 class FieldRace:
@@ -112,7 +123,8 @@ class FieldRace:
         for entrant in self._with_more_examples():
             self._join(entrant)
         shots = self.winner.candidate.shots or PLAIN.shots
-        for entrant in self._prepared(prepared(self.methods, self.extent, shots)):
+        waiting = prepared(self.methods, self.extent, shots)
+        for entrant in self._prepared(waiting):
             self._join(entrant)
 
     @property
@@ -120,9 +132,8 @@ class FieldRace:
         """The best of the candidates that have answered the most rows."""
         return self.entrants[self.race.winner()]
 
-    def finalists(self, tolerance: float, price: Price | None) -> dict[Candidate, str]:
-        """Return the candidates that answer the final rows, the winner first, each with the reasons
-        why it does.
+    def finalists(self, tolerance: float, price: Price | None) -> list[Finalist]:
+        """Return the candidates that answer the final rows, the winner first.
 
         Args:
             tolerance: points of the metric, from 0 to 100, that the cheapest may be behind the
@@ -141,15 +152,14 @@ class FieldRace:
         roles: dict[Candidate, list[str]] = {}
         for candidate, role in finalists:
             roles.setdefault(candidate, []).append(role)
-        return {candidate: ", ".join(filter(None, words)) for candidate, words in roles.items()}
-
-    def scores_of(self, candidate: Candidate) -> np.ndarray:
-        """Return the scores of a candidate in the race, float [m]; m is 0 if it did not take
-        part."""
-        for entrant, scores in zip(self.entrants, self.race.scores, strict=True):
-            if entrant.candidate == candidate:
-                return scores
-        return np.zeros(0)
+        raced = {
+            entrant.candidate: scores
+            for entrant, scores in zip(self.entrants, self.race.scores, strict=True)
+        }
+        return [
+            Finalist(candidate, ", ".join(filter(None, words)), raced.get(candidate, np.zeros(0)))
+            for candidate, words in roles.items()
+        ]
 
     def standings(self) -> tuple[Standing, ...]:
         """Return the results of the candidates that raced: those that stayed to the end first, then
@@ -221,9 +231,7 @@ class FieldRace:
             racing = float(similar.tokens.sum())
             affordable = self._left()
             try:
-                tokens, seconds = self.field.preparation(candidate, similar)
-                while tokens + racing > affordable and self.field.lighten(candidate):
-                    tokens, seconds = self.field.preparation(candidate, similar)
+                tokens, seconds = self.field.preparation(candidate, similar, affordable - racing)
             except UserError as error:
                 self.notes.append(f"{candidate.label} was not tried: {error}.")
                 continue

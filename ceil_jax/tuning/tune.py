@@ -23,7 +23,7 @@ from ceil_jax.tuning.candidates import Candidate, plain, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import FIRST_ROWS, Extent
 from ceil_jax.tuning.field import Answers, Entrant, Field
-from ceil_jax.tuning.field_race import FieldRace
+from ceil_jax.tuning.field_race import FieldRace, Finalist
 from ceil_jax.tuning.final_rows import (
     answer_final_rows,
     notes_on_number,
@@ -174,12 +174,13 @@ class Search:
         without_lm = self._replies_without_lm()
         self.race.hold()
         # the tokens that the race has left pay for as many final rows as there are
-        roles = self.race.finalists(self.search.tolerance, self.price)
-        entrants = [self.field.enter(candidate, self.held_out) for candidate in roles]
+        finalists = self.race.finalists(self.search.tolerance, self.price)
+        standings = self.race.standings()
+        entrants = [self.field.enter(finalist.candidate, self.held_out) for finalist in finalists]
         answers = answer_final_rows(self.field, entrants, self.held_out)
         queries = self.held_out[: len(answers[0].scores)]
         self._note_final_rows(entrants, answers)
-        finals = self._finals(list(roles.values()), entrants, answers, queries, without_lm)
+        finals = self._finals(finalists, entrants, answers, queries, without_lm)
         best = finals.verdict.recommended
         rows = shown_rows(queries, entrants[best], answers[best])
         return Outcome(
@@ -188,7 +189,7 @@ class Search:
             lm=self.field.base.lm.key,
             bank_rows=len(self.task.train),
             tuning_rows=len(self.tuning),
-            race=self.race.standings(),
+            race=standings,
             finals=finals,
             spent=str(self.field.budget),
             tokens=self.field.budget.tokens,
@@ -229,7 +230,7 @@ class Search:
 
     def _finals(
         self,
-        roles: Sequence[str],
+        finalists: Sequence[Finalist],
         entrants: Sequence[Entrant],
         answers: Sequence[Answers],
         queries: Sequence[Example],
@@ -238,8 +239,8 @@ class Search:
         """Judge the finalists by their answers.
 
         Args:
-            roles: for each finalist, why it is one.
-            entrants: the finalists.
+            finalists: the finalists, with their scores in the race.
+            entrants: the same with their prompts for all final rows.
             answers: their answers to `queries`.
             queries: the final rows that all have answered.
             without_lm: the answers without an LM to at least these rows; None without any.
@@ -250,7 +251,7 @@ class Search:
             [entrant.cost(self.price) for entrant in entrants],
             self.search.tolerance / 100,
             groups,
-            raced=[self.race.scores_of(entrant.candidate) for entrant in entrants],
+            raced=[finalist.raced for finalist in finalists],
             raced_groups=raced_groups,
         )
         standings = [
@@ -260,11 +261,11 @@ class Search:
                 len(queries),
                 entrant.usage,
                 entrant.preparing,
-                role,
+                finalist.role,
                 troubles_of(answers_of_finalist.replies),
             )
-            for entrant, role, score, answers_of_finalist in zip(
-                entrants, roles, verdict.scores, answers, strict=True
+            for entrant, finalist, score, answers_of_finalist in zip(
+                entrants, finalists, verdict.scores, answers, strict=True
             )
         ]
         result: WithoutLM | None = None
