@@ -19,7 +19,6 @@ from harness.grid import Cell, Entry
 
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS, applicable
-from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import SCALES, RunConfig
 from ceil_jax.tasks.load import load_task
 
@@ -43,11 +42,6 @@ NAMES = (
 )
 
 
-def asks_lm_to_prepare(row: Row) -> bool:
-    """Return whether a row needs LM tokens before the first query."""
-    return row.learns_from_lm or row.needs_states
-
-
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
     """A row for each method that applies to the task; those that learn from the LM only where they
     are asked for."""
@@ -60,7 +54,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         name
         for name in NAMES
         if name in ROWS
-        and (name in options.method or not (options.method or asks_lm_to_prepare(ROWS[name])))
+        and (name in options.method or not (options.method or ROWS[name].prepared_by_lm))
     ]
     return [
         Entry(row.title + (more if row.learns_from_lm else ""), config.task, Cell(config, row.name))

@@ -82,6 +82,11 @@ class Row:
         return self.encodes and self.method.needs_states
 
     @property
+    def prepared_by_lm(self) -> bool:
+        """Whether an LM reads the bank, or candidates from it, before the first query."""
+        return self.learns_from_lm or self.needs_states
+
+    @property
     def exports(self) -> bool:
         """Whether it can be exported as a selector."""
         needs = self.needs

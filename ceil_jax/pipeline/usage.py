@@ -25,11 +25,8 @@ class PromptTokens(Stage[Usage]):
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         usage = self._of_prompts(run)
-        for stage in readings_of_queries(self.predictions):
-            if isinstance(stage, HiddenStates):
-                read = float(run.lm(stage.lm).count_tokens(stage.texts()).mean())
-                usage = usage._replace(prompt=usage.prompt + read)
-        return usage._asdict()
+        read = read_for_states(run, self.predictions)
+        return usage._replace(prompt=usage.prompt + read)._asdict()
 
     def _of_prompts(self, run: Run) -> Usage:
         stage = self.predictions
@@ -44,3 +41,12 @@ class PromptTokens(Stage[Usage]):
     def load(self, run: Run, folder: Path) -> Usage:
         summary = run.summary(self)
         return Usage(**{name: summary[name] for name in Usage._fields})
+
+
+def read_for_states(run: Run, predictions: Answers) -> float:
+    """Return the mean number of tokens that an LM reads of a query for its hidden states; 0 if
+    these are not needed."""
+    stages = [
+        stage for stage in readings_of_queries(predictions) if isinstance(stage, HiddenStates)
+    ]
+    return sum(float(run.lm(stage.lm).count_tokens(stage.texts()).mean()) for stage in stages)

@@ -39,7 +39,7 @@ class Candidate:
     def prepared(self) -> bool:
         """Whether the LM has to read prompts before the first query is answered: for training, or
         to rewrite inputs as skills."""
-        return self.row.learns_from_lm or self.row.needs.skills != "none"
+        return self.row.prepared_by_lm or self.row.needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
         """Return the settings of its run: `base`, the settings of all candidates, with its K, λ and

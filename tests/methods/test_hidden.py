@@ -19,6 +19,9 @@ from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.usage import PromptTokens
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_task
+from ceil_jax.tuning.budget import Budget
+from ceil_jax.tuning.candidates import Candidate
+from ceil_jax.tuning.field import Field
 
 NAMES = ("hidden", "hidden_classifier")
 
@@ -128,3 +131,19 @@ def test_examples_with_the_likely_label_are_chosen(tmp_path):
     choice = run.get(row_stages.choice(setup, setup.row("hidden")))
     labels = np.array([example.output for example in TASK.train])[choice.positions]
     assert (labels == np.array([[query.output] for query in TASK.validation])).all()
+
+
+def test_tune_pays_for_what_is_read_of_the_bank_and_of_each_query(tmp_path):
+    budget = Budget(10**6, None)
+    field = Field(replace(SMALL, out=tmp_path), TASK, budget)
+    tokens = TinyLM().count_tokens
+    queries = TASK.validation[:20]
+    of_query = tokens([TASK.template.query(query) for query in queries])
+    of_bank = tokens([TASK.template.query(example) for example in TASK.train])
+    candidate = Candidate(ROWS["hidden"], 2)
+    assert candidate.prepared
+    entrant = field.enter(candidate, queries)
+    assert budget.tokens == of_bank.sum() + of_query.sum() == entrant.preparing
+    assert entrant.usage.prompt == pytest.approx(entrant.lengths.mean() + of_query.mean())
+    plain = field.enter(Candidate(ROWS["topk"], 2), queries)
+    assert plain.usage.prompt == pytest.approx(plain.lengths.mean())
