@@ -38,7 +38,7 @@ from ceil_jax.lm import load_lm
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Classified
 from ceil_jax.pipeline.config import SCALES, RunConfig
-from ceil_jax.pipeline.encoders import TrainedHead
+from ceil_jax.pipeline.learning import TrainedHead
 from ceil_jax.pipeline.setup import Session
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import signed
@@ -157,10 +157,10 @@ class Reader:
         """Return four vectors of each text, float [N, d], by the name of layer and pooling."""
         if self._lm is None:
             self._lm = load_lm(LM, dtype="float32")
-        network = self._lm._model.model
+        network = self._lm.model.model
         layers = network.config.num_hidden_layers
         wanted = {f"layer {layers // 2}": layers // 2, f"layer {layers}": layers}
-        ids = self._lm._tokenizer(list(texts))["input_ids"]
+        ids = self._lm.tokenizer(list(texts))["input_ids"]
         found: dict[str, np.ndarray] = {}
         with torch.inference_mode(), bar(len(texts), what) as progress:
             for rows in batches([len(own) for own in ids]):

@@ -37,7 +37,7 @@ CHECKED = [
     "training.losses",
     "training.samplers",
     "training.scoring",
-    "training.tuning",
+    "training.trade_offs",
 ]
 install_import_hook([f"ceil_jax.{module}" for module in CHECKED], "beartype.beartype").__enter__()
 

@@ -11,10 +11,10 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
   its fixed examples, λ
 - `views`: examples and their retrieval texts
 - `vectors`: the vectors of texts and of examples
-- `encoders`: heads and trained encoders
+- `learning`: the stages in which heads and encoders are trained
 - `choosing`: the chosen examples, and candidate sets
 - `scoring`: the LM's scores of candidate sets, and λ
-- `shared_sets`: one set of examples for all queries
+- `fixed_examples`: one set of examples for all queries
 - `ways`: how an LM answers: by log-probabilities of choices, by generation, or by generating a
   choice
 - `answering`: predictions and metrics

@@ -27,7 +27,7 @@ from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.samplers import Sampler, SamplerInputs
-from ceil_jax.training.tuning import log_det_share, map_sets
+from ceil_jax.training.trade_offs import log_det_share, map_sets
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from ceil_jax.methods.fixed import WithFixedExamples
 from ceil_jax.methods.row import Row
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
-from ceil_jax.pipeline.encoders import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
+from ceil_jax.pipeline.fixed_examples import BestSet, best_set
+from ceil_jax.pipeline.learning import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.shared_sets import BestSet, best_set
 from ceil_jax.pipeline.stage import Stage
 from ceil_jax.pipeline.vectors import (
     HeadBlocks,
@@ -53,7 +53,7 @@ from ceil_jax.pipeline.views import (
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.samplers import Sampler
-from ceil_jax.training.tuning import TRADE_OFFS, TUNING_QUERIES
+from ceil_jax.training.trade_offs import TRADE_OFFS, TUNING_QUERIES
 
 # encoders
 

@@ -23,12 +23,12 @@ from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.scoring import read_outputs, score_sets, set_prompts
-from ceil_jax.training.tuning import TRADE_OFFS, best_trade_off, trade_off_note
+from ceil_jax.training.trade_offs import TRADE_OFFS, best_trade_off, trade_off_note
 
 log = logging.getLogger(__name__)
 
 LOG_DET_SHARE = "log_det_share"
-"""The name of `training.tuning.log_det_share` in the summary of `choosing.MapSets`."""
+"""The name of `training.trade_offs.log_det_share` in the summary of `choosing.MapSets`."""
 
 SAMPLED = 24
 """Number of queries whose prompts are counted to estimate the tokens of all."""

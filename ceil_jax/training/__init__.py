@@ -22,6 +22,6 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages o
 - `loop`: the training loop, the split into training and held-out queries, and the choice of the
   final weights.
 - `checkpoints`: the checkpoint from which a stopped training continues.
-- `tuning`: the trade-off λ of DPP-MAP, chosen on training queries.
+- `trade_offs`: the trade-off λ of DPP-MAP, chosen on training queries.
 - `free/`: training without an LM, on the bank's outputs.
 """

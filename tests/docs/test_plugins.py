@@ -17,8 +17,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.encoders import CrossFitting
 from ceil_jax.pipeline.export import export_row
+from ceil_jax.pipeline.learning import CrossFitting
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare

@@ -11,7 +11,7 @@ from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import register_row
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.encoders import CrossFitting
+from ceil_jax.pipeline.learning import CrossFitting
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.store import progress

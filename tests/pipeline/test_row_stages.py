@@ -15,7 +15,7 @@ from ceil_jax.methods.registry import applicable
 from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.encoders import CrossFitting
+from ceil_jax.pipeline.learning import CrossFitting
 from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.scoring import Scores, TradeOff
 from ceil_jax.pipeline.setup import open_run

@@ -12,7 +12,7 @@ from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.candidates import epr_candidates
 from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets, set_prompts
-from ceil_jax.training.tuning import best_trade_off
+from ceil_jax.training.trade_offs import best_trade_off
 
 WORDS = ("bad", "good")
 TEMPLATE = Template("{input} It is {output}")

@@ -5,7 +5,7 @@ import pytest
 
 from ceil_jax.dpp.kernel import similarity
 from ceil_jax.retrieval.shortlists import greedy_map_shortlists
-from ceil_jax.training.tuning import TRADE_OFFS, log_det_share, map_sets, trade_off_note
+from ceil_jax.training.trade_offs import TRADE_OFFS, log_det_share, map_sets, trade_off_note
 
 
 def unit(vectors):

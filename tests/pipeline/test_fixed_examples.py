@@ -18,10 +18,10 @@ from ceil_jax.methods.registry import usable_with
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.export import export_row
+from ceil_jax.pipeline.fixed_examples import BestSet, SharedAnswers, SharedScores
 from ceil_jax.pipeline.method_stages import fixed_examples
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.shared_sets import BestSet, SharedAnswers, SharedScores
 from ceil_jax.pipeline.stage import closure
 
 FIXED = FixedPrompt(pool=12, sets=10, challengers=4, rows=4, finalists=4)
