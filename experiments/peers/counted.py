@@ -9,7 +9,7 @@ import numpy as np
 
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel
-from ceil_jax.lm.tokens import PairTokens
+from ceil_jax.lm.tokens import PairTokenizer, PairTokens
 from ceil_jax.lm.torch.prefix_tree import Trie
 from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.example import Example, Task
@@ -77,13 +77,14 @@ class CountedLM(LanguageModel):
         """Return for each prompt the accepted answer that greedy decoding would write, or WRONG."""
         rows: list[PairTokens] = []
         of_row: list[tuple[int, str]] = []
+        pairs = PairTokenizer(self.lm.tokenizer)
         for position, prompt in enumerate(prompts):
             query = self._query_of(prompt)
             golds = list(dict.fromkeys(query.references or (query.output,)))
             texts = [self._template.continuation(query, gold) + "\n" for gold in golds]
-            rows += self.lm._pairs.pairs([prompt] * len(texts), texts)
+            rows += pairs.pairs([prompt] * len(texts), texts)
             of_row += [(position, gold) for gold in golds]
-        written, _ = GreedyReader(self.lm._model, self.lm._reader.budget).each(rows)
+        written, _ = GreedyReader(self.lm.model, self.lm.token_budget).each(rows)
         answers = [Answer(WRONG)] * len(prompts)
         unsure: list[int] = []
         for (position, gold), row, tokens in zip(of_row, rows, written, strict=True):
@@ -109,14 +110,14 @@ class CountedLM(LanguageModel):
             wanted: the tokens of the answer and the line's end.
             written: the token that greedy decoding writes in place of each.
         """
-        decode = self.lm._tokenizer.decode
+        decode = self.lm.tokenizer.decode
         for position, (right, token) in enumerate(zip(wanted, written, strict=True)):
             if token == right:
                 continue
             rest = decode(wanted[position:])
             begins = decode([token])
             if rest == "\n" and (
-                begins.startswith("\n") or token == self.lm._tokenizer.eos_token_id
+                begins.startswith("\n") or token == self.lm.tokenizer.eos_token_id
             ):
                 return True
             alike = bool(begins) and (rest.startswith(begins) or begins.startswith(rest))

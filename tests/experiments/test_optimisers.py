@@ -67,7 +67,7 @@ class Letters:
 )
 def test_one_pass_shows_whether_an_answer_would_be_written(written, verdict):
     lm = TinyLM()
-    lm._tokenizer = Letters()
+    lm.tokenizer = Letters()
     assert CountedLM(lm, TASK, FILMS)._verdict([2, 0, 0, 3], written) is verdict
 
 

@@ -59,8 +59,8 @@ class TorchLM(LanguageModel):
     def __init__(self, model: Any, tokenizer: Any, *, name: str, token_budget: int | None = None):
         self.name = name
         self.context_length = context_length(model.config)
-        self._model = model.eval()
-        self._tokenizer = tokenizer
+        self.model = model.eval()
+        self.tokenizer = tokenizer
         self._pairs = PairTokenizer(tokenizer)
         on_gpu = model.device.type != "cpu"
         # 1,024 on a CPU: a layer's intermediate values stay in the processor's cache
@@ -72,6 +72,11 @@ class TorchLM(LanguageModel):
             if reads_trees(model, model.device)
             else PaddedReader(model, budget)
         )
+
+    @property
+    def token_budget(self) -> int:
+        """The most tokens in a pass; halved each time a GPU has had no room for them."""
+        return self._reader.budget
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._pairs.count(texts)
@@ -112,19 +117,19 @@ class TorchLM(LanguageModel):
         ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(limit, self.context_length - len(row)) for row in ids]
-        ends = self._model.generation_config.eos_token_id
-        ends = {*(ends if isinstance(ends, list) else [ends]), self._tokenizer.eos_token_id}
+        ends = self.model.generation_config.eos_token_id
+        ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
         lengths = [len(row) + most for row, most in zip(ids, limits, strict=True)]
 
         def written() -> list[Answer]:
             generators = map(text_rng, prompts, seeds)
             writers = [
-                Writer(self._tokenizer, *each, stop)
+                Writer(self.tokenizer, *each, stop)
                 for each in zip(ids, limits, generators, strict=True)
             ]
-            cached = CACHED.get(self._model.device.type, CACHED["cuda"]) * self._reader.budget
+            cached = CACHED.get(self.model.device.type, CACHED["cuda"]) * self._reader.budget
             for batch in by_token_budget(lengths, cached):
-                session = Session(self._model, [ids[number] for number in batch])
+                session = Session(self.model, [ids[number] for number in batch])
                 write_all(session, [writers[number] for number in batch], ends, temperature)
                 self.tokens_read += session.read
             return [writer.answer() for writer in writers]

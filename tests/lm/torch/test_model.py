@@ -308,8 +308,8 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
     assert 512 < lm.count_tokens(["".join(reviews)])[0] < 600
     written = lm.generate(prompts, 3)
     found = lm.log_likelihood(prompts, written)
-    network = lm._model
-    fast = lm._tokenizer
+    network = lm.model
+    fast = lm.tokenizer
     for prompt, answer, score in zip(prompts, written, found, strict=True):
         ids = fast(prompt + answer)["input_ids"]
         start = len(fast(prompt)["input_ids"])
