@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ceil_jax.cli.data_flags import NO_FILE, OwnData
+from ceil_jax.cli.data_flags import NO_OWN_DATA, OwnData
 from ceil_jax.errors import Range, UserError
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
@@ -74,7 +74,7 @@ Without --input and --output, it looks at the file and proposes them.""")
 def compare_command(
     config: Annotated[RunConfig, Flags],
     method: Annotated[Sequence[str] | None, tyro.conf.arg(help=METHOD_ROWS)] = None,
-    file: Annotated[OwnData, Flags] = NO_FILE,
+    own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
     minutes: Annotated[float | None, Range(above=0)] = None,
     price: str | None = None,
     dry_run: Switch = False,
@@ -108,7 +108,7 @@ def compare_command(
         raise UserError("--method: name at least one")
     tokens_price = None if price is None else parse_price(price)
     needed = () if dry_run else ("matplotlib",)
-    opened = begin(config, file, method, *needed)
+    opened = begin(config, own_data, method, *needed)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.pipeline.models import CountingModels
     from ceil_jax.pipeline.setup import open_run
@@ -132,7 +132,7 @@ def compare_command(
     table = compare_rows(*session, rows, remarks=remarks, price=tokens_price)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), file, [row.name for row in rows]]
+    key = [replace(config, out=Path()), own_data, [row.name for row in rows]]
     page = table.write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}")
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
@@ -144,7 +144,7 @@ def score_command(
     config: Annotated[RunConfig, Flags],
     stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
     shard: str | None = None,
-    file: Annotated[OwnData, Flags] = NO_FILE,
+    own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
 ) -> None:
     """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
 
@@ -160,7 +160,7 @@ def score_command(
     from ceil_jax.store.shards import parse_shard
 
     part = parse_shard(shard) if shard else None
-    opened = begin(config, file, (stage,))
+    opened = begin(config, own_data, (stage,))
     # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.pipeline import method_stages
     from ceil_jax.pipeline.scoring import Scores
@@ -186,7 +186,7 @@ def export_command(
     config: Annotated[RunConfig, Flags],
     method: str = "ceil",
     license: str = "",
-    file: Annotated[OwnData, Flags] = NO_FILE,
+    own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
 ) -> None:
     """Export a method as a selector that `CeilSelector.from_pretrained` opens.
 
@@ -202,7 +202,7 @@ def export_command(
     """
     from ceil_jax.cli.first import begin
 
-    opened = begin(config, file, (method,))
+    opened = begin(config, own_data, (method,))
     # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.pipeline.export import export_row
     from ceil_jax.pipeline.setup import open_run
@@ -214,7 +214,7 @@ def export_command(
 
 def tune_command(
     config: Annotated[RunConfig, Flags],
-    file: Annotated[OwnData, Flags] = NO_FILE,
+    own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
     search: Annotated[TuneConfig, Flags] = _TUNE,
     price: str | None = None,
     json: Switch = False,
@@ -245,7 +245,7 @@ def tune_command(
     if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
         raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
     tokens_price = None if price is None else parse_price(price)
-    opened = begin(config, file, search.method, held_out=HELD_OUT)
+    opened = begin(config, own_data, search.method, held_out=HELD_OUT)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
     from ceil_jax.store.hashing import digest
     from ceil_jax.tuning.tune import Search
@@ -258,7 +258,7 @@ def tune_command(
     if running.forecast.cut:
         print(running.forecast.cut, file=out)
     outcome = running.run()
-    key = [replace(config, out=Path()), file, search]
+    key = [replace(config, out=Path()), own_data, search]
     files = write_outcome(running, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
     if json:
         selector = files.selector and str(files.selector)

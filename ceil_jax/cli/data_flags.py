@@ -66,7 +66,7 @@ class OwnData:
             names = [
                 field.name
                 for field in fields(given)
-                if getattr(given, field.name) != getattr(NO_FILE, field.name)
+                if getattr(given, field.name) != getattr(NO_OWN_DATA, field.name)
             ]
             if names:
                 flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
@@ -112,7 +112,7 @@ class OwnData:
 
         assert self.data is not None
         delimiter = self.delimiter and _unescaped(self.delimiter)
-        if self.input == NO_FILE.input or self.output == NO_FILE.output:
+        if self.input == NO_OWN_DATA.input or self.output == NO_OWN_DATA.output:
             check_named(self.data, self.input, self.output, delimiter)
         options = FileOptions(
             input=self.input,
@@ -143,7 +143,7 @@ class OwnData:
         return replace(task, max_new_tokens=self.max_new_tokens or task.max_new_tokens)
 
 
-NO_FILE = OwnData()
+NO_OWN_DATA = OwnData()
 """No file: use the task that `--task` names."""
 
 

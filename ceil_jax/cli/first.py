@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ceil_jax.cli.data_flags import NO_FILE, OwnData
+from ceil_jax.cli.data_flags import NO_OWN_DATA, OwnData
 from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import applicable, usable_with
 from ceil_jax.methods.row import Row
@@ -36,7 +36,7 @@ class CheckedCommand(NamedTuple):
 
 def begin(
     config: RunConfig,
-    file: OwnData = NO_FILE,
+    own_data: OwnData = NO_OWN_DATA,
     methods: Sequence[str] | None = (),
     *needed: str,
     held_out: float = 0.1,
@@ -49,7 +49,7 @@ def begin(
 
     Args:
         config: the settings of the run.
-        file: the file of the user, if there is one.
+        own_data: the rows of the user, if --data names some.
         methods: the names of the methods that the user gave; empty if the command chooses them
             itself; None for those of `COMPARED` that the task allows.
         needed: libraries that the command needs besides those of the settings.
@@ -62,13 +62,13 @@ def begin(
     """
     names = COMPARED if methods is None else methods
     rows = tuple(config.row(name) for name in dict.fromkeys(names))
-    models = check_first(config, file, *needed)
+    models = check_first(config, own_data, *needed)
     remarks = []
     # LMs on this machine always give log-probabilities
     if models.lm.is_served or models.lm.is_function:
         rows, left_out = usable_with(models.lm.get(), rows)
         remarks.append(left_out)
-    task = file.read(config, held_out)
+    task = own_data.read(config, held_out)
     if methods is None:
         rows, left_out = applicable(task, rows)
         remarks.append(left_out)
@@ -78,7 +78,7 @@ def begin(
     return CheckedCommand(replace(config, task=task.name), task, models.cache, rows, remarks)
 
 
-def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> NamedModels:
+def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str) -> NamedModels:
     """Check all that the settings show without data and local models, and ask the servers; go
     offline if the hub cannot be reached. Return the models that the settings name, of which only
     those on servers are loaded.
@@ -88,7 +88,7 @@ def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Nam
     Raises:
         UserError: settings that are wrong, or a server that does not answer.
     """
-    file.check(config)
+    own_data.check(config)
     if config.out.is_file():
         raise UserError(f"--out {config.out} is a file; name a folder")
     models = named_models(config, Models())
@@ -97,7 +97,7 @@ def check_first(config: RunConfig, file: OwnData = NO_FILE, *needed: str) -> Nam
             raise UserError(
                 f"{library} is not installed; pip install 'ceil-jax[{EXTRAS[library]}]'"
             )
-    dataset = None if file.data or config.data_dir else TASKS[config.task].hub
+    dataset = None if own_data.data or config.data_dir else TASKS[config.task].hub
     check_hub(models.on_hub, [dataset.repo] if dataset else [])
     models.ask_servers()
     return models

@@ -54,13 +54,18 @@ class EPR(EPRTraining, LearnsFromScores):
         """Training with frozen examples reads their vectors."""
         return self.train_context == "frozen"
 
+    @property
+    def candidates_by_bm25(self) -> bool:
+        """Whether BM25 finds the candidates, as in EPR's paper, and not the start: an untrained
+        encoder has learnt nothing that BM25 would lack."""
+        return not self.start.learns
+
     def candidate_sampler(self, bank_size: int) -> Sampler:
-        """Return the sampler of candidates: BM25's if the start is untrained, else the nearest
-        ones."""
+        """Return the sampler of candidates: BM25's, or the nearest ones by the start."""
         from ceil_jax.training.samplers import LexicalSingles, NearestSingles
 
         count = min(self.candidates, bank_size - 1)
-        return NearestSingles(count) if self.start.learns else LexicalSingles(count)
+        return LexicalSingles(count) if self.candidates_by_bm25 else NearestSingles(count)
 
     def check(self) -> None:
         """Refuse an unknown loss."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ceil_jax.methods.registry import CLASSIFIER_ROW, COPIED_ROW
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 from ceil_jax.tuning.candidates import ZERO
@@ -12,11 +11,10 @@ from ceil_jax.tuning.finals import Finals
 from ceil_jax.tuning.standing import Standing
 
 _WITHOUT_LM = {
-    CLASSIFIER_ROW.label: "a classifier alone does as well and asks no LM: trained on the bank's "
-    "labels",
-    COPIED_ROW.label: "copying the nearest example's output does as well and asks no LM:",
+    "classifier": "a classifier alone does as well and asks no LM: trained on the bank's labels",
+    "copied": "copying the nearest example's output does as well and asks no LM:",
 }
-"""The beginning of the recommendation, by what answers without an LM."""
+"""The beginning of the recommendation, by how a row answers without an LM (`Row.answers`)."""
 
 
 def advice(finals: Finals) -> list[str]:
@@ -54,7 +52,7 @@ def _recommendation(finals: Finals) -> list[str]:
     without_lm = finals.without_lm
     if without_lm is not None and finals.needs_no_lm:
         return [
-            f"Recommended: {_WITHOUT_LM[without_lm.label]} it has {_scored(without_lm.score)}.",
+            f"Recommended: {_WITHOUT_LM[without_lm.row.answers]} it has {_scored(without_lm.score)}.",
             f"The best prompt is {best.label}, {score_and_cost}; {without_lm.label} minus the prompt "
             f"is {_difference(without_lm.minus)}.",
         ]

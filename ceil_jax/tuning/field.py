@@ -67,7 +67,7 @@ class Entrant(NamedTuple):
         return self.usage.prompt if price is None else price.of_queries(self.usage, 1)
 
 
-class Answers(NamedTuple):
+class ScoredReplies(NamedTuple):
     """The LM's answers to some prompts, with their scores."""
 
     scores: np.ndarray
@@ -164,7 +164,7 @@ class Field:
         reserve_seconds: float = 0.0,
         least: int = 0,
         measured: bool = True,
-    ) -> list[Answers]:
+    ) -> list[ScoredReplies]:
         """Return the LM's answers to the prompts of each entrant, for some of its rows.
 
         All entrants answer a row before the next one is read. Once the minutes have passed, reading
@@ -232,15 +232,15 @@ class Field:
             return _CHUNK
         return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))
 
-    def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> Answers:
+    def score(self, replies: Sequence[Reply], queries: Sequence[Example]) -> ScoredReplies:
         """Return the LM's answers to some rows with their scores by the task's metric."""
         if not queries:
-            return Answers(np.zeros(0), Sample(np.zeros((0, 1)), mean), ())
+            return ScoredReplies(np.zeros(0), Sample(np.zeros((0, 1)), mean), ())
         predictions = [reply.prediction for reply in replies]
         metric = METRICS[self.task.metric]
         scores = metric.scored(predictions, queries)
         sample = Sample(metric.statistics(scores, predictions, queries), metric.from_sums)
-        return Answers(scores, sample, replies)
+        return ScoredReplies(scores, sample, replies)
 
     def encoding(self, queries: Sequence[Example]) -> float:
         """Return how many seconds encoding the bank and some queries will take, measured on a few
@@ -276,10 +276,10 @@ class Field:
         Raises:
             UserError: the candidate cannot be prepared here.
         """
-        tokens, seconds = self._planned(candidate, known)
-        while tokens > affordable and self._lighten(candidate):
+        while True:
             tokens, seconds = self._planned(candidate, known)
-        return tokens, seconds
+            if tokens <= affordable or not self._lighten(candidate):
+                return tokens, seconds
 
     def _planned(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
         """The LM tokens and the seconds that preparing a candidate may take as it is."""

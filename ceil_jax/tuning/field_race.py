@@ -208,7 +208,7 @@ class FieldRace:
                 continue
             entrant = self.field.enter(replace(best, shots=shots), self.queries)
             # two candidates as dear as the dearest answer the final rows
-            dearer = max(0.0, float(entrant.tokens.mean()) - self._dearest())
+            dearer = max(0.0, float(entrant.tokens.mean()) - self.race.dearest())
             needed = float(entrant.tokens.sum()) + 2 * _MARGIN * self._final_rows * dearer
             if needed > self._left():
                 return
@@ -293,14 +293,10 @@ class FieldRace:
             return {}
         return dict(zip(racers, scores_of_racers, strict=True))
 
-    def _dearest(self) -> float:
-        """The mean LM tokens of the dearest candidate that is still racing."""
-        return max(self.race.mean_tokens(i) for i in self.race.racing)
-
     def _reserve(self) -> float:
         """LM tokens that the final rows may take, for zero examples, the plain prompt and two
         candidates of the race."""
-        tokens_of_row = 2 * self._dearest() + self._tokens_of_zero + self.plain.tokens.mean()
+        tokens_of_row = 2 * self.race.dearest() + self._tokens_of_zero + self.plain.tokens.mean()
         return _MARGIN * self._final_rows * float(tokens_of_row)
 
     @property

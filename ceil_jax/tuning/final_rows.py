@@ -13,7 +13,7 @@ import numpy as np
 from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, Reply, trouble_in_words
 from ceil_jax.tasks.example import Example
 from ceil_jax.tuning.budget import Budget
-from ceil_jax.tuning.field import Answers, Entrant, Field
+from ceil_jax.tuning.field import Entrant, Field, ScoredReplies
 from ceil_jax.tuning.fitting import LEAST_FINAL
 from ceil_jax.tuning.outcome import ShownRow
 
@@ -25,7 +25,7 @@ ENOUGH_ROWS = 50
 
 def answer_final_rows(
     field: Field, entrants: Sequence[Entrant], queries: Sequence[Example]
-) -> list[Answers]:
+) -> list[ScoredReplies]:
     """Let the finalists answer as many final rows as the budget pays for, at least LEAST_FINAL, and
     return their answers.
 
@@ -93,7 +93,9 @@ def troubles_of(replies: Sequence[Reply]) -> dict[str, int]:
     return dict(Counter(reply.trouble for reply in replies if reply.trouble))
 
 
-def shown_rows(queries: Sequence[Example], entrant: Entrant, answers: Answers) -> list[ShownRow]:
+def shown_rows(
+    queries: Sequence[Example], entrant: Entrant, answers: ScoredReplies
+) -> list[ShownRow]:
     """Return final rows with a finalist's prompts and the LM's answers."""
     return [
         ShownRow(query.input, prompt, reply.prediction, query.output, bool(score == 1))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ceil_jax.lm.price import Price
+from ceil_jax.methods.row import Row
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.standing import Standing
@@ -15,13 +16,18 @@ from ceil_jax.tuning.verdict import Verdict
 class WithoutLM(NamedTuple):
     """The result of answers that need no LM."""
 
-    label: str
-    """The row that gave them, as in tables: the classifier, or the nearest output, copied."""
+    row: Row
+    """The row that gave them: the classifier, or the nearest output, copied."""
     score: Interval
     minus: Interval
     """Its score minus that of the recommended prompt, on the same rows."""
     loss: Loss
     """The loss to be expected if it is taken in place of the recommended prompt."""
+
+    @property
+    def label(self) -> str:
+        """The row's name in tables."""
+        return self.row.label
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,10 @@ class Race:
             near_the_winner, key=lambda i: (self.mean_tokens(i) if costs is None else costs[i], i)
         )
 
+    def dearest(self) -> float:
+        """Return the mean LM tokens of the dearest candidate that is still racing."""
+        return max(self.mean_tokens(i) for i in self.racing)
+
     def mean_tokens(self, racer: int) -> float:
         return float(self.tokens[racer].mean())
 

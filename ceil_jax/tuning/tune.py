@@ -22,7 +22,7 @@ from ceil_jax.tuning.budget import Budget, token_limit
 from ceil_jax.tuning.candidates import Candidate, plain, possible_ks, searched
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.extent import FIRST_ROWS, Extent
-from ceil_jax.tuning.field import Answers, Entrant, Field
+from ceil_jax.tuning.field import Entrant, Field, ScoredReplies
 from ceil_jax.tuning.field_race import FieldRace, Finalist
 from ceil_jax.tuning.final_rows import (
     answer_final_rows,
@@ -214,7 +214,9 @@ class Search:
             return None
         return replies_without_lm(self.field, row, self.held_out)
 
-    def _note_final_rows(self, entrants: Sequence[Entrant], answers: Sequence[Answers]) -> None:
+    def _note_final_rows(
+        self, entrants: Sequence[Entrant], answers: Sequence[ScoredReplies]
+    ) -> None:
         """Note what was cut from the search, how many final rows were answered, and which answers
         had troubles."""
         count = len(answers[0].scores)
@@ -232,7 +234,7 @@ class Search:
         self,
         finalists: Sequence[Finalist],
         entrants: Sequence[Entrant],
-        answers: Sequence[Answers],
+        answers: Sequence[ScoredReplies],
         queries: Sequence[Example],
         without_lm: Sequence[Reply] | None,
     ) -> Finals:

@@ -15,7 +15,7 @@ from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tuning.field import Answers, Field
+from ceil_jax.tuning.field import Field, ScoredReplies
 from ceil_jax.tuning.finals import WithoutLM
 from ceil_jax.tuning.loss import loss_of
 
@@ -36,7 +36,7 @@ def replies_without_lm(field: Field, row: Row, queries: Sequence[Example]) -> li
 
 
 def result_without_lm(
-    row: Row, answers: Answers, prompt: Answers, groups: np.ndarray | None
+    row: Row, answers: ScoredReplies, prompt: ScoredReplies, groups: np.ndarray | None
 ) -> WithoutLM:
     """Return the row's score beside that of a prompt.
 
@@ -49,7 +49,7 @@ def result_without_lm(
     """
     difference = paired(answers.sample, prompt.sample)
     return WithoutLM(
-        row.label,
+        row,
         metric_interval(answers.sample, groups),
         bootstrap_interval(*by_group(difference, groups)),
         loss_of(prompt.scores - answers.scores, groups),

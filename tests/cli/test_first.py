@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from lm_server import QUICK
 
-from ceil_jax.cli.data_flags import NO_FILE
+from ceil_jax.cli.data_flags import NO_OWN_DATA
 from ceil_jax.cli.first import check_first
 from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
@@ -45,7 +45,7 @@ def test_a_library_that_is_missing_is_named_before_anything_runs(
     with pytest.raises(
         UserError, match=rf"^{module} is not installed; pip install 'ceil-jax\[{extra}\]'$"
     ):
-        check_first(replace(LOCAL, **settings), NO_FILE, *needed)
+        check_first(replace(LOCAL, **settings), NO_OWN_DATA, *needed)
     check_first(LOCAL)
 
 
@@ -122,12 +122,12 @@ def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
     assert len(server.requests) == asked
     server.change = lambda path, request, answer: (404, {})
     with pytest.raises(UserError, match="an address often ends in /v1"):
-        check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK), NO_FILE)
+        check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK), NO_OWN_DATA)
 
 
 @pytest.mark.parametrize("name", ["data", "validation"])
 def test_a_missing_file_is_named_before_a_server_is_asked(tmp_path, reviews, name):
-    file = replace(NO_FILE, **({"data": Path(reviews())} | {name: tmp_path / "missing.csv"}))
+    file = replace(NO_OWN_DATA, **({"data": Path(reviews())} | {name: tmp_path / "missing.csv"}))
     with pytest.raises(UserError, match=r"^no file .*missing\.csv$"):
         check_first(replace(LOCAL, lm="http://127.0.0.1:1/v1"), file)
 
