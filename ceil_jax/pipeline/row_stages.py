@@ -107,6 +107,8 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
     elif needs.vectors == "skills":
         bank_side = skill_vectors(setup, setup.bank, orders)
         query_side = skill_vectors(setup, queries, orders)
+    networks = encoders(setup, row.method).networks if needs.encoder else None
+    trade_off = trade_off_of_row(setup, row)
     rewritten: tuple[tuple[Skills, ...], ...] = ()
     if orders and needs.vectors != "skills":
         rewritten = (skills(setup, setup.bank, orders), skills(setup, queries, orders))
@@ -121,8 +123,8 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         config.shots,
         bank_side,
         query_side,
-        encoders=encoders(setup, row.method).networks if needs.encoder else None,
-        trade_off=trade_off_of_row(setup, row),
+        encoders=networks,
+        trade_off=trade_off,
         shortlist=config.shortlist if needs.shortlist else None,
         seed=config.seed if needs.seeded else config.data_seed,
         skills=rewritten,

@@ -11,6 +11,7 @@ import numpy as np
 
 from ceil_jax.lm.price import Price, Usage, beginning_of
 from ceil_jax.lm.prompts import PromptBuilder
+from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline import row_stages
@@ -109,6 +110,11 @@ class Field:
             self._setups[config] = setup_of(config, self.task, self.run.models)
         return self._setups[config]
 
+    def setup_and_row(self, candidate: Candidate) -> tuple[Setup, Row]:
+        """Return the setup of a candidate, and its row with the settings of that setup."""
+        setup = self.setup(candidate)
+        return setup, setup.config.configured(candidate.row)
+
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
         """Return a candidate with its prompts for N rows. The budget pays once for each stage that
         the LM prepares."""
@@ -116,8 +122,7 @@ class Field:
         if ids not in self._builders:
             # counts the bank's tokens once for all candidates
             self._builders[ids] = self.base.answering.builder(self.run, queries)
-        setup = self.setup(candidate)
-        row = setup.config.configured(candidate.row)
+        setup, row = self.setup_and_row(candidate)
         stage = row_stages.predictions(setup, row, Examples(queries))
         assert isinstance(stage, Predictions), "the LM answers every candidate"
         choice = self.run.get(stage.choice)
@@ -256,8 +261,8 @@ class Field:
     def took(self, candidate: Candidate, queries: Sequence[Example]) -> float:
         """Return how many seconds choosing a candidate's examples for some rows took, in this
         process or an earlier one, with all stages that it needs, such as encoding."""
-        setup = self.setup(candidate)
-        choice = row_stages.choice(setup, setup.config.configured(candidate.row), Examples(queries))
+        setup, row = self.setup_and_row(candidate)
+        choice = row_stages.choice(setup, row, Examples(queries))
         return self.run.cost([choice]).seconds
 
     def preparation(
@@ -283,8 +288,8 @@ class Field:
 
     def _planned(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
         """The LM tokens and the seconds that preparing a candidate may take as it is."""
-        setup = self.setup(candidate)
-        choice = row_stages.choice(setup, setup.config.configured(candidate.row))
+        setup, row = self.setup_and_row(candidate)
+        choice = row_stages.choice(setup, row)
         unpaid = closure([choice], lambda stage: stage.key in self._paid)
         # as if nothing was on disk, so that a search that was stopped takes the same decisions
         works = {stage: self._nothing.estimate(stage) for stage in unpaid}
@@ -298,7 +303,8 @@ class Field:
     def _lighten(self, candidate: Candidate) -> bool:
         """Halve the work of training a candidate's method from now on; return whether it could be
         halved."""
-        smaller = self.setup(candidate).config.configured(candidate.row).method.smaller()
+        _, row = self.setup_and_row(candidate)
+        smaller = row.method.smaller()
         if smaller is None:
             return False
         self.config = self.config.using(smaller)

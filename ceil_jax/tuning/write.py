@@ -72,9 +72,9 @@ def _program(search: Search, chosen: Standing, target: Path) -> str:
 
 
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:
-    setup = search.field.setup(chosen.candidate)
+    setup, row = search.field.setup_and_row(chosen.candidate)
     score = chosen.score.percent()
-    selector = selector_of(search.field.run, setup, setup.config.configured(chosen.candidate.row))
+    selector = selector_of(search.field.run, setup, row)
     metric = f"{outcome.metric} (percent of {outcome.finals.rows:,} final rows, {chosen.label}, {outcome.lm})"
     notes = (
         f"Chosen by `ceil-jax tune` on {outcome.tuning_rows:,} other rows; 95 % interval "
