@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from harness.results_file import Published
 
+from ceil_jax.lm.price import Price
 from ceil_jax.metrics.bootstrap import averaged_interval, bootstrap_interval, paired
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, signed
@@ -14,6 +15,8 @@ from ceil_jax.report.table import Number, Table, signed
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
 """The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
+PRICE = Price(0.15, 0.15)
+"""Of the tokens of a query in the table: dollars a million."""
 
 
 class Comparison:
@@ -86,6 +89,11 @@ class Comparison:
         ]
         return round(float(np.mean(means)))
 
+    def dollars(self, row: str) -> Number:
+        """Return the dollars of a thousand queries at PRICE, the mean over tasks and splits."""
+        money = PRICE.of_tokens(1000 * self.a_query(row))
+        return Number(money, digits=3)
+
     def main(self) -> Table:
         """Return the table of methods, the best first."""
         order = sorted(self.methods, key=lambda row: -self.score(row).value)
@@ -95,6 +103,7 @@ class Comparison:
                 self.score(row),
                 self.preparing(row),
                 self.a_query(row),
+                self.dollars(row),
                 None if row == OURS else self.ahead(OURS, row),
                 None if row == OURS else self.certain(OURS, row),
             ]
@@ -105,6 +114,7 @@ class Comparison:
             "score (95 % interval)",
             "LM tokens to prepare",
             "LM tokens a query",
+            f"$ a thousand queries, at ${PRICE.read:g} a million tokens",
             "tune − it",
             "tasks on which tune is certainly better / worse",
         ]

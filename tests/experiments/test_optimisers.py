@@ -180,8 +180,10 @@ def test_the_table_has_means_of_tasks_and_of_splits():
     [ours, peer] = found.main().rows
     assert [ours[0], ours[1].value, ours[2:4]] == ["ceil-jax tune", 75, [350, 8]]
     assert [peer[0], peer[1].value, peer[2:4]] == ["peer", 25, [0, 15]]
-    assert peer[4].value == 50
-    assert peer[5] == "1 / 0"
+    assert str(ours[4]) == "0.001"  # 8 tokens a query
+    assert str(peer[4]) == "0.002"
+    assert peer[5].value == 50
+    assert peer[6] == "1 / 0"
     assert "| a | K = 2; K = 4 |" in found.text()
 
 
