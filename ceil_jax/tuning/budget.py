@@ -100,6 +100,14 @@ class Budget:
         return max(1.0, self._measured_tokens / self._measured_estimate)
 
     @property
+    def expected(self) -> float:
+        """The tokens that the LM has counted for each estimated token, at most 1: estimates take
+        every answer at its longest, and most are shorter."""
+        if not self._measured_estimate:
+            return 1.0
+        return min(1.0, self._measured_tokens / self._measured_estimate)
+
+    @property
     def pace(self) -> float:
         """The LM's seconds for each estimated token; 0 before anything was read."""
         if not self._measured_estimate:

@@ -210,7 +210,8 @@ class FieldRace:
             # two candidates as dear as the dearest answer the final rows
             dearer = max(0.0, float(entrant.tokens.mean()) - self.race.dearest())
             needed = float(entrant.tokens.sum()) + 2 * _MARGIN * self._final_rows * dearer
-            if needed > self._left():
+            # it may take more than is expected: the race pays for every round at its longest answers
+            if self.field.budget.expected * needed > self._left():
                 return
             self.notes.append(
                 f"{entrant.candidate.label} joined when the race was over, for what was left of the "

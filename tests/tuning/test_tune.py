@@ -351,6 +351,54 @@ def test_a_larger_k_that_was_cut_races_where_tokens_are_left(tmp_path):
     assert {finalist.candidate.shots for finalist in poor.run().race} == {0, 2}
 
 
+class BriefFromFour(TinyLM):
+    """Writes the right word from four examples, else a wrong one; `long` answers to four examples
+    go on to the limit."""
+
+    def __init__(self, long=False):
+        super().__init__()
+        self.long = long
+
+    def write(self, prompts, limit, stop, temperature, seeds):
+        self.tokens_read += int(self.count_tokens(list(dict.fromkeys(prompts))).sum())
+        answers = []
+        for prompt in prompts:
+            text = prompt.rsplit("\n", 1)[-1]
+            word = "good" if any(word in text for word in GOOD) else "bad"
+            knows = prompt.count("It is") > 4
+            rest = " and so on" * 100 if knows and self.long else ""
+            answers.append(f" {word if knows else 'unknown'}\n{rest}")
+            self.tokens_read += limit if rest else 2
+        return answers
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_short_answers_leave_tokens_for_a_larger_k_and_long_ones_do_not_exceed_them(tmp_path, long):
+    """The plan takes every answer at its longest, so that K = 4 and K = 8 are cut."""
+    written = [replace(row, choices=()) for row in ROWS]
+    task = replace(
+        TASK,
+        train=written[:160],
+        validation=written[160:],
+        metric="exact_match",
+        max_new_tokens=200,
+    )
+    made = search(
+        tmp_path,
+        task=task,
+        lm_tokens=36_000,
+        models=One(BriefFromFour(long)),
+        method=("zero", "topk"),
+        ks=(2, 4, 8),
+    )
+    assert made.forecast.extent.ks == (2,)
+    outcome = made.run()
+    assert outcome.tokens <= 36_000
+    assert outcome.recommended.candidate.shots == 4
+    if not long:
+        assert sum("joined when the race was over" in note for note in outcome.notes) == 2
+
+
 def test_the_cheapest_within_noise_is_the_one_of_the_lowest_price(finished, tmp_path):
     """Where a beginning is cached for nothing, a fixed prompt costs less than the shortest other."""
     settings = {"method": ("zero", "topk", "fixed"), "ks": (3,), "lm_tokens": 400_000}
