@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
 from ceil_jax.tasks.cells import as_text, only_item
-from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.files import read_file
 from ceil_jax.tasks.identity import question_key, same_text
 from ceil_jax.tasks.labels import are_labels
 from ceil_jax.tasks.rows import nested
@@ -70,7 +70,7 @@ def check_named(
         output: the column given by --output, or its default.
         delimiter: the separator of a text table; by default found in it.
     """
-    table = read_table(file, delimiter)
+    table = read_file(file, delimiter)
     names = table.columns()
     named_inputs = [name for name in inputs if name != "input" or same_text(name, names)]
     answer = output if output != "output" or same_text(output, names) else ""

@@ -24,7 +24,7 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import context_budget, examples_text, prompt_text
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.files import read_file
 from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import FieldError, Row, text
 
@@ -53,7 +53,7 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """Return the packaged demonstrations (`sql` or `cogs`), or those of a file that `read_table`
+    """Return the packaged demonstrations (`sql` or `cogs`), or those of a file that `read_file`
     reads.
 
     A file has rows of "input" and "skill", such as a JSON list, all with a "schema" or all without.
@@ -68,7 +68,7 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
         raise unknown_name(
             "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
         )
-    table = read_table(path)
+    table = read_file(path)
     names = ("input", "skill", "schema") if "schema" in table.columns() else ("input", "skill")
 
     def read(id: str, row: Row) -> Example:

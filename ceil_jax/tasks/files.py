@@ -38,31 +38,55 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 
 
 def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
-    """Return the rows of a file or of a table in memory.
+    """Return the rows of a file (`read_file`) or of a table in memory.
 
     Args:
-        table: a file of JSON, JSON lines, separated values, parquet or Arrow, also packed; or a
-            table in memory. Its first bytes show whether a file is packed, parquet or Arrow. A text
-            file needs a known ending; whether it is JSON is decided by its content.
+        table: a file, or a table in memory.
+        delimiter: the character between the values of a file.
+
+    Raises:
+        UserError: the value is no table; it holds no rows or cannot be read; there are several
+            tables, or two columns of one name.
+    """
+    if isinstance(table, str | os.PathLike):
+        return read_file(table, delimiter)
+    _check_delimiter(delimiter)
+    rows = frame_rows(table)
+    if rows is None:
+        raise UserError(
+            "expected a file, a data frame, an Arrow table or a data set, found "
+            f"{type(table).__name__}"
+        )
+    return _finished(rows)
+
+
+def read_file(path: str | os.PathLike[str], delimiter: str | None = None) -> TableRows:
+    """Return the rows of a file.
+
+    Args:
+        path: a file of JSON, JSON lines, separated values, parquet or Arrow, also packed. Its first
+            bytes show whether it is packed, parquet or Arrow. A text file needs a known ending;
+            whether it is JSON is decided by its content.
         delimiter: the character between values; by default found from the content.
 
     Raises:
         UserError: the file does not exist, has an unknown ending, holds no rows or cannot be read;
-            the name is a URL; there are several tables, or two columns of one name.
+            the name is a URL; there are two columns of one name.
     """
+    _check_delimiter(delimiter)
+    file = existing_file(path)
+    content = unpacked(file)
+    rows = _file_rows(str(file), content, delimiter)
+    return _finished(rows)
+
+
+def _check_delimiter(delimiter: str | None) -> None:
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
-    if isinstance(table, str | os.PathLike):
-        path = existing_file(table)
-        rows = _file_rows(str(path), unpacked(path), delimiter)
-    else:
-        in_memory = frame_rows(table)
-        if in_memory is None:
-            raise UserError(
-                "expected a file, a data frame, an Arrow table or a data set, found "
-                f"{type(table).__name__}"
-            )
-        rows = in_memory
+
+
+def _finished(rows: TableRows) -> TableRows:
+    """The rows of a table that has some, with whole numbers as integers."""
     if not rows.rows:
         raise UserError(f"{rows.source} holds no rows")
     return rows.with_whole_numbers()

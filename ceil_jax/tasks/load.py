@@ -12,7 +12,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tasks.files import read_table
+from ceil_jax.tasks.files import read_file
 from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import examples_of
@@ -136,7 +136,7 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
         )
     if file not in whole:
         log.warning("%s: split %r is partial, from %s", spec.name, name, file.name)
-    return read_table(file)
+    return read_file(file)
 
 
 def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
