@@ -220,7 +220,7 @@ def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
     monkeypatch.setattr("ceil_jax.pipeline.scoring.best_trade_off", lambda scores: trade_off)
     run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
     stage = method_stages.given_or_tuned(setup, Untrained(), "tuned")
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="ceil_jax"):
         assert run.get(stage) == trade_off
     note = "base: λ = 0.001: the set is the nearest examples (log det has"
     assert (note in caplog.text) == noted
