@@ -85,14 +85,17 @@ def ended_at_stop(answer: Answer, stop: Sequence[str]) -> Answer:
     if "fence" in answer.removed or answer.ended == "tool_call":
         return answer
     end = _end_of_json(answer.text)
-    if end is None and answer.ended == "length" and _begins_json(answer.text):
-        return answer
     if end is None:
+        # a JSON value that the token limit has cut
+        if answer.ended == "length" and _begins_json(answer.text):
+            return answer
         end = first_stop(answer.text, stop)
-    elif first_stop(answer.text[end:], stop) is None and not answer.text[end:].strip():
-        return answer
-    if end is None:
-        return answer
+        if end is None:
+            return answer
+    else:
+        after_json = answer.text[end:]
+        if first_stop(after_json, stop) is None and not after_json.strip():
+            return answer
     ended: Ended = "stop" if answer.ended == "length" else answer.ended
     return answer._replace(text=answer.text[:end], ended=ended)
 
@@ -158,11 +161,15 @@ def answers_to(prompts: Sequence[str], stop: Sequence[str], write: Write) -> lis
         for answer, prompt in zip(answers, prompts, strict=True)
     ]
     for fence in sorted({*fences} - {""}):
-        opened = [row for row in rows if fences[row] == fence]
-        begun = [_begun(written[row].text, stop) for row in opened]
-        longer = [prompts[row] + text for row, text in zip(opened, begun, strict=True)]
-        for row, text, code in zip(opened, begun, write(opened, longer, [fence]), strict=True):
-            answers[row] = code._replace(text=text + code.text)
+        # the prompts with the beginnings of their answers, up to the closing fence
+        unfinished = [row for row in rows if fences[row] == fence]
+        beginnings = [_begun(written[row].text, stop) for row in unfinished]
+        longer_prompts = [
+            prompts[row] + beginning for row, beginning in zip(unfinished, beginnings, strict=True)
+        ]
+        continued = write(unfinished, longer_prompts, [fence])
+        for row, beginning, rest in zip(unfinished, beginnings, continued, strict=True):
+            answers[row] = rest._replace(text=beginning + rest.text)
     return [without_fence(answer, prompt) for answer, prompt in zip(answers, prompts, strict=True)]
 
 

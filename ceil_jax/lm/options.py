@@ -93,12 +93,15 @@ def _folded(text: str) -> str:
 
 def _names(options: Sequence[str]) -> Mapping[str, str]:
     """The ways to write each option → the option. A way that two options share is left out."""
-    names: dict[str, str | None] = {}
+    names: dict[str, str | None] = {}  # None for a way that two options share
     for option in options:
         for name in {_bare(option), _folded(option)}:
-            names[name] = option if names.get(name, option) == option else None
-    known = {name: option for name, option in names.items() if option is not None}
-    return {**known, **{option.strip(): option for option in options}}
+            is_shared = names.get(name, option) != option
+            names[name] = None if is_shared else option
+    distinct = {name: option for name, option in names.items() if option is not None}
+    # an option as it is written means itself, whatever else is spelt alike
+    exact = {option.strip(): option for option in options}
+    return {**distinct, **exact}
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -145,18 +148,22 @@ def _only_number(text: str, options: Sequence[str]) -> str | None:
     values = {_number(option): option for option in options}
     if None in values or len(values) < len(options):
         return None
-    numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", _OUT_OF.sub(r"\1", text))
-    meant = {values[number] for text in numbers if (number := float(text)) in values}
-    return meant.pop() if len(meant) == 1 and len({*map(float, numbers)}) == 1 else None
+    without_maxima = _OUT_OF.sub(r"\1", text)
+    written = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", without_maxima)
+    numbers = {float(number) for number in written}
+    if len(numbers) != 1:
+        return None
+    return values.get(numbers.pop())
 
 
 def _begins_with_one(text: str, options: Sequence[str]) -> bool:
     """Whether a text begins with an option, as the rest of a list of options does."""
     start = re.sub(r"\A(?:and|or)\b\s*", "", _folded(text))
-    return any(
-        start.startswith(name) and not start[len(name) :][:1].isalnum()
-        for name in map(_folded, options)
-    )
+    for name in map(_folded, options):
+        next_character = start[len(name) : len(name) + 1]
+        if start.startswith(name) and not next_character.isalnum():
+            return True
+    return False
 
 
 def _number(text: str) -> float | None:
@@ -169,12 +176,15 @@ def _mentioned(text: str, options: Sequence[str]) -> set[str]:
     mentioned: set[str] = set()
     for option in sorted(options, key=len, reverse=True):
         words = [re.escape(word) for word in re.split(r"[-_\s]+", _bare(option)) if word]
-        # a single letter must match in case, and must not be the first word of a sentence
-        alone = len(words) == 1 and len(_bare(option)) == 1 and option.isalpha()
-        after = r"(?=[\s\"'`*.,;:)\]]*\Z|[\"'`*.,;:)\]])" if alone else r"(?![\w]|[.,]\d)"
-        pattern = re.compile(
-            rf"(?<![\w.])(?<!\d,){'[-_ ]+'.join(words)}{after}", 0 if alone else re.IGNORECASE
-        )
+        is_letter = len(words) == 1 and len(_bare(option)) == 1 and option.isalpha()
+        if is_letter:
+            # a single letter must match in case, and must not be the first word of a sentence
+            flags = re.NOFLAG
+            after = r"(?=[\s\"'`*.,;:)\]]*\Z|[\"'`*.,;:)\]])"
+        else:
+            flags = re.IGNORECASE
+            after = r"(?![\w]|[.,]\d)"
+        pattern = re.compile(rf"(?<![\w.])(?<!\d,){'[-_ ]+'.join(words)}{after}", flags)
         for mention in pattern.finditer(plain):
             denied = _NOT.search(plain[: mention.start()]) or _IS_NOT.match(plain[mention.end() :])
             if not denied:

@@ -115,20 +115,23 @@ def parse_price(text: str) -> Price:
     (0.075, 'EUR')
     """
     numbers = []
-    names = set()
-    known = True
+    currencies = set()
+    is_known = True
     for part in re.split(r"[,\s]+", text.strip()):
         match = _PART.fullmatch(part)
-        known &= match is not None
-        if match is not None and match["number"]:
+        if match is None:
+            is_known = False
+            continue
+        if match["number"]:
             numbers.append(float(match["number"]))
-        if match is not None and match["name"]:
-            names.add(match["name"])
-    if not known or len(numbers) not in (2, 3) or len(names) > 1:
+        if match["name"]:
+            currencies.add(match["name"])
+    if not is_known or len(numbers) not in (2, 3) or len(currencies) > 1:
         raise UserError(
             f"--price {text}: expected IN,OUT or IN,OUT,CACHED, the money for a million tokens that "
             "are read, written, and read from the provider's cache, such as 0.15,0.6,0.075; in "
             "another currency than dollars 0.15,0.6,0.075,EUR"
         )
     cached = numbers[2] if len(numbers) == 3 else None
-    return Price(numbers[0], numbers[1], cached, names.pop() if names else "$")
+    currency = currencies.pop() if currencies else "$"
+    return Price(numbers[0], numbers[1], cached, currency)

@@ -157,9 +157,9 @@ class PromptBuilder:
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
         """Return the tokens of the examples at some positions (int, of any shape), separators
         included."""
-        different, number = np.unique(positions, return_inverse=True)
-        pieces = [self._piece(bank[i]) for i in different]
-        return np.array(self._counted(pieces))[number].reshape(positions.shape)
+        distinct, numbers = np.unique(positions, return_inverse=True)
+        tokens_of_distinct = self._counted([self._piece(bank[i]) for i in distinct])
+        return np.array(tokens_of_distinct)[numbers].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
         return examples_text(self.template, [example])
@@ -215,13 +215,16 @@ class PromptBuilder:
                 return True
             return int(self.lm.count_tokens([prompt(count).text])[0]) <= budget
 
-        return prompt(most_that_fit(int(fitting_prefix(costs, remaining).sum()), fits))
+        most = int(fitting_prefix(costs, remaining).sum())
+        return prompt(most_that_fit(most, fits))
 
     def _ordered(
         self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
     ) -> tuple[int, ...]:
-        scores_of_fitting = [relevance[i] for i in fitting], [gains[i] for i in fitting]
-        positions = [int(position) for position in self._order(*scores_of_fitting) or ()]
+        """The positions `fitting` in prompt order."""
+        ordered = self._order([relevance[i] for i in fitting], [gains[i] for i in fitting])
+        # an order from outside may return None
+        positions = [int(position) for position in ordered or ()]
         if sorted(positions) != list(range(len(fitting))):
             raise UserError(
                 f"order {self._order_name!r} returned {positions} for {len(fitting)} examples; "

@@ -18,6 +18,11 @@ _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
 character."""
 
 
+_HIGHEST = 1e-3
+"""The largest number that is taken for a log-probability: rounding may make one slightly larger
+than 0."""
+
+
 class ScoredText(NamedTuple):
     """The tokens of a prompt and its continuation, in order; a server may put special tokens before
     them."""
@@ -67,9 +72,9 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
                 "a text's first token has none; give every prompt at least one character"
             )
         first_log_prob = [0.0]
-    # rounding may make one slightly larger than 0
-    if odd := [log_prob for log_prob in first_log_prob + rest if not -math.inf < log_prob <= 1e-3]:
-        raise ValueError(f"{odd[0]} is no log-probability")
+    for log_prob in first_log_prob + rest:
+        if not -math.inf < log_prob <= _HIGHEST:
+            raise ValueError(f"{log_prob} is no log-probability")
     tokens = tokens[: positions.stop]
     others = _alternatives(
         logprobs.get("top_logprobs"), tokens, positions.start, prompt, continuation
@@ -80,9 +85,22 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
 def _alternatives(
     top: Any, tokens: list[str], start: int, prompt: str, continuation: str
 ) -> dict[str, float]:
-    """The log-probabilities of other tokens in place of the continuation's first one."""
-    exact = "".join(tokens[:start]).endswith(prompt) and "".join(tokens[start:]) == continuation
-    if not exact or not prompt or not isinstance(top, list) or start >= len(top):
+    """The log-probabilities of other tokens in place of the continuation's first one.
+
+    Args:
+        top: the server's `top_logprobs`: for each position, a mapping from tokens to
+            log-probabilities; or whatever else a server sends there.
+        tokens: the tokens of the prompt and the continuation.
+        start: the position of the continuation's first token.
+        prompt: the text of the prompt; without one, the first token has no alternatives.
+        continuation: the text of the continuation.
+    """
+    # a server's tokens may lack spaces, or a token may cover both sides of the boundary
+    prompt_is_spelt = "".join(tokens[:start]).endswith(prompt)
+    continuation_is_spelt = "".join(tokens[start:]) == continuation
+    if not prompt or not prompt_is_spelt or not continuation_is_spelt:
+        return {}
+    if not isinstance(top, list) or start >= len(top):
         return {}
     alternatives = top[start]
     if not isinstance(alternatives, dict):
@@ -90,7 +108,7 @@ def _alternatives(
     return {
         token: float(log_prob)
         for token, log_prob in alternatives.items()
-        if isinstance(log_prob, int | float) and -math.inf < log_prob <= 1e-3
+        if isinstance(log_prob, int | float) and -math.inf < log_prob <= _HIGHEST
     }
 
 
@@ -111,28 +129,46 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
         rest = tokens[len(ends) :]
         nameless = list(takewhile(_NAMELESS.search, rest))
         named = list(takewhile(lambda token: not _NAMELESS.search(token), rest[len(nameless) :]))
-        # nameless tokens end at the first position at which the tokens after them match the text
-        for end in range(position + any(nameless), min(position + len(nameless), len(text)) + 1):
-            named_ends = _ends(named, text, end)
-            if named_ends is not None and (named or end == len(text)):
-                break
-        else:
+        match = _match(nameless, named, text, position)
+        if match is None:
             if position:
                 raise ValueError(
                     f"token {len(ends)} is {rest[0][:40]!r} at {text[position:][:20]!r}"
                 )
+            # a special token before the text
             ends.append(0)
             continue
+        end, named_ends = match
         if position < start < end:
             raise ValueError(f"the tokens of {text[position:end]!r} have no names of their own")
-        # a character that a later token has as a whole ends after this position; before the text
-        # there is none
-        ends += [end + (end == position > 0)] * len(nameless) + named_ends
+        # nameless tokens that take no text are parts of the character that the next token has as a
+        # whole, and end with it; before the text there is no such character
+        inside_next = end == position and position > 0
+        ends += [end + 1 if inside_next else end] * len(nameless)
+        ends += named_ends
         position = ends[-1]
     if position < len(text):
         raise ValueError(f"the tokens spell {position} of the text's {len(text)} characters")
     beginning = next((number for number, end in enumerate(ends) if end > start), len(ends))
     return range(beginning, len(ends))
+
+
+def _match(
+    nameless: Sequence[str], named: Sequence[str], text: str, position: int
+) -> tuple[int, list[int]] | None:
+    """The position at which some nameless tokens end, and the ends of the named tokens after them;
+    None if the tokens do not match the text from `position` on.
+
+    A nameless token has at most one character, and none if it is the empty string. They end at the
+    first position at which the named tokens match.
+    """
+    first = position + 1 if any(nameless) else position
+    last = min(position + len(nameless), len(text))
+    for end in range(first, last + 1):
+        named_ends = _ends(named, text, end)
+        if named_ends is not None and (named or end == len(text)):
+            return end, named_ends
+    return None
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:

@@ -22,7 +22,7 @@ from ceil_jax.lm.openai.client import BREACH, Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.http import Refused
 from ceil_jax.lm.openai.listing import Listed, whole_number
-from ceil_jax.lm.openai.probe import Interface, find_interface, most_alternatives
+from ceil_jax.lm.openai.probe import FEW_TOKENS, Interface, find_interface, most_alternatives
 from ceil_jax.lm.openai.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -178,44 +178,48 @@ class EndpointLM(LanguageModel):
         if not self.can_score:
             raise UserError(f"{self.name} can write, not score or choose: {self.no_scores}")
         pairs = list(zip(continuations.prompts, continuations.texts, strict=True))
-        known = self._scored_together([pair for pair in dict.fromkeys(pairs) if pair[1]])
-        log_probs_of_each = [known[pair] if pair[1] else [] for pair in pairs]
-        return [sum(log_probs) for log_probs in log_probs_of_each], [
-            len(log_probs) for log_probs in log_probs_of_each
-        ]
+        distinct = dict.fromkeys((prompt, text) for prompt, text in pairs if text)
+        known = self._scored_together(list(distinct))
+        # an empty continuation has no tokens
+        log_probs_of_tokens = [known[prompt, text] if text else [] for prompt, text in pairs]
+        scores = [sum(log_probs) for log_probs in log_probs_of_tokens]
+        token_counts = [len(log_probs) for log_probs in log_probs_of_tokens]
+        return scores, token_counts
 
     def _scored_together(
         self, pairs: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], list[float]]:
-        """The log-probabilities of each continuation's tokens, by prompt and continuation.
+        """The log-probabilities of each continuation's tokens, by prompt and continuation; the
+        pairs are distinct.
 
         A prompt is sent once with its first continuation. The server also returns the most likely
         other tokens in that position, and continuations among these need no request. The others are
         sent separately after the prompt.
         """
-        firsts: dict[str, tuple[str, str]] = {}
-        for pair in pairs:
-            firsts.setdefault(pair[0], pair)
-        alone = len(firsts) == len(pairs)
-        leading = list(firsts.values())
-        read = self._scored(leading, "scoring", 1 if alone else self._alternatives)
-        known = {pair: text.of_continuation for pair, text in zip(leading, read, strict=True)}
-        others = {
-            pair[0]: text.alternatives if self._alternatives else {}
-            for pair, text in zip(leading, read, strict=True)
-        }
+        first_texts: dict[str, str] = {}
+        for prompt, text in pairs:
+            first_texts.setdefault(prompt, text)
+        first_pairs = list(first_texts.items())
+        one_each = len(first_pairs) == len(pairs)
+        # alternatives are of use only if a prompt has several continuations
+        read = self._scored(first_pairs, "scoring", 1 if one_each else self._alternatives)
+        known: dict[tuple[str, str], list[float]] = {}
+        alternatives: dict[str, Mapping[str, float]] = {}
+        for (prompt, text), scored in zip(first_pairs, read, strict=True):
+            known[prompt, text] = scored.of_continuation
+            alternatives[prompt] = scored.alternatives if self._alternatives else {}
         missing = []
         for prompt, text in pairs:
             if (prompt, text) in known:
                 continue
-            if text in others[prompt]:
-                known[prompt, text] = [others[prompt][text]]
+            if text in alternatives[prompt]:
+                known[prompt, text] = [alternatives[prompt][text]]
             else:
                 missing.append((prompt, text))
         read = self._scored(missing, "scoring", 1)
-        return known | {
-            pair: text.of_continuation for pair, text in zip(missing, read, strict=True)
-        }
+        for pair, scored in zip(missing, read, strict=True):
+            known[pair] = scored.of_continuation
+        return known
 
     def _scores_of(self, prompt: str, continuation: str, *, alternatives: int) -> ScoredText:
         [text] = self._scored([(prompt, continuation)], "probing", alternatives)
@@ -235,21 +239,28 @@ class EndpointLM(LanguageModel):
         what: str,
         read: Callable[[Any, str, str], Out],
     ) -> list[Out]:
-        """The result of `read` on the server's choice, for each prompt with its continuation."""
+        """The result of `read` on the server's choice, for each prompt with its continuation.
 
-        def ask(some: Sequence[tuple[str, str]]) -> list[Out]:
-            texts = ["".join(pair) for pair in some]
-            return self._asked(
-                {"prompt": texts if size > 1 else texts[0], **body},
-                lambda answer: [
-                    read(choice, *pair)
-                    for choice, pair in zip(
-                        in_order(answer["choices"], len(some)), some, strict=True
-                    )
-                ],
-            )
-
+        Args:
+            pairs: the prompts and continuations, which are sent as one text.
+            body: the other fields of the requests.
+            what: what is being done, for the progress bar.
+            read: (choice of the answer, prompt, continuation) → result.
+        """
         size = self._config.batch if self._interface.lists else 1
+
+        def ask(batch: Sequence[tuple[str, str]]) -> list[Out]:
+            texts = [prompt + continuation for prompt, continuation in batch]
+
+            def results(answer: Any) -> list[Out]:
+                choices = in_order(answer["choices"], len(batch))
+                return [
+                    read(choice, prompt, continuation)
+                    for choice, (prompt, continuation) in zip(choices, batch, strict=True)
+                ]
+
+            return self._asked({"prompt": texts if size > 1 else texts[0], **body}, results)
+
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         return [value for batch in self._client.map(ask, batches, what) for value in batch]
 
@@ -283,4 +294,4 @@ class EndpointLM(LanguageModel):
             usage = answer.get("usage") or {}
             return whole_number(usage.get("prompt_tokens") or 0, "usage of")
 
-        return self._asked({**body, "max_tokens": 16}, prompt_tokens)
+        return self._asked({**body, "max_tokens": FEW_TOKENS}, prompt_tokens)

@@ -22,8 +22,8 @@ ALTERNATIVES = (20, 5, 1)
 """Numbers of alternatives to request for each token, tried in this order: the most that vLLM
 allows, the most that OpenAI allows, and the fewest with which SGLang returns log-probabilities."""
 _GREETING = "Say yes."
-_TOKENS = 16
-"""The token limit of the probe's requests; some servers refuse fewer."""
+FEW_TOKENS = 16
+"""The token limit of requests whose text is not needed; some servers refuse fewer."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
 """A missing key and temporary failures, which say nothing about what the server can do."""
 
@@ -85,7 +85,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
 
 
 def _body(model: str, **prompt: Any) -> dict[str, Any]:
-    return {"model": model, **prompt, "max_tokens": _TOKENS, "temperature": 0.0}
+    return {"model": model, **prompt, "max_tokens": FEW_TOKENS, "temperature": 0.0}
 
 
 def _completion(answer: Any) -> Any:
@@ -114,13 +114,21 @@ def most_alternatives(score: Score) -> int:
         Refused: the server gives no log-probabilities of the prompt's own tokens.
         UserError: see `check_scores`.
     """
-    for alternatives in ALTERNATIVES[:-1]:
+    *more, fewest = ALTERNATIVES
+    for alternatives in more:
         try:
-            return alternatives * check_scores(partial(score, alternatives=alternatives))
+            return _usable_alternatives(score, alternatives)
         except Refused as refusal:
+            # a bad request: the server may allow fewer
             if refusal.status not in (400, 422):
                 raise
-    return check_scores(partial(score, alternatives=ALTERNATIVES[-1])) * ALTERNATIVES[-1]
+    return _usable_alternatives(score, fewest)
+
+
+def _usable_alternatives(score: Score, alternatives: int) -> int:
+    """The number of alternatives to each token if they can be used, else 0."""
+    usable = check_scores(partial(score, alternatives=alternatives))
+    return alternatives if usable else 0
 
 
 def check_scores(score: Callable[[str, str], ScoredText]) -> bool:

@@ -24,13 +24,17 @@ class Session:
     def __init__(self, model: Any, prompts: Sequence[list[int]]):
         self._model = model
         self._cache = DynamicCache(config=model.config)
+        # each distinct prompt → its number
         distinct = {ids: number for number, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
         self._mask = padded_ids([[1] * len(prompt) for prompt in distinct], model.device, "left")
-        self.read = sum(map(len, distinct))  # tokens so far
+        self.read = sum(map(len, distinct))
+        """The number of tokens that have been read so far."""
         self.predicted = torch.empty(0)
         """Logits of each row's next token, [rows, vocabulary]."""
         ids = padded_ids(list(distinct), model.device, "left")
-        self._forward(ids, (self._mask.cumsum(1) - 1).clamp(min=0))
+        # positions count from the first token that is not padding
+        positions = (self._mask.cumsum(1) - 1).clamp(min=0)
+        self._forward(ids, positions)
         self.keep([distinct[tuple(prompt)] for prompt in prompts])
 
     @torch.inference_mode()
@@ -149,8 +153,8 @@ def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:
     """A sampled token for each row, int [rows]: the one at which its cumulative probability passes
     its uniform number."""
     cumulative = logits.double().softmax(-1).cumsum(-1)
-    level = (
-        torch.tensor(uniform, device=logits.device, dtype=torch.float64)[:, None]
-        * cumulative[:, -1:]
-    )
-    return torch.searchsorted(cumulative, level, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+    uniform_numbers = torch.tensor(uniform, device=logits.device, dtype=torch.float64)
+    # by rounding, the last cumulative probability may differ from 1
+    levels = uniform_numbers[:, None] * cumulative[:, -1:]
+    tokens = torch.searchsorted(cumulative, levels, right=True)[:, 0]
+    return tokens.clamp(max=logits.shape[-1] - 1)

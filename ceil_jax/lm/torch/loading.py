@@ -70,11 +70,11 @@ def outline(source: str, name: str, dtype: str) -> Outline:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     return Outline(
-        name_with_dtype(name, dtype),
-        context_length(config),
-        model.num_parameters(),
-        tokenizer.count,
-        not reads_trees(model, _device()),
+        name=name_with_dtype(name, dtype),
+        context_length=context_length(config),
+        parameters=model.num_parameters(),
+        count_tokens=tokenizer.count,
+        reads_rows=not reads_trees(model, _device()),
     )
 
 

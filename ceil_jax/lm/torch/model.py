@@ -64,8 +64,10 @@ class TorchLM(LanguageModel):
         self._pairs = PairTokenizer(tokenizer)
         on_gpu = model.device.type != "cpu"
         # 1,024 on a CPU: a layer's intermediate values stay in the processor's cache
-        budget = token_budget or (2**15 if on_gpu else 2**10)
+        default_budget = 2**15 if on_gpu else 2**10
+        budget = token_budget or default_budget
         if on_gpu:
+            # many more, because a pass has more tokens and its rows should have similar lengths
             self.at_once = {"score": 4096, "write": 1024, "states": 4096}
         self._reader: TreeReader | PaddedReader = (
             TreeReader(model, budget)
@@ -117,15 +119,17 @@ class TorchLM(LanguageModel):
         ids = [pair.ids for pair in self._pairs.pairs(prompts, [""] * len(prompts))]
         check_lengths(self, [len(row) + 1 for row in ids], range(len(ids)))
         limits = [min(limit, self.context_length - len(row)) for row in ids]
-        ends = self.model.generation_config.eos_token_id
-        ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
-        lengths = [len(row) + most for row, most in zip(ids, limits, strict=True)]
+        end_ids = self.model.generation_config.eos_token_id
+        if not isinstance(end_ids, list):
+            end_ids = [end_ids]
+        ends = {*end_ids, self.tokenizer.eos_token_id}
+        lengths = [len(row) + limit_of_row for row, limit_of_row in zip(ids, limits, strict=True)]
 
         def written() -> list[Answer]:
             generators = map(text_rng, prompts, seeds)
             writers = [
-                Writer(self.tokenizer, *each, stop)
-                for each in zip(ids, limits, generators, strict=True)
+                Writer(self.tokenizer, prompt, limit_of_row, draw, stop)
+                for prompt, limit_of_row, draw in zip(ids, limits, generators, strict=True)
             ]
             cached = CACHED.get(self.model.device.type, CACHED["cuda"]) * self._reader.budget
             for batch in by_token_budget(lengths, cached):

@@ -34,31 +34,31 @@ class PaddedReader:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens
         read."""
         scores = [np.zeros(0)] * len(rows)
-        texts: dict[tuple[int, ...], list[int]] = {}
-        for row, tokens in enumerate(rows):
-            if tokens.scored:
-                texts.setdefault(tuple(tokens.ids[:-1]), []).append(row)
-        lengths = [len(text) for text in texts]
-        owners = list(texts.values())
+        # a row's last token is scored but not read: rows that differ only in it share one text
+        rows_by_text: dict[tuple[int, ...], list[int]] = {}
+        for number, row in enumerate(rows):
+            if row.scored:
+                rows_by_text.setdefault(tuple(row.ids[:-1]), []).append(number)
+        lengths = [len(text) for text in rows_by_text]
+        rows_of_text = list(rows_by_text.values())
+        vocabulary = self.model.get_output_embeddings().weight.shape[0]
         for batch in by_token_budget(lengths, self.budget):
-            count = max(
-                lengths[text] + 1 - rows[row].start for text in batch for row in owners[text]
+            # every text of a pass has logits at as many positions as the one that needs most
+            positions = max(
+                lengths[text] + 1 - rows[number].start
+                for text in batch
+                for number in rows_of_text[text]
             )
-            most = max(
-                1,
-                self.budget
-                * _LOGITS
-                // (count * self.model.get_output_embeddings().weight.shape[0]),
-            )
-            for start in range(0, len(batch), most):
-                rows_of_texts = [owners[text] for text in batch[start : start + most]]
+            texts_at_once = max(1, self.budget * _LOGITS // (positions * vocabulary))
+            for start in range(0, len(batch), texts_at_once):
+                numbers = [rows_of_text[text] for text in batch[start : start + texts_at_once]]
                 log_probs_of_rows = self._read(
-                    [[rows[row] for row in numbers] for numbers in rows_of_texts]
+                    [[rows[number] for number in numbers_of_text] for numbers_of_text in numbers]
                 )
-                for row, log_probs in zip(
-                    chain.from_iterable(rows_of_texts), log_probs_of_rows, strict=True
+                for number, log_probs in zip(
+                    chain.from_iterable(numbers), log_probs_of_rows, strict=True
                 ):
-                    scores[row] = log_probs
+                    scores[number] = log_probs
         return scores, sum(lengths)
 
     @torch.inference_mode()
@@ -69,13 +69,13 @@ class PaddedReader:
         states = [np.zeros(0)] * len(rows)
         for batch in by_token_budget(lengths, self.budget):
             # padding stands after a row's tokens, where a causal LM does not see it
-            inputs = padded_ids([rows[row].ids for row in batch], self.model.device)
-            last = torch.tensor([lengths[row] - 1 for row in batch], device=inputs.device)
-            each = torch.arange(len(batch), device=inputs.device)
-            layers = two_layers(self.model, {"input_ids": inputs})
-            read = torch.stack([layer[each, last].float() for layer in layers], dim=1)
-            for row, of_row in zip(batch, read.cpu().numpy(), strict=True):
-                states[row] = of_row
+            inputs = padded_ids([rows[number].ids for number in batch], self.model.device)
+            every_row = torch.arange(len(batch), device=inputs.device)
+            last = torch.tensor([lengths[number] - 1 for number in batch], device=inputs.device)
+            layers = two_layers(self.model, {"input_ids": inputs})  # each [rows, tokens, D]
+            last_states = torch.stack([layer[every_row, last].float() for layer in layers], dim=1)
+            for number, states_of_row in zip(batch, last_states.cpu().numpy(), strict=True):
+                states[number] = states_of_row
         return states, sum(lengths)
 
     @torch.inference_mode()
@@ -83,22 +83,22 @@ class PaddedReader:
         """The log-probabilities of each row's scored tokens, text by text."""
         # padding stands after a row's tokens, where a causal LM does not see it
         inputs = padded_ids([of_text[0].ids[:-1] for of_text in texts], self.model.device)
-        rows = [(number, row) for number, of_text in enumerate(texts) for row in of_text]
+        rows = [(text, row) for text, rows_of_text in enumerate(texts) for row in rows_of_text]
+        # logits at a position are of the token after it; they are kept from `begin` on
         begin = min(row.start for _, row in rows) - 1
-        count = inputs.shape[1] - begin
-        logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=count).logits
-        # for each scored token: its text, the position before it, the token
-        at = [
-            (number, i - 1 - begin, row.ids[i])
-            for number, row in rows
-            for i in range(row.start, len(row.ids))
+        kept = inputs.shape[1] - begin
+        logits = self.model(input_ids=inputs, use_cache=False, logits_to_keep=kept).logits
+        # for each scored token: its text, the position before it among the kept ones, its id
+        scored = [
+            (text, position - 1 - begin, row.ids[position])
+            for text, row in rows
+            for position in range(row.start, len(row.ids))
         ]
-        number, before, token = torch.tensor(at, device=logits.device).T
-        predicted = logits[number, before].float()
-        log_probs = predicted.gather(1, token[:, None])[:, 0] - predicted.logsumexp(-1)
-        return [
-            part.numpy() for part in log_probs.double().cpu().split([row.scored for _, row in rows])
-        ]
+        text_numbers, before, ids = torch.tensor(scored, device=logits.device).T
+        predicted = logits[text_numbers, before].float()  # [scored tokens, vocabulary]
+        log_probs = predicted.gather(1, ids[:, None])[:, 0] - predicted.logsumexp(-1)
+        counts = [row.scored for _, row in rows]
+        return [of_row.numpy() for of_row in log_probs.double().cpu().split(counts)]
 
 
 def by_token_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -19,22 +19,23 @@ class Trie:
     def __init__(self, rows: Sequence[list[int]]):
         self.paths: list[np.ndarray] = [np.zeros(0, np.int64)] * len(rows)
         """For each row, int [its length]: the numbers of its tokens in the trie, ascending."""
+        # for each token of the trie: its id, its position in its rows, and the first of its rows
         ids: list[int] = []
         depths: list[int] = []
         owners: list[int] = []
-        before: list[int] = []
+        # among the sorted rows, a row has its longest common prefix with the row before it
+        row_before: list[int] = []
         path = np.zeros(0, np.int64)
-        for row in sorted(range(len(rows)), key=rows.__getitem__):
-            tokens = rows[row]
-            shared = common_prefix(before, tokens)
-            path = np.concatenate(
-                [path[:shared], np.arange(len(ids), len(ids) + len(tokens) - shared)]
-            )
-            ids += tokens[shared:]
-            depths += range(shared, len(tokens))
-            owners += [row] * (len(tokens) - shared)
-            self.paths[row] = path
-            before = tokens
+        for number in sorted(range(len(rows)), key=rows.__getitem__):
+            row = rows[number]
+            shared = common_prefix(row_before, row)
+            added = len(row) - shared
+            path = np.concatenate([path[:shared], np.arange(len(ids), len(ids) + added)])
+            ids += row[shared:]
+            depths += range(shared, len(row))
+            owners += [number] * added
+            self.paths[number] = path
+            row_before = row
         self.ids = np.array(ids, np.int64)
         self.depths = np.array(depths, np.int64)
         self._owners = np.array(owners, np.int64)
@@ -62,18 +63,21 @@ class Trie:
         """
         path = self.path(first)
         owners = self._owners[first:end]
+        # the columns of `visible`: the ancestors of `first`, then the tokens first … end − 1
         tokens = np.concatenate([path, np.arange(first, end)])
         visible = np.zeros((end - first, len(tokens)), bool)
-        # consecutive tokens of one owner lie on its path
-        for start, stop in pairwise([0, *np.flatnonzero(np.diff(owners)) + 1, end - first]):
-            whole = self.paths[owners[start]]
-            before, beyond = np.searchsorted(whole, [first, end])
+        # consecutive tokens of one owner lie on the path of that row
+        changes = np.flatnonzero(np.diff(owners)) + 1
+        for start, stop in pairwise([0, *changes, end - first]):
+            row_path = self.paths[owners[start]]
+            before, beyond = np.searchsorted(row_path, [first, end])
+            # the path's tokens before `first` are the first ancestors of `first`
             visible[start:stop, :before] = True
-            visible_whole = whole[before:beyond]
-            positions = np.arange(first + start, first + stop)
-            visible[start:stop, len(path) + visible_whole - first] = (
-                visible_whole <= positions[:, None]
-            )
+            # each token attends to those of the path in the range, up to itself
+            in_range = row_path[before:beyond]
+            attending = np.arange(first + start, first + stop)
+            columns = len(path) + in_range - first
+            visible[start:stop, columns] = in_range <= attending[:, None]
         if window is not None:
             visible &= self.depths[first:end, None] - self.depths[tokens] < window
             used = visible.any(axis=0)

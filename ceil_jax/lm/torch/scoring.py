@@ -38,7 +38,7 @@ class TreeReader:
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the log-probabilities of each row's scored tokens, and the number of tokens
         read."""
-        return self._by_core(self._each, rows)
+        return self._by_core(self._log_probs, rows)
 
     def states(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the hidden states of each row's last token, float32 [2, D], in the layers of
@@ -54,7 +54,9 @@ class TreeReader:
         share of the rows, because cores that share a pass wait for one another at every product.
         """
         cores = torch.get_num_threads()
-        parts = _shares(rows, 1 if _one_at_a_time(self.model) else cores, max(1, self.budget // 2))
+        most_parts = 1 if _one_at_a_time(self.model) else cores
+        # a part is at least half a pass
+        parts = _shares(rows, most_parts, least=max(1, self.budget // 2))
         if len(parts) == 1:
             return read(rows)
         try:
@@ -67,41 +69,47 @@ class TreeReader:
         finally:
             torch.set_num_threads(cores)
         values = [np.zeros(0)] * len(rows)
-        for part, (of_part, _) in zip(parts, results, strict=True):
-            for number, value in zip(part, of_part, strict=True):
+        for part, (values_of_part, _) in zip(parts, results, strict=True):
+            for number, value in zip(part, values_of_part, strict=True):
                 values[number] = value
         return values, sum(count for _, count in results)
 
-    def _each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+    def _log_probs(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         scored_rows = [row for row in rows if row.scored]
         if not scored_rows:
             return [np.zeros(0)] * len(rows), 0
+        # a row's last token is scored but not read
         trie = Trie([row.ids[:-1] for row in scored_rows])
-        # for each scored token of each row, the token of the trie before it
-        after = np.concatenate(
+        # of all scored tokens, row after row: the token of the trie before it, and its own id
+        before = np.concatenate(
             [path[row.start - 1 :] for path, row in zip(trie.paths, scored_rows, strict=True)]
         )
-        token = np.concatenate([row.ids[row.start :] for row in scored_rows])
-        log_probs = np.zeros(len(token))
-        nodes, of_node = np.unique(after, return_inverse=True)
-        for first, last, predicted in self._passes(trie, nodes, self._predicted):
-            in_pass = (first <= of_node) & (of_node < last)
-            log_probs[in_pass] = predicted.numpy()[of_node[in_pass] - first, token[in_pass]]
-        return np.split(log_probs, np.cumsum([row.scored for row in rows])[:-1]), len(trie)
+        ids = np.concatenate([row.ids[row.start :] for row in scored_rows])
+        # several scored tokens may come after one node
+        nodes, node_numbers = np.unique(before, return_inverse=True)
+        log_probs = np.zeros(len(ids))
+        for first, end, predicted in self._passes(trie, nodes, self._predicted):
+            in_pass = (first <= node_numbers) & (node_numbers < end)
+            node_in_pass = node_numbers[in_pass] - first
+            log_probs[in_pass] = predicted.numpy()[node_in_pass, ids[in_pass]]
+        ends_of_rows = np.cumsum([row.scored for row in rows])
+        return np.split(log_probs, ends_of_rows[:-1]), len(trie)
 
     def _states(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         trie = Trie([row.ids for row in rows])
-        nodes, of_row = np.unique([path[-1] for path in trie.paths], return_inverse=True)
-        passes = self._passes(trie, nodes, self._seen)
-        states = torch.cat([of_pass for _, _, of_pass in passes]).numpy()
-        return [states[number] for number in of_row], len(trie)
+        # equal rows end at one node
+        last_tokens = [path[-1] for path in trie.paths]
+        nodes, node_numbers = np.unique(last_tokens, return_inverse=True)
+        passes = self._passes(trie, nodes, self._hidden)
+        states = torch.cat([states_of_pass for _, _, states_of_pass in passes]).numpy()
+        return [states[number] for number in node_numbers], len(trie)
 
     def _predicted(self, inputs: Mapping[str, torch.Tensor], wanted: torch.Tensor) -> torch.Tensor:
         """The log-probabilities of the next token after some positions, float32 [n, vocabulary]."""
         logits = self.model(**inputs, use_cache=False, logits_to_keep=wanted).logits[0].float()
         return logits.sub_(logits.logsumexp(-1, keepdim=True))
 
-    def _seen(self, inputs: Mapping[str, torch.Tensor], wanted: torch.Tensor) -> torch.Tensor:
+    def _hidden(self, inputs: Mapping[str, torch.Tensor], wanted: torch.Tensor) -> torch.Tensor:
         """The hidden states of two layers at some positions, float32 [n, 2, D]."""
         layers = two_layers(self.model, inputs)
         return torch.stack([layer[0, wanted].float() for layer in layers], dim=1)
@@ -113,8 +121,8 @@ class TreeReader:
         nodes: np.ndarray,
         read: Callable[[Mapping[str, torch.Tensor], torch.Tensor], torch.Tensor],
     ) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Read a trie pass by pass. Each pass yields the range of `nodes` in it, as first and
-        last + 1, and what `read` gives for them.
+        """Read a trie pass by pass. Each pass yields the range of `nodes` in it, as the position of
+        the first one and the position after the last one, and what `read` gives for them.
 
         Args:
             trie: the tokens.
@@ -126,16 +134,18 @@ class TreeReader:
         start = 0
         while start < len(trie):
             first = int(np.searchsorted(nodes, start))
-            beyond = first + self._rows_at_once
-            limit = int(nodes[beyond]) if beyond < len(nodes) else len(trie)
+            # the pass ends before the first node whose logits would be too many
+            too_many = first + self._rows_at_once
+            limit = int(nodes[too_many]) if too_many < len(nodes) else len(trie)
             stop = min(start + self.budget, limit, len(trie))
-            last = int(np.searchsorted(nodes, stop))
-            inputs = trie.ids[start:stop], trie.depths[start:stop], nodes[first:last] - start
-            ids, depths, wanted = map(torch.from_numpy, inputs)
+            end = int(np.searchsorted(nodes, stop))
+            ids = torch.from_numpy(trie.ids[start:stop])
+            depths = torch.from_numpy(trie.depths[start:stop])
+            wanted = torch.from_numpy(nodes[first:end] - start)
             attention = PassAttention(trie, start, stop, carried)
             with attending(attention):
                 values = read({"input_ids": ids[None], "position_ids": depths[None]}, wanted)
-            yield first, last, values
+            yield first, end, values
             carried = attention.carry()
             start = stop
 
@@ -146,23 +156,27 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
     common prefix.
     """
     order = sorted(range(len(rows)), key=lambda number: rows[number].ids)
+    # the number of tokens up to the end of each row
     ends = np.cumsum([len(rows[number].ids) for number in order])
+    total = int(ends[-1]) if len(ends) else 0
     parts = []
     start = 0
-    for part in range(1, min(cores, int(ends[-1] if len(ends) else 0) // least)):
-        stop = max(start, int(np.searchsorted(ends, ends[-1] * part / cores))) + 1
+    for part in range(1, min(cores, total // least)):
+        stop = max(start, int(np.searchsorted(ends, total * part / cores))) + 1
         while stop < len(order) and (
             common_prefix(rows[order[stop - 1]].ids, rows[order[stop]].ids) > _READ_TWICE
         ):
             stop += 1
         parts.append(order[start:stop])
         start = stop
-    return [part for part in (*parts, order[start:]) if part] or [[]]
+    parts.append(order[start:])
+    return [part for part in parts if part] or [[]]
 
 
 def _one_at_a_time(model: Any) -> bool:
     """Return whether a model must be used from one thread only, because it changes its rotary
     frequencies with the length."""
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    kinds = [rope, *(value for value in rope.values() if isinstance(value, dict))]
-    return any(value.get("rope_type") in ("dynamic", "longrope") for value in kinds)
+    # either the settings of all layers, or a mapping from each type of layer to its settings
+    settings = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+    return any(of_layers.get("rope_type") in ("dynamic", "longrope") for of_layers in settings)

@@ -88,6 +88,7 @@ class PassAttention:
             part = query[:, queries]
             keys = _taken(key, columns)
             values = _taken(value, columns)
+            # [key heads, query heads of each × queries, keys]
             scores = part.reshape(len(keys), -1, width).bmm(keys.transpose(1, 2))
             if softcap is not None:
                 scores = torch.tanh(scores / softcap) * softcap
@@ -106,10 +107,12 @@ class PassAttention:
             for start in range(self._start, self._stop, QUERIES):
                 end = min(start + QUERIES, self._stop)
                 tokens, visible = self._trie.keys(start, end, window)
-                by_all = np.append(visible.all(axis=0), False)
-                hidden = torch.from_numpy(~visible[:, by_all.argmin() :])
+                # the appended column stands for "none is hidden"
+                visible_to_all = np.append(visible.all(axis=0), False)
+                first_hidden = int(visible_to_all.argmin())
+                hidden = torch.from_numpy(~visible[:, first_hidden:])
                 queries = slice(start - self._start, end - self._start)
-                blocks.append((queries, self._columns(tokens), int(by_all.argmin()), hidden))
+                blocks.append((queries, self._columns(tokens), first_hidden, hidden))
         return self._blocks[window]
 
     def _columns(self, tokens: np.ndarray) -> KeyIndex:
@@ -166,6 +169,8 @@ def _attention(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
+    """The attention of one layer, as transformers calls it: that of the active `PassAttention`, or
+    torch's `sdpa` if none is active. A pass has one row, so the first axis of all tensors is 1."""
     attention = _active.get()
     if attention is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -173,10 +178,19 @@ def _attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
         )
-    scaled = query[0] * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    window = rest.get("sliding_window")
-    softcap = rest.get("softcap")
-    return attention(module.layer_idx, scaled, key[0], value[0], window, softcap)[None], None
+    if scaling is None:
+        scaling = query.shape[3] ** -0.5
+    mixed = attention(
+        module.layer_idx,
+        query[0] * scaling,
+        key[0],
+        value[0],
+        window=rest.get("sliding_window"),
+        softcap=rest.get("softcap"),
+    )
+    # in place of the attention weights, which nobody reads
+    weights = None
+    return mixed[None], weights
 
 
 def _mask(*arguments: Any, **settings: Any) -> Any:
