@@ -56,6 +56,7 @@ def parsed(
         with redirect_stderr(errors):
             return parse(list(arguments))
     except SystemExit as end:
+        # --help ends with 0
         if not end.code:
             raise
     raise UserError(_mistake(arguments, parse, commands, shared) or _first_sentence(errors))

@@ -97,13 +97,16 @@ class Encoder:
         self.max_length = max_length
         self.factory = factory
         self.checkpoint = checkpoint
-        self._graphdef, state, *self._constants = nnx.split(module, nnx.Param, ...)
-        leaves = dict(nnx.to_flat_state(state))
+        # the network without its state, its parameters, and any other state
+        self._graphdef, parameters, *self._constants = nnx.split(module, nnx.Param, ...)
+        leaves = dict(nnx.to_flat_state(parameters))
+        # the name of each parameter → its path in the network
         self._paths = {".".join(map(str, path)): path for path in leaves}
         self.params: Params = {name: leaves[path].get_value() for name, path in self._paths.items()}
         # not a method, so that copies share the compiled function and it keeps no parameters alive
         self.apply = _apply(self._graphdef, self._constants, self._paths)
         self._jitted = jax.jit(self.apply)
+        # the shortest batch, to find out what the network returns
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
         self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[1]
 
@@ -317,10 +320,11 @@ def require_network(encoder: TextEncoder) -> Encoder:
 
 
 def _add_arrays(digest: hashlib._Hash, tree: Any) -> None:
+    """Add the arrays of a tree to a digest, with their paths, shapes and dtypes."""
     for path, leaf in jax.tree.leaves_with_path(tree):
         # dropout's state holds random keys, which are not arrays of numbers
-        keys = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        value = np.asarray(jax.random.key_data(leaf) if keys else leaf)
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        value = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
         digest.update(f"{jax.tree_util.keystr(path)} {value.shape} {value.dtype}".encode())
         digest.update(np.ascontiguousarray(value).data)
 

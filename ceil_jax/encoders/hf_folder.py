@@ -64,6 +64,7 @@ def _read(folder: Path, name: str) -> Encoder:
     network = network_config(
         config, inner / "config.json", pooling, normalize="Normalize" in modules
     )
+    # files of sentence-transformers, which a plain Hugging Face folder does not have
     sentence = read_config(inner / "sentence_bert_config.json", missing={})
     sentence_file = folder / "config_sentence_transformers.json"
     prompts = read_prompts(read_config(sentence_file, missing={}), sentence_file)
@@ -75,7 +76,9 @@ def _read(folder: Path, name: str) -> Encoder:
         tokenizer.model_max_length,
         network.positions - first_position,
     )
+    # Hugging Face's name → tensor
     tensors = {base_name(key): tensor for key, tensor in read_tensors(inner).items()}
+    # first without weights, to learn the names and shapes of its parameters
     encoder = Encoder(
         nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),
         PretrainedTokenizer(tokenizer, prompts.default, bool(sentence.get("do_lower_case"))),
@@ -88,15 +91,17 @@ def _read(folder: Path, name: str) -> Encoder:
             prompts,
         ),
     )
-    ours = {hugging_face_name(name, network.family): name for name in encoder.params}
+    # Hugging Face's name → ours
+    our_names = {hugging_face_name(name, network.family): name for name in encoder.params}
     used = {
-        key: turned(ours.get(key, ""), tensor)
+        key: turned(our_names.get(key, ""), tensor)
         for key, tensor in tensors.items()
         if not UNUSED.match(key)
     }
-    check_same_shapes({key: encoder.params[name] for key, name in ours.items()}, used, str(inner))
+    expected = {key: encoder.params[name] for key, name in our_names.items()}
+    check_same_shapes(expected, used, str(inner))
     return encoder.with_params(
-        {name: jnp.asarray(used[key], jnp.float32) for key, name in ours.items()}
+        {name: jnp.asarray(used[key], jnp.float32) for key, name in our_names.items()}
     )
 
 

@@ -85,11 +85,14 @@ def network_config(
 def hugging_face_name(name: str, family: Family) -> str:
     """Translate our name of a parameter into Hugging Face's: `layers.0.up.kernel` is
     `encoder.layer.0.intermediate.dense.weight`."""
-    stem, _, leaf = name.rpartition(".")
-    leaf = "bias" if leaf == "bias" else "weight"
-    if block := re.fullmatch(r"layers\.(\d+)\.(.+)", stem):
-        return f"encoder.layer.{block[1]}.{(_MPNET_LAYER if family == 'mpnet' else _LAYER)[block[2]]}.{leaf}"
-    return f"{_OUTSIDE_LAYERS[stem]}.{leaf}"
+    module, _, our_leaf = name.rpartition(".")
+    # Flax calls a weight kernel, scale or embedding
+    leaf = "bias" if our_leaf == "bias" else "weight"
+    in_layer = re.fullmatch(r"layers\.(?P<number>\d+)\.(?P<module>.+)", module)
+    if in_layer is None:
+        return f"{_OUTSIDE_LAYERS[module]}.{leaf}"
+    names = _MPNET_LAYER if family == "mpnet" else _LAYER
+    return f"encoder.layer.{in_layer['number']}.{names[in_layer['module']]}.{leaf}"
 
 
 _OUTSIDE_LAYERS = {

@@ -133,13 +133,15 @@ def batches(
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):
         length = padded_length(lengths[order[0]], max_length)
+        # fewer rows beyond 128 tokens
         most = max(1, batch_size * 128 // max(length, 128))
-        near = [i for i in order[:most] if 2 * max(lengths[i], LENGTHS[0] // 2) >= length]
+        # texts that are not padded to more than twice their length, or to the shortest length
+        count = sum(2 * lengths[i] >= length or length <= LENGTHS[0] for i in order[:most])
         rows = 1
-        while rows < len(near):
+        while rows < count:
             rows *= 4
-        yield order[: len(near)], (min(rows, most), length)
-        order = order[len(near) :]
+        yield order[:count], (min(rows, most), length)
+        order = order[count:]
 
 
 def pad(ids: Sequence[Sequence[int]], length: int, pad_id: int, rows: int | None = None) -> Tokens:

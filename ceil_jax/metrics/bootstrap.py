@@ -190,8 +190,10 @@ def paired(ours: Sample, theirs: Sample) -> Sample:
     def difference(sums: np.ndarray, n: int | np.ndarray) -> np.ndarray:
         higher = ours.statistic(sums[..., :cut], n)
         lower = theirs.statistic(sums[..., cut:], n)
-        seeds = {np.shape(values)[-1] for values in (higher, lower) if np.ndim(values)}
-        if len(seeds - {1}) > 1:  # several of both, but not in pairs
+        # the last axis is of seeds; one of length 1 is broadcast
+        lengths = {np.shape(values)[-1] for values in (higher, lower) if np.ndim(values)}
+        unpaired = len(lengths - {1}) > 1
+        if unpaired:
             if lower.shape[-1] < higher.shape[-1]:
                 lower = lower.mean(axis=-1, keepdims=True)
             else:

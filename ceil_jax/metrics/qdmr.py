@@ -89,6 +89,7 @@ def lf_em(prediction: str, example: Example) -> float:
     expected = steps(example.output)
     if predicted is None or expected is None:
         return 0.0
+    # both graphs number their steps by it, so that equal steps have equal numbers
     classes: dict[tuple[Word, ...], int] = {}
     return float(_graph(predicted, classes) == _graph(expected, classes))
 

@@ -348,7 +348,7 @@ def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int
         try:
             chosen = [position for position in map(operator.index, row) if position != -1]
         except TypeError:
-            chosen = [-1]
+            chosen = [-1]  # not integers, so not in the bank
         within = all(0 <= position < bank for position in chosen)
         distinct = len(set(chosen)) == len(chosen)
         has_own = not set(own_positions).isdisjoint(chosen)

@@ -27,29 +27,29 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
     relevance = similarity(shortlist.cosines)
     steps, stopped, repeats = _steps(shortlist, relevance, call)
     chosen, tokens = _fitted(steps, shortlist, relevance, call)
-    near = len(shortlist.examples) - shortlist.fixed
+    # the fixed examples stand behind the near ones
+    count_near = len(shortlist.examples) - shortlist.fixed
     if len(chosen) < len(steps):
         stopped = "token_budget"
     elif stopped == "exhausted" and shortlist.distant is not None:
         stopped = "min_relevance"
     picks = [
-        Selected(shortlist.examples[i], float(relevance[i]), gain, added, fixed=i >= near)
+        Selected(shortlist.examples[i], float(relevance[i]), gain, added, fixed=i >= count_near)
         for i, gain, added in chosen
     ]
-    repeated = len(repeats & {step.item for step in chosen})
     return Selection(
-        query,
-        tuple(picks),
-        stopped,
-        tokens,
-        call.template,
-        call.trade_off,
-        shortlist.excluded,
-        repeated,
-        call.input_key,
-        call.output_key,
-        call.min_relevance,
-        shortlist.distant,
+        query=query,
+        picks=tuple(picks),
+        stopped=stopped,
+        tokens=tokens,
+        template=call.template,
+        trade_off=call.trade_off,
+        excluded=shortlist.excluded,
+        repeats=len(repeats & {step.item for step in chosen}),
+        input_key=call.input_key,
+        output_key=call.output_key,
+        min_relevance=call.min_relevance,
+        distant=shortlist.distant,
     )
 
 
@@ -75,12 +75,15 @@ def _steps(
     refused = False
 
     def waits(item: int) -> bool:
+        """Return whether an item is nearly equal to a chosen one, and waits until no others are
+        left."""
         cosines = shortlist.vectors[[step.item for step in steps]] @ vectors[item]
         if threshold is not None and cosines.max(initial=-1) >= threshold:
             repeats.add(item)
         return item in repeats
 
     def fits(item: int) -> bool:
+        """Return whether an item fits into the remaining budget, and remember if one does not."""
         nonlocal refused
         refused |= costs[item] > remaining
         return costs[item] <= remaining

@@ -120,11 +120,15 @@ def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
     if not isinstance(record, dict) or not record.keys() <= known:
         raise _wrong(file, name, f"an object with {', '.join(sorted(known))}", record)
     for key, value in record.items():
-        numbers = isinstance(value, dict) and all(
-            isinstance(number, int | float) for number in value.values()
-        )
-        if not (numbers if key == "metrics" else isinstance(value, str)):
-            expected = "numbers by their names" if key == "metrics" else "a text"
+        if key == "metrics":
+            expected = "numbers by their names"
+            is_right = isinstance(value, dict) and all(
+                isinstance(number, int | float) for number in value.values()
+            )
+        else:
+            expected = "a text"
+            is_right = isinstance(value, str)
+        if not is_right:
             raise _wrong(file, f"{name}.{key}", expected, value)
     try:
         return kind(**record)
@@ -267,7 +271,7 @@ def read_vectors(
             raise UserError(
                 f"{file}: vectors of {length} numbers, and those of the {name} have {dim}; {AGAIN}"
             )
-    some = False
+    all_zero = True
     for start in range(0, examples, _ROWS_AT_ONCE):
         lengths = np.linalg.norm(vectors[start : start + _ROWS_AT_ONCE], axis=1)
         # an encoder may give a vector of zeros for a text without known words
@@ -278,7 +282,7 @@ def read_vectors(
                 f"{file}, vector {start + row + 1}: expected unit length, found "
                 f"{lengths[row]:g}; {AGAIN}"
             )
-        some = some or bool(lengths.any())
-    if not some:
+        all_zero = all_zero and not lengths.any()
+    if all_zero:
         raise UserError(f"{file}: all vectors are zero; {AGAIN}")
     return np.asarray(vectors)

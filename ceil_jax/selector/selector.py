@@ -210,12 +210,18 @@ class CeilSelector(Settings):
                 raise UserError(
                     f"{type(store).__name__} does not say what embeds its documents: give encoder=…"
                 )
+            # the selector and the search of the store share the vector of a query
             encoder = RememberedQueries(encoder)
             embed_query = encoder.embed_query
-        documents, queries = as_encoders(encoder)
-        as_text = "input_key" not in settings
-        bank = StoreBank(store, documents, search or {}, as_text, embed_query)
-        return cls(bank, documents, queries, **settings)
+        bank_encoder, query_encoder = as_encoders(encoder)
+        bank = StoreBank(
+            store,
+            bank_encoder,
+            search or {},
+            input_is_text="input_key" not in settings,
+            embed_query=embed_query,
+        )
+        return cls(bank, bank_encoder, query_encoder, **settings)
 
     @classmethod
     def from_pretrained(

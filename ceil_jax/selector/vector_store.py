@@ -101,8 +101,10 @@ class StoreBank:
         most = call.size
         if not call.own_answer:
             most += 1  # the query's own question may be among them
+        # what is left to do with the nearest documents, because the store applies the filter
+        without_filter = replace(call, filter=None, balance=None)
         for query, vector in zip(queries, vectors, strict=True):
-            documents = self._nearest(query.input, most, call.filter, call.size)
+            documents = self._nearest(query.input, most, call.filter, size=call.size)
             if not documents:
                 self._check_filter(query.input, call.filter)
             self._check_passed(documents, call.filter)
@@ -110,13 +112,15 @@ class StoreBank:
             embedded = self._embedded(
                 [document.page_content for document in documents], len(vector)
             )
-            near = Snapshot(examples, embedded, np.ones(len(documents), bool))
-            # the store has applied the filter
-            rest = replace(call, filter=None, balance=None)
-            yield from near.shortlists([query], vector[None], rest)
+            near = Snapshot(examples, embedded, live=np.ones(len(documents), bool))
+            yield from near.shortlists([query], vector[None], without_filter)
 
     def _nearest(self, text: str, k: int, filter: Any = None, size: int = 1) -> list[Any]:
-        """The documents nearest to a text that pass a filter. A UserError if the store fails."""
+        """The k documents nearest to a text that pass a filter. A UserError if the store fails.
+
+        `size` is the length of the shortlist, on which it depends how many documents are fetched
+        before they are filtered.
+        """
         by_vector = self._embed_query is not None
         search = self.store.similarity_search
         if by_vector:
@@ -137,7 +141,7 @@ class StoreBank:
                 raise
             # the store only searches by text
             self._embed_query = None
-            return self._nearest(text, k, filter, size)
+            return self._nearest(text, k, filter, size=size)
         except UserError:
             raise
         except Exception as error:
@@ -151,10 +155,13 @@ class StoreBank:
     def _check_filter(self, text: str, filter: Any) -> None:
         """Raise a UserError for a value in a filter that no document has, as with a bank in
         memory."""
-        if not isinstance(filter, Mapping) or not self._nearest(text, 1):
+        if not isinstance(filter, Mapping):
+            return
+        is_empty = not self._nearest(text, 1)
+        if is_empty:
             return
         for name, value in filter.items():
-            if not self._nearest(text, 1, {name: value}):
+            if not self._nearest(text, 1, filter={name: value}):
                 raise UserError(f"filter: no document of the store has {name!r} = {value!r:.60}")
 
     def _check_passed(self, documents: Sequence[Any], filter: Any) -> None:
@@ -228,6 +235,6 @@ class StoreBank:
             vectors = embed(encode, missing, missing, dim, self.encoder)
             known = known | dict(zip(missing, vectors, strict=True))
             self._vectors = dict(list(known.items())[-KEPT:])
-        return (
-            np.stack([known[text] for text in texts]) if texts else np.zeros((0, dim), np.float32)
-        )
+        if not texts:
+            return np.zeros((0, dim), np.float32)
+        return np.stack([known[text] for text in texts])

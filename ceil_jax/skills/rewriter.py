@@ -154,6 +154,7 @@ class Rewriter:
         ]
         self._shown_inputs = {demonstration.input for demonstration in demonstrations}
         self._shown_skills = {demonstration.skill for demonstration in demonstrations}
+        # a token may be split differently in each order
         longest = int(lm.count_tokens(self._openings).max())
         self._budget = context_budget(lm, MAX_NEW_TOKENS)
         if longest >= self._budget:
@@ -179,22 +180,27 @@ class Rewriter:
         If demonstrations have schemas, inputs must be single lines.
         """
         prompts = self.prompts(examples, order)
+        # each distinct prompt → its input
         inputs = dict(zip(prompts, (example.input for example in examples), strict=True))
         fits = self.lm.count_tokens(list(inputs)) <= self._budget
         fitting = [prompt for prompt, fit in zip(inputs, fits, strict=True) if fit]
-        failures = Counter({"too long": len(inputs) - len(fitting)})
+        failures: Counter[str] = Counter()
+        if len(fitting) < len(inputs):
+            failures["too long"] = len(inputs) - len(fitting)
+        # each distinct prompt → its skill, which is its input unless a rewrite succeeds
         skills = dict(inputs)
         if fitting:
             texts = [text.strip() for text in self.lm.generate(fitting, MAX_NEW_TOKENS, ("\n",))]
             for prompt, skill, tokens in zip(
                 fitting, texts, self.lm.count_tokens(texts), strict=True
             ):
-                if failure := self._failure(inputs[prompt], skill, tokens):
+                failure = self._failure(inputs[prompt], skill, tokens)
+                if failure:
                     failures[failure] += 1
                 else:
                     skills[prompt] = skill
         copies = sum(skill in self._shown_skills for skill in skills.values())
-        return Rewrites([skills[prompt] for prompt in prompts], +failures, copies, len(inputs))
+        return Rewrites([skills[prompt] for prompt in prompts], failures, copies, len(inputs))
 
     def _failure(self, input: str, skill: str, tokens: int) -> str:
         """The kind of failure of a rewrite; "" if it did not fail."""

@@ -108,7 +108,9 @@ def read_key(folder: Path) -> dict[str, Any] | None:
         content = (folder / KEY).read_bytes()
     except OSError:
         return None
-    if text_digest(content.removesuffix(b"\n")) != folder.name.rpartition("-")[2]:
+    # a folder's name ends with the digest of its key
+    expected = folder.name.rpartition("-")[2]
+    if text_digest(content.removesuffix(b"\n")) != expected:
         return None
     return json.loads(content)
 

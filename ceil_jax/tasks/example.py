@@ -215,24 +215,31 @@ def column_template(
     Raises:
         UserError: the pattern does not end with the answer.
     """
+    # all names as the table spells them
     known = [output, input, *(columns or ())]
     pattern = _renamed(pattern, lambda name: same_text(name, known) or name)
     names_in_pattern = [name for _, name in _pieces(pattern)]
     if names_in_pattern[-1:] not in ([output], ["output"]):
         raise UserError(f"template {pattern!r} must end with its only {{{output}}}")
     if columns is None:
-        columns = {*names_in_pattern[:-1]} - ({"input"} if input not in names_in_pattern else set())
-    others = {*columns} - {input, output}
-    input_name = input if "input" in others else "input"
-    answer = output if "output" in others else "output"
-    roles = {
-        role: name
-        for role, name in (("input", input_name), ("output", answer))
-        if role not in columns
-    }
-    roles |= {output: answer, input: input_name}
-    written = _renamed(pattern, lambda name: roles.get(name, name))
-    return Template(written, separator, input_name, answer)
+        columns = {*names_in_pattern[:-1]}
+        if input not in names_in_pattern:
+            # the pattern then means the role by `{input}`
+            columns = columns - {"input"}
+    # the names of the two roles in the template
+    other_columns = {*columns} - {input, output}
+    input_name = input if "input" in other_columns else "input"
+    output_name = output if "output" in other_columns else "output"
+    # name in the pattern → name in the template
+    new_names = {}
+    if "input" not in columns:
+        new_names["input"] = input_name
+    if "output" not in columns:
+        new_names["output"] = output_name
+    new_names[output] = output_name
+    new_names[input] = input_name
+    written = _renamed(pattern, lambda name: new_names.get(name, name))
+    return Template(written, separator, input_name, output_name)
 
 
 def _renamed(pattern: str, rename: Callable[[str], str]) -> str:

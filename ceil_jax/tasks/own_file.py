@@ -268,12 +268,14 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source
 
 def _separated_by(template: Template, options: FileOptions, stops: Sequence[str]) -> Template:
     """Return the template with the default separator, unless the user has given one: an empty line
-    if that contains a stop string, else the first stop string on a line of its own."""
+    if that contains a stop string or there is none, else the first stop string on a line of its
+    own."""
     if options.separator is not None or isinstance(options.template, Template):
         return template
-    if any(end in "\n\n" for end in stops):
-        return replace(template, separator="\n\n")
-    return replace(template, separator=f"\n{stops[0] if stops else ''}\n")
+    empty_line = "\n\n"
+    if not stops or any(end in empty_line for end in stops):
+        return replace(template, separator=empty_line)
+    return replace(template, separator=f"\n{stops[0]}\n")
 
 
 def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:

@@ -164,7 +164,8 @@ def row_example(
     answer = same_text(columns.output, row) or columns.output
     field_columns = {same_text(name, row) or name for name in columns.named}
     parts = tuple(_needed(row, name) for name in inputs)
-    output = _needed(row, answer) if answered or not missing(only_item(row.get(answer))) else ""
+    has_output = not missing(only_item(row.get(answer)))
+    output = _needed(row, answer) if answered or has_output else ""
     if ids and "id" not in {*inputs, answer, *field_columns}:
         id = check_text("id", as_text(row.get("id")) or id)
         row = {name: value for name, value in row.items() if name != "id"}
@@ -172,12 +173,15 @@ def row_example(
     for name, value in row.items():
         if name in field_columns:
             fields[name] = _needed(row, name, blank=True)
-        elif name in (*inputs, answer) or missing(value) or as_text(value) == "":
             continue
-        elif name and _carried(name) == name and (carried := _carried(value)) is not None:
-            fields[name] = carried
-        else:
+        if name in (*inputs, answer) or missing(value) or as_text(value) == "":
+            continue
+        # the name of a column must be a text too
+        carried = _carried(value) if name and _carried(name) == name else None
+        if carried is None:
             columns.left_out[name] += 1
+        else:
+            fields[name] = carried
     return Example(
         id, " ".join(parts), output, fields=fields, parts=parts if len(parts) > 1 else ()
     )
@@ -191,19 +195,19 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
         FieldError: a field is not such a text; the input is empty; or, if `answered`, the output is
             empty or not one of the choices. The message calls the output `output`.
     """
-    fields = {"id": example.id, "input": example.input, "output": example.output}
-    several = [
-        (name, value)
-        for name in ("choices", "references", "parts")
-        for value in getattr(example, name)
-    ]
-    for name, value in (*fields.items(), *several, *example.fields.items()):
+    single = {"id": example.id, "input": example.input, "output": example.output}
+    texts = list(single.items())
+    for name in ("choices", "references", "parts"):
+        texts += [(name, value) for value in getattr(example, name)]
+    texts += example.fields.items()
+    for name, value in texts:
         if not isinstance(value, str):
             raise FieldError(name, "a text", value)
         check_text(name, value)
-    text(fields, "input")
+    # `text` refuses an empty one
+    text(single, "input")
     if answered:
-        text(fields, "output")
+        text(single, "output")
     if not (answered and example.choices):
         return example
     return replace(example, output=choice_of(example.output, example.choices, output))

@@ -112,12 +112,14 @@ def label(row: Row, name: str, classes: int) -> int:
     """Return a field that is a class number from 0 to `classes` − 1. Digits as text (HellaSwag's
     "3") are accepted, and truth values if there are two classes. A FieldError otherwise, as for the
     −1 of splits that are unlabelled on the hub."""
-    value = row.get(name)
-    if (isinstance(value, str) and value.isascii() and value.isdigit()) or (
-        isinstance(value, bool) and classes == 2
-    ):
+    value: Any = row.get(name)
+    is_digits = isinstance(value, str) and value.isascii() and value.isdigit()
+    is_truth_value_of_two = isinstance(value, bool) and classes == 2
+    if is_digits or is_truth_value_of_two:
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < classes:
+    # other truth values are refused, although they are integers in Python
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or not 0 <= value < classes:
         raise FieldError(name, f"a label from 0 to {classes - 1}", value)
     return value
 
@@ -126,10 +128,10 @@ def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
     """Return a field that is a list of `count` texts, by default one or more. A FieldError
     otherwise."""
     value = row.get(name)
-    good = isinstance(value, (list, tuple)) and all(
+    are_texts = isinstance(value, (list, tuple)) and all(
         isinstance(part, str) and part.strip() for part in value
     )
-    if not good or not value or (count is not None and len(value) != count):
+    if not are_texts or not value or (count is not None and len(value) != count):
         raise FieldError(name, f"a list of {count or 'one or more'} texts", value)
     return tuple(value)
 

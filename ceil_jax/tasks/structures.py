@@ -40,21 +40,23 @@ def bracketed(program: str) -> frozenset[str]:
     """
     structures: set[str] = set()
     heads: list[str] = []  # one for each open bracket; "" if its head is not read yet
-    opened: list[str] = []
-    role = ""
-    last = ""
-    end = -1
+    opened: list[str] = []  # the open brackets
+    role = ""  # the role of a named argument, until its value is read
+    last = ""  # the last name, which is the head of a bracket that follows it at once
+    end = -1  # where that name ends
     for token in _TOKEN.finditer(program):
         mark = token[0]
         if mark in _OPEN:
             heads.append(last if end == token.start() else "")
             opened.append(mark)
         elif mark in _CLOSE:
-            del heads[-1:], opened[-1:]
+            # slices, because a program may close more brackets than it opens
+            del heads[-1:]
+            del opened[-1:]
         elif token["word"] or token["role"] or mark[0] == '"':
             name = "value" if _VALUE.fullmatch(mark) else token["role"] or mark
             if opened[-1:] == ["["] and heads[-1]:
-                continue
+                continue  # a word of the question
             parent = role or next((head for head in reversed(heads) if head), "")
             structures |= {name, f"{parent}>{name}"} if parent else {name}
             role = name if token["role"] else ""
@@ -97,7 +99,8 @@ def sql(query: str) -> frozenset[str]:
             clauses.append(above[-1])
         elif name == ")":
             if len(above) > 1:
-                del above[-1], clauses[-1]
+                above.pop()
+                clauses.pop()
         elif previous != "as" and name not in ("as", "by"):
             clause = _CLAUSES.fullmatch(name)
             parent = above[-1] if clause else clauses[-1]

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int32
 
 from ceil_jax.retrieval.bm25 import LexicalIndex
 from ceil_jax.retrieval.own_rows import OwnRows
-from ceil_jax.retrieval.ranking import best_first
+from ceil_jax.retrieval.ranking import best_first, earlier_equals
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.fixed_blocks import FixedBlocks
 
@@ -62,6 +62,7 @@ def epr_candidates(
     options = {example.choices for example in bank}
     by_input = bool(bank[0].choices)
     index = LexicalIndex([example.input if by_input else example.output for example in bank])
+    # the number of each example's output, where each output gets the same number of candidates
     groups = np.zeros(len(bank), np.int64)
     if by_input and len(options) == 1:
         groups = np.array([bank[0].choices.index(example.output) for example in bank])
@@ -73,15 +74,11 @@ def epr_candidates(
         scores = index.scores(texts[row])
         scores[own_positions] = -np.inf
         order = best_first(scores, len(bank))
-        # the rank of each example among those with the same output: the best of every output comes
-        # first, then the second…
-        turn = np.zeros(len(bank), np.int64)
-        for group in np.unique(groups):
-            members = order[groups[order] == group]
-            turn[members] = np.arange(len(members))
         order = order[np.isfinite(scores[order])]
-        shortlist[row] = order[np.argsort(turn[order], kind="stable")][:count]
-    subsets = np.broadcast_to(
-        np.arange(count, dtype=np.int32)[None, :, None], (len(queries), count, 1)
-    )
+        # the best of every output comes first, then the second best of every output, …
+        rank_in_group = earlier_equals(groups[order])
+        shortlist[row] = order[np.argsort(rank_in_group, kind="stable")][:count]
+    # each example of the shortlist is a set of its own
+    singles = np.arange(count, dtype=np.int32)[None, :, None]
+    subsets = np.broadcast_to(singles, (len(queries), count, 1))
     return CandidateSets(shortlist, subsets)

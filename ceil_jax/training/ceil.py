@@ -275,18 +275,18 @@ class _SetTraining:
         return self._quality(params, self.examples_as_used)
 
     def _quality(self, params: Params, examples: ExampleVectors) -> Float[np.ndarray, " h"]:
-        log_probs = []
+        batches = []
         for start in range(0, len(self.held_out), _HELD_OUT_QUERIES):
             queries = self.held_out[start : start + _HELD_OUT_QUERIES]
             source, batch = self._batch_of(examples, queries, self._every_set(len(queries)))
             vectors = examples.vectors(params, source)
-            log_probs.append(np.asarray(self.log_probs(params, vectors, batch)))
+            batches.append(np.asarray(self.log_probs(params, vectors, batch)))
+        log_probs = np.concatenate(batches)  # [h, m]
+        lm_scores = self.scores[self.held_out]
         # set 0 is the top-k of the starting weights, so that comparing other weights on it would
-        # not be fair
-        judged = slice(1 if self.scores.shape[1] > 2 else 0, None)
-        return ranking_quality(
-            np.concatenate(log_probs)[:, judged], self.scores[self.held_out][:, judged]
-        )
+        # not be fair; of two sets, both are needed for an order
+        first = 1 if self.scores.shape[1] > 2 else 0
+        return ranking_quality(log_probs[:, first:], lm_scores[:, first:])
 
     def _batch_of(
         self, examples: ExampleVectors, queries: np.ndarray, sets: Int[np.ndarray, "b m"]

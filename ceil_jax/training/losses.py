@@ -105,17 +105,17 @@ def _parsed(option: str, value: str, parameter: inspect.Parameter) -> Any:
     kind: Any = parameter.annotation
     if kind is parameter.empty:
         kind = type(parameter.default)
-    allowed = (
-        get_args(kind)
-        if get_origin(kind) is Literal
-        else ("true", "false")
-        if kind is bool
-        else None
-    )
-    if allowed is not None:
-        if value not in allowed:
-            raise UserError(f"{option}: expected one of {', '.join(allowed)}")
-        return value == "true" if kind is bool else value
+    allowed: tuple[str, ...] = ()
+    if kind is bool:
+        allowed = ("true", "false")
+    elif get_origin(kind) is Literal:
+        allowed = get_args(kind)
+    if allowed and value not in allowed:
+        raise UserError(f"{option}: expected one of {', '.join(allowed)}")
+    if kind is bool:
+        return value == "true"
+    if allowed:
+        return value
     try:
         return kind(value)
     except ValueError:
@@ -151,7 +151,7 @@ def pairwise_margin_loss(
     """
     if reduction not in ("pairs", "gap_mean"):
         raise ValueError(f"reduction {reduction!r} must be 'pairs' or 'gap_mean'")
-    log_probs, pair = _pairs(scores)
+    log_probs, pair = _pairs(scores)  # pair[i, j]: S⁺ is set i, S⁻ is set j
     highest = jnp.where(scores.mask, log_probs, -jnp.inf).max()
     lowest = jnp.where(scores.mask, log_probs, jnp.inf).min()
     spread = jax.lax.stop_gradient(jnp.maximum(highest - lowest, SMALLEST_RANGE))
@@ -162,8 +162,10 @@ def pairwise_margin_loss(
     hinge = jnp.where(pair, hinge, 0)
     if reduction == "pairs":
         return hinge.sum() / jnp.maximum(pair.sum(), 1)
-    count = jnp.zeros(log_probs.size, log_probs.dtype).at[jnp.where(pair, gap, 0)].add(pair)
-    return (hinge / jnp.maximum(count, 1)[gap]).sum()
+    # the sum of means over the pairs of each rank gap: every pair is divided by their number
+    pairs_of_gap = jnp.zeros(log_probs.size, log_probs.dtype)
+    pairs_of_gap = pairs_of_gap.at[jnp.where(pair, gap, 0)].add(pair)
+    return (hinge / jnp.maximum(pairs_of_gap, 1)[gap]).sum()
 
 
 def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array, ""]:
@@ -225,14 +227,17 @@ def epr_contrastive_loss(
         in_batch: whether other queries' positives and hard negatives are also negatives (the
             default); otherwise a query's own hard negative is its only one.
     """
+    # column i is query i's positive, column B + i its hard negative
     contexts = jnp.concatenate([positives, negatives])
     ids = jnp.concatenate([positive_ids, negative_ids])
     row = jnp.arange(len(queries))[:, None]
     column = jnp.arange(ids.size)[None, :]
-    positive = row == column
-    counted = positive | (ids[None, :] != positive_ids[:, None])
+    is_positive = column == row
+    is_negative = ids[None, :] != positive_ids[:, None]
     if not in_batch:
-        counted = positive | (counted & (column == row + len(queries)))
+        is_own_negative = column == row + len(queries)
+        is_negative = is_negative & is_own_negative
+    counted = is_positive | is_negative
     logits = jnp.where(counted, queries @ contexts.T, -jnp.inf)
     return (jax.nn.logsumexp(logits, axis=1) - jnp.diagonal(logits)).mean()
 

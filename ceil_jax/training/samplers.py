@@ -289,17 +289,19 @@ def k_dpp_sets(
             drawn = draw(
                 key, bank_vectors[shortlist[row]], relevance[row], trade_off * 2.0**doubling
             )
-            whole = {
+            # a dictionary, to keep the order of draws; a set with −1 has fewer than k examples
+            distinct = {
                 tuple(sorted(items)): None
                 for items in np.asarray(drawn).tolist()
                 if min(items) >= 0
             }
-            whole.pop(tuple(range(size)), None)
-            if len(whole) >= count - 1:
+            # the top-k is the first set in any case
+            distinct.pop(tuple(range(size)), None)
+            if len(distinct) >= count - 1:
                 break
         n = int((shortlist[row] >= 0).sum())
         uniform = _draws(np.random.default_rng([seed, row]), n, size)
-        draws = itertools.chain(map(np.array, whole), uniform)
+        draws = itertools.chain(map(np.array, distinct), uniform)
         subsets.append(_different(np.arange(size), draws, count, math.comb(n, size)))
     return CandidateSets(shortlist, np.array(subsets, np.int32))
 

@@ -8,6 +8,7 @@ next, as in CASE (ICML 2025); here they are the best sets for draws of θ from i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -33,6 +34,11 @@ _AMONG = 1_000
 _TRIES = 8
 """Number of draws for each set that is wanted, after which fewer are returned."""
 
+_POOL_DRAWS = 11
+_SET_DRAWS = 12
+_CHALLENGER_DRAWS = 13
+"""Beside the seed, so that the three functions that draw do not draw the same numbers."""
+
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """The grid for the penalty of the ridge regression; the one with the smallest leave-one-out error
 is used."""
@@ -57,7 +63,7 @@ def diverse_pool(
         size: the most examples.
         seed: seeds the order, and the samples of groups with more than 1,000 examples.
     """
-    generator = np.random.default_rng([seed, 11])
+    generator = np.random.default_rng([seed, _POOL_DRAWS])
     usable = np.flatnonzero(lengths <= np.quantile(lengths, LONGEST))
     counts = np.bincount(groups[usable], minlength=groups.max(initial=0) + 1)
     shares = fair_shares(counts, size, np.argsort(-counts, kind="stable"))
@@ -112,17 +118,20 @@ def balanced_sets(
         size: examples in a set, at most as many as in the pool.
         seed: of the draws.
     """
-    generator = np.random.default_rng([seed, 12])
+    generator = np.random.default_rng([seed, _SET_DRAWS])
     counts = np.bincount(groups)
-    uses = np.zeros(len(groups), np.int64)
-    sets: dict[tuple[int, ...], None] = {}
+    uses = np.zeros(len(groups), np.int64)  # in how many sets each example is
+    sets: dict[tuple[int, ...], None] = {}  # distinct, in the order drawn
     for _ in range(_TRIES * count):
         if len(sets) == count:
             break
         shares = fair_shares(counts, size, generator.permutation(len(counts)))
+        # the least used examples first, equally used ones in random order
         order = generator.permutation(len(groups))
         order = order[np.argsort(uses[order], kind="stable")]
-        members = order[earlier_equals(groups[order]) < shares[groups[order]]]
+        # of each group, the first ones in that order
+        group = groups[order]
+        members = order[earlier_equals(group) < shares[group]]
         uses[members] += 1
         sets.setdefault(tuple(sorted(members.tolist())))
     return np.array(list(sets), np.int32).reshape(len(sets), size)
@@ -155,7 +164,7 @@ def fit_effects(
     member = np.zeros((len(sets), pool))
     np.put_along_axis(member, sets, 1.0, axis=1)
     share = member.mean(axis=0)
-    x = member - share
+    x = member - share  # [m, p]
     y = values - values.mean()
     best_error = np.inf
     theta = np.zeros(pool)
@@ -180,10 +189,12 @@ def best_set(
     """Return the set with the largest Σ θ_e in which no group has more than its equal share,
     rounded up, as ascending positions. If these are too few, the others with the largest θ_e are
     added."""
-    most = -(-size // len(np.unique(groups)))
+    equal_share = math.ceil(size / len(np.unique(groups)))
     order = np.argsort(-theta, kind="stable")
-    within = earlier_equals(groups[order]) < most
-    return np.sort(np.concatenate([order[within], order[~within]])[:size]).astype(np.int32)
+    within = earlier_equals(groups[order]) < equal_share
+    # those beyond their group's share come last
+    preferred = np.concatenate([order[within], order[~within]])
+    return np.sort(preferred[:size]).astype(np.int32)
 
 
 def challengers(
@@ -205,7 +216,7 @@ def challengers(
         known: the sets that have been tried.
         seed: seeds the draws, together with the number of known sets.
     """
-    generator = np.random.default_rng([seed, 13, len(known)])
+    generator = np.random.default_rng([seed, _CHALLENGER_DRAWS, len(known)])
     known_sets = {tuple(positions) for positions in known.tolist()}
     new_sets: dict[tuple[int, ...], None] = {}
     theta = effects.theta

@@ -216,7 +216,7 @@ class _Choosing:
         plain = {name: value for name, value in state.items() if name != KEY}
         super().load_state(plain, **options)  # type: ignore[misc]
         if KEY in state:
-            # the encoder of the present bank; the options are those that were saved
+            # with the encoder of the present bank, and the options that were saved
             self.chooser = bank_of_state(
                 state[KEY],
                 encoder=self.chooser.selector,

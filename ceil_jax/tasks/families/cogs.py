@@ -73,10 +73,9 @@ def function_call(logical_form: str) -> str:
         call.definite |= term.startswith("* ")
         for other in others:
             inner.add(other)
-            target = calls.setdefault(
-                other, Call(other)
-            )  # a variable's word comes with its own term
-            call.arguments.append((match["role"].replace(" ", ""), target))
+            # a variable stands for its word until its own term gives that
+            argument = calls.setdefault(other, Call(other))
+            call.arguments.append((match["role"].replace(" ", ""), argument))
     roots = [(variable, call) for variable, call in calls.items() if variable not in inner]
     if len(roots) != 1:
         raise ValueError(f"{len(roots)} predicates are outermost in {logical_form!r}, expected one")

@@ -89,9 +89,9 @@ def agreement(
 
     count = len(rows.texts)
     out = min(max(20, count // 10), count // 2)
-    outside, inside = map(
-        np.sort, np.split(np.random.default_rng([0, count]).permutation(count), [out])
-    )
+    shuffled = np.random.default_rng([0, count]).permutation(count)
+    outside = np.sort(shuffled[:out])
+    inside = np.sort(shuffled[out:])
     bank = rows.take(inside)
     queries = rows.take(outside)
     agreements = {}

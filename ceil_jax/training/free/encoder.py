@@ -241,6 +241,7 @@ class FreeEncoder:
         content = {
             "method": type(self.head).__name__,
             "settings": others,
+            # an encoder that can be saved has a folder of its own
             "base": "" if hasattr(self.base, "save_pretrained") else self.base.name,
             "parser": self.parser,
             "pairs": self.pairs,
