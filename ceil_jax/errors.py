@@ -117,7 +117,10 @@ def check_ranges(settings: Any, prefix: str = "") -> None:
         if is_dataclass(value):
             check_ranges(value, f"{flag}.")
         elif allowed is not None and isinstance(value, int | float) and value not in allowed:
-            if value != value or abs(value) == math.inf:
+            if isinstance(value, float) and not math.isfinite(value):
                 raise UserError(f"--{flag} {value}: expected a finite number {allowed}")
-            high = f" and at most {allowed.high}" if value > allowed.high == Range.high else ""
-            raise UserError(f"--{flag} {value}: expected a number {allowed}{high}")
+            expected = f"a number {allowed}"
+            # the words of a range leave out the default bound
+            if allowed.high == Range.high and value > allowed.high:
+                expected += f" and at most {allowed.high}"
+            raise UserError(f"--{flag} {value}: expected {expected}")

@@ -174,10 +174,12 @@ def score_command(
         run.get(need)
     if part is None:
         run.get(scores)
-        cost, what = run.own_cost(scores), f"{len(scores.queries):,} queries scored"
+        cost = run.own_cost(scores)
+        what = f"{len(scores.queries):,} queries scored"
     else:
         meter = scores.read_shard(run, part)
-        cost, what = meter.cost, f"{meter.requests:,} prompts read by shard {part}"
+        cost = meter.cost
+        what = f"{meter.requests:,} prompts read by shard {part}"
     print(f"{what}: {cost.tokens:,} LM tokens, {cost.seconds:.1f} s")
 
 

@@ -63,17 +63,18 @@ def _of_dataclass(
 ) -> StructConstructorSpec | None:
     """Return how tyro builds a dataclass from flags; None for generic types and for those without a
     default instance. The help leaves out some settings of a run, `left_out`."""
-    generic = hasattr(info.type, "__parameters__")
-    if not is_dataclass(info.type) or generic or not isinstance(info.default, info.type):
+    is_generic = hasattr(info.type, "__parameters__")
+    if not is_dataclass(info.type) or is_generic or not isinstance(info.default, info.type):
         return None
     cut = short and info.type.__name__ in SHORTENED
     settings = {field.name: getattr(info.default, field.name) for field in fields(info.type)}
     instantiate: Callable[..., Any] = info.type
-    hidden = {name for name in settings if cut and name not in COMMON}
+    hidden = {name for name in settings if name not in COMMON} if cut else set()
     if isinstance(info.default, RunConfig):
         hidden |= left_out
     flags = [_flag(info.type, name, default, name in hidden) for name, default in settings.items()]
     if isinstance(info.default, RunConfig):
+        # the settings of methods are groups of flags by the methods' names
         flags = [flag for flag in flags if flag.name != "methods"]
         methods = method_flags(info.default)
         flags += [_method_flag(name, method, cut) for name, method in methods.items()]

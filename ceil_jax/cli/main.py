@@ -112,14 +112,9 @@ def command(
         scale = shared_flags.scale or "tiny"
         if scale not in scales:
             raise unknown_name("scale", scale, scales)
-        if (
-            shared_flags.scale
-            and scaled
-            and rest
-            and rest[0] not in scaled
-            and not rest[0].startswith("-")
-        ):
-            raise UserError(f"--scale: {rest[0]} has no scales; leave it out")
+        sub_command = rest[0] if scaled and rest and not rest[0].startswith("-") else ""
+        if shared_flags.scale and sub_command and sub_command not in scaled:
+            raise UserError(f"--scale: {sub_command} has no scales; leave it out")
         logging.getLogger("ceil_jax").setLevel(
             logging.WARNING if shared_flags.quiet else logging.INFO
         )
@@ -131,10 +126,11 @@ def command(
             for word in rest
         ]
         flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))
-        for flag in [flag for flag, count in flags.items() if count > 1]:
-            log.warning(
-                "%s stands twice: the last one counts; several values stand behind one", flag
-            )
+        for flag, count in flags.items():
+            if count > 1:
+                log.warning(
+                    "%s stands twice: the last one counts; several values stand behind one", flag
+                )
         load_plugins()
         import_plugins(shared_flags.plugin)
         code = run(scales[scale], rest)

@@ -31,7 +31,10 @@ class Column(NamedTuple):
         return are_labels(self.distinct, self.rows)
 
     def __str__(self) -> str:
-        kind = f"{self.words:.0f} word{'s' * (round(self.words) != 1)}" if self.words else "numbers"
+        kind = "numbers"
+        if self.words:
+            noun = "word" if round(self.words) == 1 else "words"
+            kind = f"{self.words:.0f} {noun}"
         return f"{self.name} ({kind}, {self.distinct:,} distinct)"
 
 

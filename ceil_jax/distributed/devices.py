@@ -41,7 +41,7 @@ def whole(mesh: Mesh) -> NamedSharding:
 
 def filled_up(rows: int, mesh: Mesh) -> int:
     """Return `rows` rounded up to a multiple of the number of devices."""
-    return -(-rows // mesh.size) * mesh.size
+    return math.ceil(rows / mesh.size) * mesh.size
 
 
 def over_devices(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

@@ -63,9 +63,8 @@ def greedy_steps(
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
     log_quality = log_quality / bounded_trade_off(trade_off)
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
-    factor = np.zeros(
-        (n, n)
-    )  # row t of the Cholesky factor is written when the t-th item is chosen
+    # row t of the Cholesky factor is written when the t-th item is chosen
+    factor = np.zeros((n, n))
     open_ = np.ones(n, bool)
     waiting = np.zeros(n, bool)
     t = 0

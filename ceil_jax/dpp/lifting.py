@@ -28,8 +28,11 @@ def queries_at_once(numbers: int) -> int:
     """Return the number of queries in a chunk, a power of two, if the largest argument of each
     query has `numbers` numbers."""
     on_cpu = jax.default_backend() == "cpu"
-    most = (CHUNK_ON_CPU if on_cpu else CHUNK_ON_DEVICE) // max(1, numbers)
-    return 1 << (max(most, LEAST_ON_CPU if on_cpu else 1).bit_length() - 1)
+    numbers_at_once = CHUNK_ON_CPU if on_cpu else CHUNK_ON_DEVICE
+    least = LEAST_ON_CPU if on_cpu else 1
+    queries = max(numbers_at_once // max(1, numbers), least)
+    # rounded down to a power of two
+    return 2 ** (queries.bit_length() - 1)
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,12 +45,11 @@ def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @chunked.def_vmap
     def lift(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
+        # the arguments that differ between queries, by position; the others are shared by all
         rows = {number: arguments[number] for number, of_query in enumerate(batched) if of_query}
 
-        def of_one_query(of_query: dict[int, Any]) -> Any:
-            return function(
-                *(of_query.get(number, shared) for number, shared in enumerate(arguments))
-            )
+        def of_one_query(row: dict[int, Any]) -> Any:
+            return function(*(row.get(number, shared) for number, shared in enumerate(arguments)))
 
         largest = max(array.size for array in rows.values()) // size
         results = jax.lax.map(of_one_query, rows, batch_size=min(size, queries_at_once(largest)))

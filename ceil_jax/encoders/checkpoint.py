@@ -56,7 +56,10 @@ class Checkpoint:
         arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
         save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
         tokenizer.tokenizer.save_pretrained(folder)
-        modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+        # the folder and the kind of each module, in the order of their use
+        modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
+        if network.normalize:
+            modules.append(("2_Normalize", "Normalize"))
         # the weights are written as float32, also those of another type
         config = {
             key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
@@ -75,7 +78,7 @@ class Checkpoint:
                     "path": path,
                     "type": f"sentence_transformers.models.{kind}",
                 }
-                for i, (path, kind) in enumerate(modules[: 3 if network.normalize else 2])
+                for i, (path, kind) in enumerate(modules)
             ],
             "1_Pooling/config.json": {
                 "word_embedding_dimension": network.width,

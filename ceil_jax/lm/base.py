@@ -174,9 +174,10 @@ class LanguageModel:
             )
         if per_token:
             flat = flat / np.maximum(lengths, 1)
-        return (
-            np.split(flat, np.cumsum([len(options) for options in choices])[:-1]) if choices else []
-        )
+        if not choices:
+            return []
+        ends = np.cumsum([len(options) for options in choices])
+        return np.split(flat, ends[:-1])
 
     def choose(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False

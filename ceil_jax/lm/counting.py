@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -101,7 +102,7 @@ def common_beginning(first: str, second: str) -> str:
 def by_characters(texts: Sequence[str]) -> np.ndarray:
     """Return an estimate of the number of tokens of each text, int [N]: one for every four
     characters."""
-    return np.array([-(-len(text) // 4) for text in texts], np.int64)
+    return np.array([math.ceil(len(text) / 4) for text in texts], np.int64)
 
 
 def counting_lm(spec: str, dtype: str) -> CountingLM:

@@ -42,9 +42,13 @@ def usage_of(
     Usage(prompt=4.0, beginning=3.0, answer=1.0)
     """
     counts = np.asarray(count_tokens([*prompts, *answers, beginning_of(prompts)]), np.float64)
-    count = len(prompts)
+    of_prompts, of_answers, of_beginning = np.split(
+        counts, [len(prompts), len(prompts) + len(answers)]
+    )
     return Usage(
-        float(counts[:count].mean()), float(counts[-1]), float(counts[count : 2 * count].mean())
+        prompt=float(of_prompts.mean()),
+        beginning=float(of_beginning[0]),
+        answer=float(of_answers.mean()),
     )
 
 

@@ -4,6 +4,7 @@ next chunk when it is free."""
 from __future__ import annotations
 
 import logging
+import math
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,7 +64,8 @@ def actor_pool(load: Callable[[], LanguageModel], name: str, actors: int) -> Rea
                 )
             kind: Any = ray.remote(Actor)
             kind = kind.options(**{f"num_{what.lower()}s": 1}, max_restarts=-1, max_task_retries=-1)
-            count = -(-requests // min(LanguageModel.at_once.values()))
+            # no more actors than there are chunks to read
+            count = math.ceil(requests / min(LanguageModel.at_once.values()))
             pool: Any = ActorPool([kind.remote(load, name) for _ in range(min(actors, count))])
             yield lambda chunks: pool.map_unordered(
                 lambda actor, chunk: actor.read.remote(*chunk), enumerate(chunks)

@@ -10,6 +10,7 @@ A process that finds a different file under the name than the one it has open op
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sqlite3
 import zlib
@@ -263,7 +264,7 @@ def _with_new_first_page(content: bytes) -> bytes:
         empty.execute(_TABLE.format(condition=""))
         [[size]] = empty.execute("PRAGMA page_size")
         first_page = bytearray(empty.serialize()[:size])
-    pages = -(-len(content) // size)
+    pages = math.ceil(len(content) / size)
     first_page[_PAGES] = pages.to_bytes(4, "big")
     return (bytes(first_page) + content[size:]).ljust(pages * size, b"\0")
 

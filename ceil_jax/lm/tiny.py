@@ -60,9 +60,8 @@ class TinyLM(LanguageModel):
         scored = [self._scored(*choice) for choice in zip(*continuations, strict=True)]
         scores = [score for score, _ in scored]
         lengths = [length for _, length in scored]
-        self.tokens_read += int(self.count_tokens(continuations.distinct_prompts()).sum()) + sum(
-            lengths
-        )
+        self.tokens_read += int(self.count_tokens(continuations.distinct_prompts()).sum())
+        self.tokens_read += sum(lengths)
         return scores, lengths
 
     def states(self, texts: Sequence[str]) -> np.ndarray:
@@ -127,7 +126,11 @@ class TinyLM(LanguageModel):
 
 
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
-    """Return log P of each of some tokens after `read`, float64 [len(tokens)], in nats."""
+    """Return log P of each of some tokens after `read`, float64 [len(tokens)], in nats.
+
+    It is a mixture of how often a token has been read, of how often it has followed the last one,
+    and of a number of its own. Later positions of `read` weigh more.
+    """
     number = {token: position for position, token in enumerate(dict.fromkeys([*tokens, *read]))}
     base = np.array(
         [(1 + zlib.crc32(token.encode()) / 2**32) / (1.5 * VOCABULARY) for token in tokens]
@@ -137,7 +140,9 @@ def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     ids = np.array([number[token] for token in read])
     n = len(read)
     weights = 1 + np.arange(1, n + 1) / n
+    # the positions after earlier occurrences of the last token
     after = 1 + np.flatnonzero(ids[:-1] == ids[-1])
+    # by token: the weight of its positions, and of those of them that follow the last token;
     # bincount and cumsum add in the order of reading
     stands = np.bincount(ids, weights, len(number))
     follows = np.bincount(ids[after], weights[after], len(number))

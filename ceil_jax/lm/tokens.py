@@ -80,13 +80,18 @@ class PairTokenizer:
         ]
         tokens = []
         for prompt, encoding in zip(prompts, self._backend.encode_batch(texts), strict=True):
+            # without the special tokens after the text
             end = len(encoding)
             special = encoding.special_tokens_mask
             while end > 0 and special[end - 1]:
                 end -= 1
+            # the continuation's tokens are those that end behind the prompt
             start = end
-            # special tokens before the text have no characters
-            while start > 0 and (encoding.token_to_chars(start - 1) or (0, 0))[1] > len(prompt):
+            while start > 0:
+                characters = encoding.token_to_chars(start - 1)
+                # special tokens before the text have no characters
+                if characters is None or characters[1] <= len(prompt):
+                    break
                 start -= 1
             if start > 0:
                 tokens.append(PairTokens(encoding.ids[:end], start))

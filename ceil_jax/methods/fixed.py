@@ -143,12 +143,14 @@ class FixedPrompt(WithFixedExamples):
         Raises:
             UserError: the bank has fewer than four examples.
         """
-        left = bank_size // 2
+        # all sets have `rows` rows; the finalists as many more, then twice as many, …
+        wanted = [self.rows] + [self.rows * 2**doubling for doubling in range(DOUBLINGS)]
+        remaining = bank_size // 2
         rounds: list[int] = []
-        for rows in (self.rows, *(self.rows * 2**i for i in range(DOUBLINGS))):
-            if left > 0:
-                rounds.append(min(rows, left))
-                left -= rows
+        for rows in wanted:
+            if remaining > 0:
+                rounds.append(min(rows, remaining))
+                remaining -= rows
         if not rounds or rounds[0] < 2:
             raise UserError(
                 f"a bank of {bank_size} examples is too small to find a fixed prompt; give 4 or more"

@@ -157,9 +157,11 @@ def applicable(task: Task, rows: Sequence[Row]) -> Usable:
     refusals: dict[str, list[str]] = {}
     usable = []
     for row in rows:
-        reasons = [method.refusal(task) for method in row.method.chain if row.encodes]
-        why = next(filter(None, reasons), "")
-        if why:
+        # a row without vectors does not use its method
+        methods = row.method.chain if row.encodes else ()
+        reasons = [reason for method in methods if (reason := method.refusal(task))]
+        if reasons:
+            why = reasons[0]
             refusals.setdefault(why, []).append(row.label)
         else:
             usable.append(row)

@@ -45,14 +45,15 @@ def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
     """
     matches = counts[..., :ORDER]
     totals = counts[..., ORDER : 2 * ORDER]
-    orders = np.asarray(orders)[..., None]
-    used = np.arange(ORDER) < orders
-    all_match = np.all((matches > 0) | ~used, axis=-1) & (orders[..., 0] > 0)
-    log_precision = np.log(np.where(used & (matches > 0), matches / np.maximum(totals, 1), 1)).sum(
-        axis=-1
-    )
-    precision = np.exp(log_precision / np.maximum(orders[..., 0], 1))
-    brevity = np.minimum(1.0, np.exp(1 - counts[..., -1] / np.maximum(counts[..., -2], 1)))
+    predicted_length = counts[..., -2]
+    gold_length = counts[..., -1]
+    orders = np.asarray(orders)
+    is_used = np.arange(ORDER) < orders[..., None]
+    all_match = np.all((matches > 0) | ~is_used, axis=-1) & (orders > 0)
+    # p_n, or 1 where it does not count or is 0
+    precisions = np.where(is_used & (matches > 0), matches / np.maximum(totals, 1), 1)
+    precision = np.exp(np.log(precisions).sum(axis=-1) / np.maximum(orders, 1))
+    brevity = np.minimum(1.0, np.exp(1 - gold_length / np.maximum(predicted_length, 1)))
     return np.where(all_match, precision * brevity, 0.0)
 
 

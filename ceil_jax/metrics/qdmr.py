@@ -68,10 +68,12 @@ def steps(decomposition: str) -> list[str] | None:
     """
     decomposition = decomposition.strip().rstrip(";").lower()
     if re.match(r"1#\)", decomposition):
-        parts = re.split(r"(?:^|\s)(\d+)#\)", " " + decomposition)
-        if parts[1::2] != [str(n) for n in range(1, len(parts) // 2 + 1)]:
+        # the text before the first number, which is blank; then number, step, number, step, …
+        _, *parts = re.split(r"(?:^|\s)(\d+)#\)", " " + decomposition)
+        numbers = parts[0::2]
+        texts = [step.strip() for step in parts[1::2]]
+        if numbers != [str(number) for number in range(1, len(texts) + 1)]:
             return None
-        texts = [part.strip() for part in parts[2::2]]
     else:
         texts = [part.strip() for part in decomposition.split(";")]
     for number, step in enumerate(texts, 1):
@@ -110,11 +112,15 @@ def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[in
 
 
 def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
+    """The words of a step, with the arguments of a commutative operation in ascending order.
+    `numbers` are the classes of the steps before it."""
     words = list(_words(step, numbers))
     arguments = sorted(word for word in words if isinstance(word, int))
     others = [word for word in words if isinstance(word, str) and word not in _LINKS]
+    # `#1 , #2`
     if len(arguments) > 1 and not others:
         return ("union", *arguments)
+    # `… in both #1 and #2`: the arguments after "both" commute
     if len(arguments) > 1 and ("both" in words or "either" in words):
         link = next(position for position, word in enumerate(words) if word in ("both", "either"))
         linked = sorted(word for word in words[link:] if isinstance(word, int))
@@ -124,6 +130,7 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
             if isinstance(word, str) and word not in (",", "and", "or")
         ]
         return (*words[:link], *rest, *linked)
+    # `sum of #1 and #2`, `is #1 the same as #2`
     if len(arguments) == 2 and _COMMUTATIVE.intersection(others) and "for-each" not in others:
         return (*(word for word in others if word != "is"), *arguments)
     return tuple(words)

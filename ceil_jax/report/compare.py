@@ -57,21 +57,23 @@ class Comparison(RunTable):
         """Return the comparison for a terminal: scores, paired differences and the cost of every
         stage."""
         record = self.record
-        return "\n".join(
-            [
-                # an accuracy says little without the number of its queries
-                f"{record.task}: {record.metric} in percent on {self.asked}, {record.lm}",
-                "",
-                self.table().text(),
-                "",
-                *map(str, self.differences),
-                *(["", self.certainty] if self.differences else []),
-                *(["", parts.text()] if (parts := self.parts()) else []),
-                "",
-                cost_table(self.costs).text(),
-                *(["", "\n".join(notes)] if (notes := self._notes) else []),
-            ]
-        )
+        lines = [
+            # an accuracy says little without the number of its queries
+            f"{record.task}: {record.metric} in percent on {self.asked}, {record.lm}",
+            "",
+            self.table().text(),
+            "",
+            *map(str, self.differences),
+        ]
+        if self.differences:
+            lines += ["", self.certainty]
+        parts = self.parts()
+        if parts is not None:
+            lines += ["", parts.text()]
+        lines += ["", cost_table(self.costs).text()]
+        if self._notes:
+            lines += ["", *self._notes]
+        return "\n".join(lines)
 
     @property
     def _notes(self) -> list[str]:

@@ -106,13 +106,15 @@ class RunTable:
         """Return the scores and differences on queries that are in the bank and on the others; None
         if there are not both."""
         parts = self.rows[0].parts()
+        if not parts:
+            return None
         body: list[list[Value]] = [
             [row.label, *(row.only(where).value for where in parts.values())] for row in self.rows
         ]
         for run, other in _pairs(self.rows):
             differences = [run.only(where).minus(other.only(where)) for where in parts.values()]
             body.append([f"{run.label} − {other.label}", *map(signed, differences)])
-        return Table(["queries whose", *parts], body) if parts else None
+        return Table(["queries whose", *parts], body)
 
 
 def run_table(records: Sequence[Record]) -> RunTable:

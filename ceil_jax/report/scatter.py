@@ -104,10 +104,10 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
 
 def _ticks(low: float, high: float) -> list[float]:
     """Four to six round numbers in a range."""
-    size = 10.0
-    steps = [size**power * step for power in range(-1, 7) for step in (1, 2, 5)]
+    # 0.1, 0.2, 0.5, 1, 2, 5, …
+    steps = [10.0**power * digit for power in range(-1, 7) for digit in (1, 2, 5)]
     step = next(step for step in steps if (high - low) / step <= 6)
-    lowest = -(-low // step)
+    lowest = -(-low // step)  # low / step, rounded up
     return [step * (lowest + i) for i in range(7) if step * (lowest + i) <= high]
 
 

@@ -116,16 +116,16 @@ class Table:
         is escaped."""
         kinds = [' class="text"' if left else "" for left in self._left()]
 
-        def row(cells: Sequence[str], tag: str) -> str:
+        def row(cells: Sequence[str], tag: str, attributes: str = "") -> str:
             elements = (
-                f"<{tag}{kind}>{html.escape(cell)}</{tag[:2]}>"
+                f"<{tag}{attributes}{kind}>{html.escape(cell)}</{tag}>"
                 for cell, kind in zip(cells, kinds, strict=True)
             )
             return f"<tr>{''.join(elements)}</tr>"
 
         header, *body = self.lines()
         rows = "".join(row([typeset(cell) for cell in line], "td") for line in body)
-        head = row(header, "th scope=col")
+        head = row(header, "th", " scope=col")
         return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
     def data(self) -> dict[str, Any]:

@@ -32,8 +32,9 @@ def write_page(roots: Sequence[Path], out: Path) -> Path:
     records = [record for records_of_store, _ in contents for record in records_of_store]
     trouble = [line for _, lines in contents for line in lines]
     if not records:
-        none = f"{roots[0]}: no runs here; ceil-jax compare --out {roots[0]} makes one"
-        raise UserError([*trouble, none][0])
+        if trouble:
+            raise UserError(trouble[0])
+        raise UserError(f"{roots[0]}: no runs here; ceil-jax compare --out {roots[0]} makes one")
     for line in trouble:
         log.warning("%s", line)
     title = "Choosing in-context examples: runs in " + ", ".join(

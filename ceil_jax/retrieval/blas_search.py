@@ -60,10 +60,11 @@ class _Best:
         scores = self._queries @ block.T
         near = scores > self._bound
         k = self._scores.shape[1]
+        # if there are many, only the k best of the block are collected
         if np.count_nonzero(near) > 4 * self._scores.size:
-            best = np.partition(scores, -k, axis=1)[:, -k, None]
-            near &= scores >= best
-            self._bound = np.maximum(self._bound, best)
+            kth_best = np.partition(scores, -k, axis=1)[:, -k, None]
+            near &= scores >= kth_best
+            self._bound = np.maximum(self._bound, kth_best)
         flat_positions = np.flatnonzero(near)
         rows, items = np.divmod(flat_positions, len(block))
         self._candidates.append((rows, scores.ravel()[flat_positions], items + start))
@@ -73,13 +74,16 @@ class _Best:
     def sort(self) -> tuple[Float[np.ndarray, "b k"], Int[np.ndarray, "b k"]]:
         """Return the k best items so far, best first; ties go to the lower index."""
         count, k = self._scores.shape
-        current = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
-        rows, scores, indices = map(np.concatenate, zip(current, *self._candidates, strict=True))
+        # the k best of every row so far, then the candidates of each block
+        best_so_far = (np.repeat(np.arange(count), k), self._scores.ravel(), self._indices.ravel())
+        blocks = [best_so_far, *self._candidates]
+        rows, scores, indices = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         rows = rows.astype(np.uint16)  # which numpy sorts in linear time
-        order = np.lexsort(
-            (-scores, rows)
-        )  # stable, and a row's candidates are in the order of indices
+        # by row, then by falling score; the sort is stable, and a row's candidates are in the order
+        # of indices
+        order = np.lexsort((-scores, rows))
         begins = np.searchsorted(rows, np.arange(count), sorter=order)
+        # the first k of each row
         order = order[begins[:, None] + np.arange(k)]
         self._scores = scores[order]
         self._indices = indices[order].astype(np.int32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,7 +59,8 @@ def top_k(
         return np.asarray(scores), np.asarray(indices)
     if isinstance(items, np.ndarray) and _one_cpu():
         return top_k_by_blas(queries, items, k)
-    size = min(ITEM_BLOCK, -(-n // GROUP) * GROUP)
+    # blocks consist of whole groups (`_candidates`)
+    size = min(ITEM_BLOCK, math.ceil(n / GROUP) * GROUP)
     for start in range(0, n, size):
         count = min(size, n - start)
         block = np.asarray(items[start : start + count], np.float32)

@@ -48,12 +48,14 @@ def nearest(
     cosines, positions = top_k(queries, items, n + most)
     if most == 0:
         return cosines, positions
-    lost = np.array(
-        [np.isin(row, rows) for row, rows in zip(positions, own_positions, strict=True)]
+    is_own = np.array(
+        [np.isin(row, own) for row, own in zip(positions, own_positions, strict=True)]
     )
-    others = np.argsort(lost, axis=1, kind="stable")[:, :n]
-    cosines = np.take_along_axis(np.where(lost, np.float32(-np.inf), cosines), others, 1)
-    return cosines, np.take_along_axis(np.where(lost, -1, positions), others, 1)
+    cosines = np.where(is_own, np.float32(-np.inf), cosines)
+    positions = np.where(is_own, -1, positions)
+    # the others first, in the order of their cosines
+    order = np.argsort(is_own, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(cosines, order, 1), np.take_along_axis(positions, order, 1)
 
 
 def nearest_drawn(
@@ -81,9 +83,10 @@ def nearest_drawn(
     positions = np.empty((count, n), np.int32)
     # moved to the devices once, and not for every part
     on_devices = jax.device_put(items, whole(device_mesh()))
-    # a power of two, like the batch size, because otherwise the last batch of every part would be
-    # padded
-    at_once = 1 << (max(1, SCORES_AT_ONCE // len(items)).bit_length() - 1)
+    # rounded down to a power of two, like the batch size, because otherwise the last batch of every
+    # part would be padded
+    most = max(1, SCORES_AT_ONCE // len(items))
+    at_once = 2 ** (most.bit_length() - 1)
     for start in range(0, count, at_once):
         part = slice(start, start + at_once)
         block = np.array(

@@ -33,13 +33,16 @@ def earlier_equals(values: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     >>> earlier_equals(np.array([7, 3, 7, 7, 3])).tolist()
     [0, 0, 1, 2, 1]
     """
+    n = len(values)
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    position = np.arange(len(values))
-    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(values)])
-    lengths = np.diff(np.append(begins, len(values)))
-    counts = np.empty(len(values), np.int64)
-    counts[order] = position - np.repeat(begins, lengths)
+    # where each run of equal values begins
+    is_first = np.ones(n, bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    begins = np.flatnonzero(is_first)
+    lengths = np.diff(np.append(begins, n))
+    counts = np.empty(n, np.int64)
+    counts[order] = np.arange(n) - np.repeat(begins, lengths)
     return counts
 
 
@@ -55,6 +58,7 @@ def descending(scores: Float[np.ndarray, " n"], count: int) -> Iterator[int]:
     start = 0
     size = max(count, 1)
     while start < len(scores):
+        # sorted anew from the best one, of which the first `start` have been yielded
         for position in best_first(scores, size)[start:].tolist():
             if scores[position] == -np.inf:
                 return

@@ -304,14 +304,17 @@ def choice_of(rows: Iterable[Sequence[tuple[int, float, float]]]) -> Choice:
 
 def retrieved(bank: Sequence[Example], choice: Choice) -> list[list[Retrieved]]:
     """Return the chosen examples of each query, without empty positions."""
-    return [
-        [
-            Retrieved(bank[p].id, int(p), float(r), float(gain))
-            for p, r, gain in zip(*row, strict=True)
-            if p >= 0
-        ]
-        for row in zip(*choice, strict=True)
-    ]
+    rows = []
+    for positions, relevance, gains in zip(*choice, strict=True):
+        picks = zip(positions, relevance, gains, strict=True)
+        rows.append(
+            [
+                Retrieved(bank[position].id, int(position), float(score), float(gain))
+                for position, score, gain in picks
+                if position >= 0
+            ]
+        )
+    return rows
 
 
 def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int, k: int) -> Choice:

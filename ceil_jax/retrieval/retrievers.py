@@ -73,6 +73,7 @@ class Ranking:
             # is in the bank
             best, scores = self.rank(query, min(k + max(1, len(own_positions)), len(self.bank)))
             others = [int(position) for position in best if position not in own_positions][:k]
+            # without a set score, the gain is the relevance
             rows.append([(p, float(scores[p]), float(scores[p])) for p in others])
         return choice_of(rows)
 

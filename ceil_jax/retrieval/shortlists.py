@@ -95,7 +95,8 @@ def _choose_among(
     """
     shortlists = np.asarray(shortlists)
     rows = np.unique(np.maximum(shortlists, 0)).astype(np.int32)
-    size = 1 << (len(rows) - 1).bit_length()
+    # rounded up to a power of two
+    size = 2 ** (len(rows) - 1).bit_length()
     if size < len(items):
         items = items[np.pad(rows, (0, size - len(rows)))]
         shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(

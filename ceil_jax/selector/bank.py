@@ -5,6 +5,7 @@ Readers use a `Snapshot`, which never changes; a writer replaces it by a new one
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -95,7 +96,7 @@ class Snapshot:
                     f"balance={call.balance!r}: there are {len(values)} different values, more "
                     f"than the shortlist of {call.size}; balance is for fields with few values"
                 )
-            most = -(-call.size // max(len(values), 1))
+            most = math.ceil(call.size / max(len(values), 1))
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             block = slice(start, start + QUERIES_AT_ONCE)
             scores = np.zeros((len(queries[block]), 0), np.float32)
@@ -220,8 +221,10 @@ class Bank:
         with_ids = []
         for example in examples:
             if not example.id:
-                while (id := f"bank-{self.next_id}") in self._rows or id in counts:
+                id = f"bank-{self.next_id}"
+                while id in self._rows or id in counts:
                     self.next_id += 1
+                    id = f"bank-{self.next_id}"
                 example = replace(example, id=id)
                 self.next_id += 1
             with_ids.append(example)

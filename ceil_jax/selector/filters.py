@@ -75,10 +75,17 @@ def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
         raise UserError(
             f"filter is {condition!r}; expected {{'field': value}} or a function of an Example"
         )
+    # a reader of each field, with the values that it may have
     tests = [(field_reader(name, call), _values(name, value)) for name, value in condition.items()]
-    return lambda example: all(
-        any(says(read(example), value) for value in values) for read, values in tests
-    )
+
+    def passes(example: Example) -> bool:
+        for read, values in tests:
+            text = read(example)
+            if not any(says(text, value) for value in values):
+                return False
+        return True
+
+    return passes
 
 
 def _values(name: str, value: Any) -> Collection[Any]:

@@ -75,7 +75,8 @@ def save_selector(
     check_target(folder)
     with held(folder, LOCK), disk_errors(folder):
         before = [path for path in folder.iterdir() if CONTENT.fullmatch(path.name)]
-        content = folder / f"content-{1 + max((int(path.name[8:]) for path in before), default=0)}"
+        numbers = [int(path.name.removeprefix("content-")) for path in before]
+        content = folder / f"content-{1 + max(numbers, default=0)}"
         content.mkdir()
         try:
             np.save(content / VECTORS, bank.live_vectors)

@@ -63,9 +63,8 @@ def as_examples(
     if plain:
         needed = (*columns.input, columns.output) if answered else columns.input
     table = numbered_rows(source, rows_given, unit).with_whole_numbers()
-    ids = frame is None or ids_of_rows(
-        table
-    )  # ids in a list are taken as such, and refused if they repeat
+    # ids in a list are taken as such, and refused if they repeat
+    ids = frame is None or ids_of_rows(table)
     read = partial(_example, columns=columns, answered=answered, ids=ids)
     examples = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
     if answered:
@@ -139,11 +138,11 @@ def _example(
         raise RowError(
             f"expected an Example or {{'input': …, 'output': …}}, found {type(row).__name__}"
         )
-    lists: dict[str, Any] = {
-        name: several
-        for name in ("choices", "references")
-        if name not in columns.used and (several := list_of_texts(row, name)) is not None
-    }
+    lists: dict[str, Any] = {}
+    for name in ("choices", "references"):
+        texts = None if name in columns.used else list_of_texts(row, name)
+        if texts is not None:
+            lists[name] = texts
     fields = {name: value for name, value in row.items() if name not in lists}
     example = replace(row_example("", fields, columns, answered=answered, ids=ids), **lists)
     return valid(example, answered, columns.output) if lists else example

@@ -351,7 +351,8 @@ class CeilSelector(Settings):
         Raises:
             UserError: an id is not in the bank, or is that of a fixed example; nothing is removed.
         """
-        several = [ids] if isinstance(ids, (str, Example)) or not isinstance(ids, Iterable) else ids
+        is_single = isinstance(ids, (str, Example)) or not isinstance(ids, Iterable)
+        several = [ids] if is_single else ids
         names = [
             example.id if isinstance(example, Example) else str(example) for example in several
         ]

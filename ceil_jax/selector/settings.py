@@ -90,12 +90,10 @@ class Settings:
             value = tuple(value)
         if name in _ALLOWED:
             kind, allowed, expected = _ALLOWED[name]
-            right = (
-                isinstance(value, kind)
-                and isinstance(value, bool) == (kind is bool)
-                and allowed(value)
-            )
-            if not (right or (value is None and expected.endswith("None"))):
+            # truth values are integers in Python, but not numbers of examples
+            has_kind = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+            may_be_none = expected.endswith("None")
+            if not (has_kind and allowed(value)) and not (value is None and may_be_none):
                 raise UserError(f"{name} is {value!r}; expected {expected}")
         super().__setattr__(name, value)
 

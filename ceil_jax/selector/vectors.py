@@ -128,14 +128,12 @@ def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: A
     except (TypeError, ValueError) as error:
         what = f"{type(vectors).__name__}, which is no array of numbers with one length ({error})"
         raise UserError(f"encoder {name} gave a {what}; {expected}") from None
-    if (
-        vectors.ndim != 2
-        or len(vectors) != len(texts)
-        or vectors.shape[1] != (dim or vectors.shape[1])
-    ):
+    is_matrix = vectors.ndim == 2 and len(vectors) == len(texts)
+    if not is_matrix or (dim and vectors.shape[1] != dim):
+        if dim:
+            expected += ": the bank was embedded by an encoder of that size"
         raise UserError(
             f"encoder {name}: vectors of shape {vectors.shape} for {len(texts)} texts; {expected}"
-            + (": the bank was embedded by an encoder of that size" if dim else "")
         )
     check_finite(vectors, texts, name)
     return unit_rows(vectors)

@@ -76,7 +76,10 @@ class TargetSketch(Ranking):
             [sum(parts[part] for part in parts.keys() & sketch) for parts in self._parts]
         )
         draw = text_rng(query.id, self.arguments.seed).permutation(len(overlap))
-        return np.lexsort((draw, self._weights - overlap, -overlap))[:n], overlap
+        # the largest overlap first, then the fewest other parts, then in random order: lexsort
+        # takes the first key last
+        order = np.lexsort((draw, self._weights - overlap, -overlap))
+        return order[:n], overlap
 
 
 _ONE = Needs(vectors="skills", skills="one", seeded=True, text=False)

@@ -203,7 +203,7 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
         delay: seconds before the bar is shown, so that short work shows nothing; 0 by default.
     """
     if _inside.get():
-        yield _Part(total, initial, lambda share: None)
+        yield _Part(total, initial, lambda _: None)
         return
     token = _inside.set(True)
     try:
@@ -211,13 +211,14 @@ def bar(total: int, what: str, *, initial: int = 0, delay: float = 0.0) -> Itera
             yield _Part(total, initial, command.advance)
         elif not _shown():
             say = _sayer()
-            shown_share = [initial / max(total, 1)]
+            done = initial / max(total, 1)
 
             def advance(share: float) -> None:
-                shown_share[0] = share
+                nonlocal done
+                done = share
                 say(f"{what}, {share:.0%}")
 
-            with _beating(lambda: advance(shown_share[0])):
+            with _beating(lambda: advance(done)):
                 yield _Part(total, initial, advance)
         else:
             with (

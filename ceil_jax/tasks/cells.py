@@ -51,6 +51,7 @@ def plain(value: Any) -> Any:
     Scalars of numpy, Arrow, JAX and torch become Python's, arrays and series lists. A member of an
     Enum becomes its value if that is text, else its name.
     """
+    # `str.__str__` makes a text of an instance of a subclass, whatever that class prints
     if isinstance(value, Enum):
         return str.__str__(value.value) if isinstance(value.value, str) else value.name
     if value is None or type(value) in (str, int, float, bool, list, dict):
@@ -165,8 +166,9 @@ def whole_numbers(rows: Sequence[Any]) -> tuple[list[Any], list[str]]:
     largest: dict[str, float] = {}
     present: Counter[str] = Counter()
     others: set[str] = set()
-    for row in rows:
-        for name, value in row.items() if isinstance(row, Mapping) else ():
+    mappings = [row for row in rows if isinstance(row, Mapping)]
+    for row in mappings:
+        for name, value in row.items():
             if name in others or missing(value):
                 continue
             number = plain(value)
@@ -175,8 +177,7 @@ def whole_numbers(rows: Sequence[Any]) -> tuple[list[Any], list[str]]:
                 present[name] += 1
             else:
                 others.add(name)
-    count = sum(isinstance(row, Mapping) for row in rows)
-    upcast = [name for name in largest if name not in others and present[name] < count]
+    upcast = [name for name in largest if name not in others and present[name] < len(mappings)]
     whole = {name for name in upcast if largest[name] < EXACT}
     lost = [name for name in upcast if name not in whole]
     return [_whole(row, whole) if isinstance(row, Mapping) else row for row in rows], lost

@@ -191,7 +191,10 @@ def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
                     f"{pattern!r} names {name!r}, which {example.id or 'the query'!r} lacks; it "
                     f"has {', '.join(map(repr, available))}; literal braces are written {{{{ and }}}}"
                 )
-            value = names[known] if field is None and known is not None else field or ""
+            if field is not None:
+                value = field
+            elif known is not None:
+                value = names[known]
         pieces.append(value)
     return "".join(pieces)
 

@@ -27,7 +27,8 @@ def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:
     """
     outputs = tuple(sorted({example.output.strip() for example in bank}))
     options = {example.choices for example in bank}
-    if options != {()}:
+    has_choices = options != {()}
+    if has_choices:
         return outputs if len(options) == 1 else ()
     return outputs if are_labels(len(outputs), len(bank)) else ()
 

@@ -451,7 +451,8 @@ def separated(task: Task, source: str = "") -> Task:
         (len(others) - len(bank), "with another's text"),
     ):
         if count:
-            log.warning("%s: %d row%s %s left out", source, count, "s" * (count > 1), what)
+            noun = "row" if count == 1 else "rows"
+            log.warning("%s: %d %s %s left out", source, count, noun, what)
     ids = {row.id for row in bank}
     queries = [
         replace(query, id=f"query-{query.id}") if query.id in ids else query

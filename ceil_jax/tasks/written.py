@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Sequence
 
 LEAST_TOKENS = 128
@@ -41,7 +42,7 @@ def default_limit(outputs: Iterable[str]) -> int:
     (128, 512, 2048)
     """
     longest = max((len(output.encode("utf-8", "replace")) for output in outputs), default=0)
-    tokens = 32 * -(-longest // (32 * _BYTES_A_TOKEN))
+    tokens = 32 * math.ceil(longest / (32 * _BYTES_A_TOKEN))
     return min(max(tokens, LEAST_TOKENS), MOST_TOKENS)
 
 

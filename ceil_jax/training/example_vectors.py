@@ -156,12 +156,15 @@ class LearningExamples:
     ) -> ExamplesOfSets:
         shortlist = self._candidates.shortlist[queries]
         subsets = self._candidates.subsets[queries[:, None], sets]
+        # the members of a query's sets one after the other, [b, m · k]: positions in the shortlist,
+        # then in the bank
         in_shortlist = subsets.reshape(len(queries), -1)
-        members = np.take_along_axis(shortlist, np.maximum(in_shortlist, 0), axis=1)
-        positions = np.arange(in_shortlist.shape[1], dtype=np.int32).reshape(subsets.shape[1:])
+        in_bank = np.take_along_axis(shortlist, np.maximum(in_shortlist, 0), axis=1)
+        # the sets as positions among these members, [m, k]: the same for every query
+        members = np.arange(in_shortlist.shape[1], dtype=np.int32).reshape(subsets.shape[1:])
         return ExamplesOfSets(
-            source=self._bank.once(members, _CHUNK),
-            subsets=np.where(subsets >= 0, positions, -1),
+            source=self._bank.once(in_bank, _CHUNK),
+            subsets=np.where(subsets >= 0, members, -1),
             valid=in_shortlist >= 0,
             log_dets=None,
         )

@@ -10,6 +10,7 @@ exact gradient in the memory of one chunk (Gao et al., RepL4NLP 2021, section 3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,14 +70,16 @@ class TokenTable:
         text. Fewer than `size` texts become one chunk, whose size is a multiple of eight, so that
         few shapes are compiled.
         """
-        texts, position = np.unique(rows, return_inverse=True)
-        size = min(size, -(-len(texts) // 8) * 8)
+        # `rows` = texts[numbers]
+        texts, numbers = np.unique(rows, return_inverse=True)
+        size = min(size, math.ceil(len(texts) / 8) * 8)
+        # the numbers of the texts by length, filled up and cut into chunks
         order = np.argsort([len(self._ids[text]) for text in texts], kind="stable")
-        chunks = np.pad(order, (0, -len(order) % size), mode="edge").reshape(-1, size)
-        return Texts(
-            [self[texts[chunk]] for chunk in chunks],
-            np.argsort(order)[position].reshape(rows.shape),
-        )
+        missing = -len(order) % size
+        chunks = np.pad(order, (0, missing), mode="edge").reshape(-1, size)
+        # where each text stands in that order
+        place = np.argsort(order)
+        return Texts([self[texts[chunk]] for chunk in chunks], place[numbers].reshape(rows.shape))
 
 
 class GradientCache:
@@ -129,15 +132,26 @@ class GradientCache:
             (tokens, jax.random.fold_in(of_texts, number))
             for number, tokens in enumerate(texts.chunks)
         ]
+        # 1. The vectors of all texts. If there are few, their activations are kept for step 3.
         keep = sum(len(jax.tree.leaves(tokens)[0]) for tokens in texts.chunks) <= _KEPT
-        forward = self._forward if keep else lambda *rest: (self._encode(*rest), None)
-        chunk_vectors, backs = zip(*(forward(weights, *chunk) for chunk in chunks), strict=True)
+        chunk_vectors = []
+        backs: list[Any] = []
+        for chunk in chunks:
+            if keep:
+                vectors, back = self._forward(weights, *chunk)
+            else:
+                vectors = self._encode(weights, *chunk)
+                back = None
+            chunk_vectors.append(vectors)
+            backs.append(back)
         encoded = np.concatenate(chunk_vectors)
+        # 2. The loss of these vectors, and its gradient with respect to each of them.
         value, (gradient, of_positions) = self._loss(
             params, encoded[texts.position], batch, of_loss
         )
         vector_gradients = np.zeros_like(encoded)
         np.add.at(vector_gradients, texts.position, np.asarray(of_positions))
+        # 3. From the vectors back to the parameters, chunk by chunk.
         through = gradient[self._name]
         for chunk, back, chunk_gradient in zip(
             chunks, backs, np.split(vector_gradients, len(chunks)), strict=True

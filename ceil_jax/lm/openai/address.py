@@ -72,7 +72,8 @@ def parse_address(spec: str) -> Address:
             "--endpoint.api-key-env"
         )
     path = _PASTED.sub("", parts.path.rstrip("/"))
-    path = _OLLAMA.sub("/v1", path) if parts.port == 11434 else path
+    if parts.port == 11434:  # Ollama's
+        path = _OLLAMA.sub("/v1", path)
     model = unquote(parts.fragment) or None
     if model is None and (deployment := _DEPLOYMENT.search(path)):
         model = unquote(deployment[1])

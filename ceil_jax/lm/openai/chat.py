@@ -82,25 +82,28 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     >>> chat_answer([{"message": {"content": "<think>Warm is good.</think> **good**"}}], "A warm film. It is")
     Answer(text='good', ended='stop', removed=('reasoning', 'wrapper'))
     """
-    choice = min(choices or [{}], key=lambda choice: choice.get("index") or 0)
+    # the first choice, wherever it stands
+    choice = min(choices, key=lambda choice: choice.get("index") or 0) if choices else {}
     message = choice.get("message") or {}
     ended = _ended(choice)
     content = message.get("content") or choice.get("text") or ""
     entries = content if isinstance(content, list) else [content]
     parts: list[Any] = [{"text": entry} if isinstance(entry, str) else entry for entry in entries]
+    # the content in full: the answer, perhaps with reasoning and marks around it
     whole = "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXTS)
     if message.get("refusal") or any(part.get("type") == "refusal" for part in parts):
         ended = "refused"
     elif not whole.strip() and (calls := _calls(message)):
         return Answer(_written(calls, prompt), "length" if ended == "length" else "tool_call")
-    apart: list[Any] = [message.get(name) for name in _REASONING]
-    apart += [part for part in parts if part.get("type") not in (*_TEXTS, "refusal")]
+    # reasoning may be in fields or parts of its own, or before the answer in its text
+    reasoning: list[Any] = [message.get(name) for name in _REASONING]
+    reasoning += [part for part in parts if part.get("type") not in (*_TEXTS, "refusal")]
     text = _REASONED.sub("", whole)
     if text != whole:
         text = text.lstrip(" \t")  # a space after the block, not a line's indentation
     inner, fenced = _unwrapped(text, prompt)
     removed: dict[Removed, bool] = {
-        "reasoning": text != whole or any(apart),
+        "reasoning": text != whole or any(reasoning),
         "fence": fenced,
         "wrapper": not fenced and inner.strip() != text.strip(),
     }

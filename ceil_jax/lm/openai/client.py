@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
@@ -107,8 +108,12 @@ class Client:
         if path.endswith("/completions"):
             # some gateways stream unless told otherwise
             fields["stream"] = False
-        names = {name: self._spelt.get(name, name) for name in fields}
-        return {names[name]: value for name, value in fields.items() if names[name]}
+        accepted = {}
+        for name, value in fields.items():
+            accepted_name = self._spelt.get(name, name)
+            if accepted_name:
+                accepted[accepted_name] = value
+        return accepted
 
     def _gives_way(self, refusal: Refused, path: str, sent: dict[str, Any]) -> bool:
         """Return whether the server has refused a field that can be sent under another name or left
@@ -333,7 +338,9 @@ def estimated_tokens(value: Any, name: str = "") -> int:
     4
     """
     if isinstance(value, str):
-        return -(-len(value.encode(errors="replace")) // BYTES_A_TOKEN) if name in _TEXTS else 0
+        if name not in _TEXTS:
+            return 0
+        return math.ceil(len(value.encode(errors="replace")) / BYTES_A_TOKEN)
     if isinstance(value, list):
         return sum(estimated_tokens(item, name) for item in value)
     if isinstance(value, dict):

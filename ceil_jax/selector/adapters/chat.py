@@ -40,8 +40,8 @@ def chat_messages(
     """
     conversations = [turns_of(example) for example in selection.examples]
     query_turns = turns_of(selection.query)
-    shared = _system_of([*conversations, *([query_turns] if query_turns else [])])
-    system = shared if system is None else system
+    if system is None:
+        system = _system_of([*conversations, query_turns] if query_turns else conversations)
     messages: list[Message] = []
     if system is not None:
         messages.append({"role": "system", "content": system})
@@ -79,8 +79,7 @@ def _system_of(conversations: Sequence[Sequence[Message]]) -> str | None:
         next((turn.get("content") for turn in turns if _is_system(turn)), None)
         for turns in conversations
     }
-    [content] = contents if len(contents) == 1 else [None]
-    return content
+    return contents.pop() if len(contents) == 1 else None
 
 
 def _without_system(turns: Sequence[Message]) -> list[Message]:

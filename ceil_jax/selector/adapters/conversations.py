@@ -104,24 +104,19 @@ def _example(id: str, row: Row) -> Example:
     if not column:
         raise FieldError(FIELD, _EXPECTED, None)
     turns = _turns(column, row[column])
-    last = max(
-        (number for number, turn in enumerate(turns) if turn["role"] == "assistant"), default=-1
-    )
-    if last < 1:
+    # the answer is the assistant's last turn; what comes after it is left out
+    answers = [number for number, turn in enumerate(turns) if turn["role"] == "assistant"]
+    last = answers[-1] if answers else 0
+    if last == 0:
         raise FieldError(column, "an answer of the assistant behind a message of the user", turns)
     conversation = turns[: last + 1]
-    fields = {name: _text(value) for name, value in row.items() if name != column and name != "id"}
-    return valid(
-        Example(
-            _text(row["id"]) if row.get("id") not in (None, "") else id,
-            _words_of_user(conversation[:-1]),
-            _answer(conversation[-1]),
-            fields={
-                **{name: text for name, text in fields.items() if text},
-                FIELD: _json(conversation),
-            },
-        )
-    )
+    texts = {name: _text(value) for name, value in row.items() if name not in (column, "id")}
+    fields = {name: text for name, text in texts.items() if text}
+    fields[FIELD] = _json(conversation)
+    if row.get("id") not in (None, ""):
+        id = _text(row["id"])
+    question = _words_of_user(conversation[:-1])
+    return valid(Example(id, question, _answer(conversation[-1]), fields=fields))
 
 
 def _turns(column: str, value: Any) -> list[dict[str, Any]]:
@@ -152,8 +147,11 @@ def _from_share_gpt(message: Mapping[str, Any], earlier: Sequence[Mapping[str, A
     text = message.get("value") or ""
     role = _ROLES.get(sender, sender)
     if sender == "function_call":
-        calls = json.loads(text) if str(text).lstrip()[:1] in ("{", "[") else {"name": text}
-        calls = calls if isinstance(calls, list) else [calls]
+        # a call, a list of calls, or the bare name of a function
+        is_json = str(text).lstrip()[:1] in ("{", "[")
+        calls = json.loads(text) if is_json else {"name": text}
+        if not isinstance(calls, list):
+            calls = [calls]
         tool_calls = [
             {
                 "id": f"call_{len(earlier)}_{number}",
@@ -167,8 +165,10 @@ def _from_share_gpt(message: Mapping[str, Any], earlier: Sequence[Mapping[str, A
         ]
         return {"role": role, "content": None, "tool_calls": tool_calls}
     if role == "tool":
-        calls = (earlier[-1].get("tool_calls") if earlier else None) or [{"id": "call"}]
-        return {"role": role, "tool_call_id": calls[0]["id"], "content": text}
+        # the result of the call in the turn before it
+        calls = earlier[-1].get("tool_calls") if earlier else None
+        call_id = calls[0]["id"] if calls else "call"
+        return {"role": role, "tool_call_id": call_id, "content": text}
     return {"role": role, "content": text}
 
 

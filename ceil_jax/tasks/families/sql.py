@@ -41,10 +41,10 @@ def declared_schemas(folder: Path) -> dict[str, str]:
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
         try:
-            with (gzip.open if path.suffix == ".gz" else open)(
-                path, "rt", encoding="utf-8"
-            ) as stream:
-                databases = json.load(stream)
+            content = path.read_bytes()
+            if path.suffix == ".gz":
+                content = gzip.decompress(content)
+            databases = json.loads(content.decode("utf-8"))
             for database in databases:
                 tables: dict[str, list[str]] = {
                     name: [] for name in database["table_names_original"]

@@ -101,8 +101,9 @@ def _features(source: str, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]
 def label_names(kind: Any) -> Sequence[str] | None:
     """Return the label names of a column of ClassLabels, or of lists of them, from its type as
     `datasets` records it; None for any other column."""
+    # lists are written as [inner], or as a mapping with the inner type as its `feature`
     while isinstance(kind, list | Mapping):
-        inner = (kind[0] if kind else None) if isinstance(kind, list) else kind.get("feature")
+        inner = next(iter(kind), None) if isinstance(kind, list) else kind.get("feature")
         if not inner:
             break
         kind = inner

@@ -44,14 +44,15 @@ def json_rows(source: str, text: str) -> TableRows:
     lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     rows = [_object(line) for _, line in numbered]
+    # one object on one line: a row, or an object that holds all rows
     if len(rows) == 1 and isinstance(rows[0], dict):
         inner_rows = rows_of_object(rows[0])
-        return (
-            TableRows(source, rows, [numbered[0][0]])
-            if inner_rows is None
-            else _held(source, inner_rows)
-        )
-    if rows and isinstance(rows[0], RowError) and (objects := _one_after_the_other(text)):
+        if inner_rows is not None:
+            return _held(source, inner_rows)
+        return TableRows(source, rows, [number for number, _ in numbered])
+    # objects over several lines
+    objects = _one_after_the_other(text) if rows and isinstance(rows[0], RowError) else []
+    if objects:
         if len(objects) > 1:
             return TableRows(source, [row for _, row in objects], [line for line, _ in objects])
         [(_, only)] = objects

@@ -189,9 +189,10 @@ def _check_header(
     [(usual, count)] = lengths.most_common(1) or [(0, 0)]
     if len(header) < usual and len(header) not in lengths and 2 * count >= len(rows) >= 2:
         usual_line, cells = next((number, cells) for number, cells in rows if len(cells) == usual)
+        noun = "cell" if len(header) == 1 else "cells"
         raise UserError(
             f"{source}: line {line} was taken for the header: {_shown(header)}; it has "
-            f"{len(header)} cell{'s' * (len(header) > 1)}, and {count:,} of {len(rows):,} lines "
+            f"{len(header)} {noun}, and {count:,} of {len(rows):,} lines "
             f"below it have {usual}. If the header is line {usual_line} ({_shown(cells)}), take away "
             "what stands above it; else name the missing columns"
         )

@@ -123,12 +123,12 @@ def observations(
     """
     answers = [example.output for example in examples] if outputs else []
     return Observations(
-        [example.input for example in examples],
-        unit_rows(vectors),
-        None if parts is None else unit_rows(parts).reshape(len(examples), 2, -1),
-        answers,
-        [PARSERS[parser](answer) for answer in answers] if parser else (),
-        states,
+        texts=[example.input for example in examples],
+        vectors=unit_rows(vectors),
+        parts=None if parts is None else unit_rows(parts).reshape(len(examples), 2, -1),
+        outputs=answers,
+        structures=[PARSERS[parser](answer) for answer in answers] if parser else (),
+        states=states,
     )
 
 

@@ -65,11 +65,13 @@ def fit_layer(rows: Observations, layer: int, c: float) -> LabelHead:
     """
     assert rows.states is not None, "hidden states are read before"
     states = rows.states[:, layer].astype(np.float64)
+    # standardised, and divided by √s, so that a row has about unit length
     mean = states.mean(axis=0)
     scale = np.maximum(states.std(axis=0), 1e-6) * np.sqrt(states.shape[1])
     head = fit_logistic(rows, c, (states - mean) / scale)
+    # weights and bias for states as they are: w · (h − mean) / scale + b
     of_layer: Float[np.ndarray, "s labels"] = head.weights / scale[:, None]
+    bias = head.bias - mean @ of_layer
     weights = np.zeros((*rows.states.shape[1:], len(head.labels)), np.float32)
     weights[layer] = of_layer
-    bias = head.bias - mean @ of_layer
     return LabelHead(head.labels, weights.reshape(-1, len(head.labels)), bias.astype(np.float32))

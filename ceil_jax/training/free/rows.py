@@ -30,12 +30,12 @@ class Observations(NamedTuple):
     def take(self, rows: Int[np.ndarray, " m"]) -> Observations:
         """Return the observations at some positions."""
         return Observations(
-            [self.texts[row] for row in rows],
-            self.vectors[rows],
-            None if self.parts is None else self.parts[rows],
-            [self.outputs[row] for row in rows] if len(self.outputs) else (),
-            [self.structures[row] for row in rows] if len(self.structures) else (),
-            None if self.states is None else self.states[rows],
+            texts=[self.texts[row] for row in rows],
+            vectors=self.vectors[rows],
+            parts=None if self.parts is None else self.parts[rows],
+            outputs=[self.outputs[row] for row in rows] if len(self.outputs) else (),
+            structures=[self.structures[row] for row in rows] if len(self.structures) else (),
+            states=None if self.states is None else self.states[rows],
         )
 
 

@@ -122,7 +122,8 @@ def fit_structure_head(rows: Observations, like: StructureHead | None = None) ->
         x = hstack([words, csr_matrix(features(rows))]).tocsr().astype(np.float32)
         vocabulary = tuple(tf_idf.get_feature_names_out())
         idf = tf_idf.idf_.astype(np.float32)
-        return StructureHead(names, vocabulary, idf, *_logistic_regressions(x, y, penalty), penalty)
+        weights, biases = _logistic_regressions(x, y, penalty)
+        return StructureHead(names, vocabulary, idf, weights, biases, penalty)
 
     penalty = PENALTIES[0] if like is None else like.penalty
     if like is None and len(y) >= 10:
@@ -152,16 +153,18 @@ def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.nda
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
-    full = len(y) <= _FULL_BATCH
-    alpha = penalty * (
-        len(y) if full else 256
-    )  # scikit-learn divides alpha by the number of rows in a batch
-    solver = {"solver": "lbfgs", "max_iter": 200} if full else {"max_iter": 12, "batch_size": 256}
+    is_full_batch = len(y) <= _FULL_BATCH
+    solver: dict[str, Any] = {"max_iter": 12, "batch_size": 256}
+    if is_full_batch:
+        solver = {"solver": "lbfgs", "max_iter": 200}
+    # scikit-learn divides alpha by the number of rows in a batch
+    alpha = penalty * (len(y) if is_full_batch else 256)
     model = MLPClassifier((), alpha=alpha, learning_rate_init=0.01, random_state=0, **solver)
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        # scikit-learn would take a single column for class labels
-        model.fit(x, y if y.shape[1] > 1 else np.pad(y, ((0, 0), (0, 1))))
     count = y.shape[1]
-    return model.coefs_[0][:, :count].astype(np.float32), model.intercepts_[0][:count].astype(
-        np.float32
-    )
+    # scikit-learn would take a single column for class labels, so that it gets a second one
+    columns = y if count > 1 else np.pad(y, ((0, 0), (0, 1)))
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        model.fit(x, columns)
+    weights = model.coefs_[0][:, :count].astype(np.float32)
+    biases = model.intercepts_[0][:count].astype(np.float32)
+    return weights, biases
