@@ -54,6 +54,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
 
 
 def _words(values: Sequence[str]) -> float:
+    """The mean number of words of some values; 0 if all of them are numbers."""
     try:
         [float(value) for value in values]
     except ValueError:

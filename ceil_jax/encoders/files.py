@@ -44,9 +44,8 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     for file in files:
         try:
             tensors |= load_file(file)
-        except (
-            Exception
-        ) as error:  # SafetensorError is a direct subclass, and quantised types raise others
+        # SafetensorError is a direct subclass of it, and quantised types raise others
+        except Exception as error:
             raise UserError(
                 f"{file} cannot be read ({error}); fetch the checkpoint again, one that is not "
                 "quantised"

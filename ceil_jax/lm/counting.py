@@ -67,10 +67,11 @@ class CountingLM(LanguageModel):
         """The tokens that prompts share with the beginning of the one before, within a group that
         is scored together. Prompts for generation are read separately."""
         prompts = [request.prompt for request in requests if request.choices]
+        # the first prompt of a group shares nothing with the one before
         beginnings = [
             common_beginning(before, prompt)
             for number, (before, prompt) in enumerate(pairwise(prompts), 1)
-            if number % self.at_once["score"]
+            if number % self.at_once["score"] != 0
         ]
         return int(self.count_tokens(beginnings).sum()) if beginnings else 0
 
@@ -80,12 +81,15 @@ class CountingLM(LanguageModel):
         prompts = self.count_tokens([request.prompt for request in requests])
         read = 0
         for request, length in zip(requests, prompts, strict=True):
-            behind = (
-                (self.count_tokens(request.choices) - 1).clip(0) if request.choices else np.zeros(1)
-            )
-            own_rows = behind[behind > 0]
-            shares_row = len(own_rows) < len(behind)
-            read += int(length * (len(own_rows) + shares_row) + own_rows.sum())
+            # the tokens behind the prompt, without the last one of a choice, which is not read
+            behind = np.zeros(1)
+            if request.choices:
+                behind = (self.count_tokens(request.choices) - 1).clip(0)
+            in_own_row = behind > 0
+            rows = int(in_own_row.sum())
+            if not in_own_row.all():
+                rows += 1
+            read += int(length * rows + behind.sum())
         return read
 
 

@@ -333,8 +333,10 @@ class CachedLM(LanguageModel):
                 keys = [request.key(self.name) for request in block]
                 distinct = dict(zip(keys, block, strict=True))
                 stored = self.readings.find(list(distinct))
+                # the keys that this process has to read, in chunks that are read together
                 chunks = self._chunks(distinct, stored, first_group, kind)
                 first_group += math.ceil(len(distinct) / LanguageModel.at_once[kind])
+                # reader and progress bar are opened once, for the first block that needs them
                 if chunks and read is None:
                     if self._shard is None and self.readings.shards:
                         message = "%s: some prompts were read by no shard; reading them here"
@@ -349,12 +351,14 @@ class CachedLM(LanguageModel):
                         bar(len(requests), self._what, initial=start + stored_requests)
                     )
                 readings_by_key = dict(stored)
-                groups_to_read = [[distinct[key] for key in chunk] for chunk in chunks]
-                for number, readings in read(groups_to_read) if read else ():
-                    new = dict(zip(chunks[number], readings, strict=True))
-                    self.readings.keep(new)
-                    readings_by_key |= new
-                    progress.update(len(new))
+                if chunks:
+                    assert read is not None, "opened above"
+                    requests_of_chunks = [[distinct[key] for key in chunk] for chunk in chunks]
+                    for number, readings in read(requests_of_chunks):
+                        new = dict(zip(chunks[number], readings, strict=True))
+                        self.readings.keep(new)
+                        readings_by_key |= new
+                        progress.update(len(new))
                 for meter in self._meters:
                     for key, reading in readings_by_key.items():
                         meter.enter(key, reading.cost, key not in stored)

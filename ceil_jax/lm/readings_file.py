@@ -155,12 +155,14 @@ class ReadingsFile:
             try:
                 return work(self.connection)
             except sqlite3.OperationalError as error:
-                moved = self._identity != _identity(self.path)
-                if not moved and self._is_damage(error):
+                # another process may have set the file aside while it was in use: the next attempt
+                # opens the one that is now in its place
+                was_moved = self._identity != _identity(self.path)
+                if not was_moved and self._is_damage(error):
                     self._set_aside(error)
                     continue
                 self.close()
-                if not moved:
+                if not was_moved:
                     raise UserError(
                         f"{self.path}: {error}; make room or see that it can be written, and run "
                         "the same command again"

@@ -177,22 +177,22 @@ def usable_with(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
     Raises:
         UserError: no row is left.
     """
-    unscored = [row for row in rows if row.needs_log_probs and not lm.can_score]
-    unseen = [row for row in rows if row.needs_states and not lm.has_states]
+    without_log_probs = [row for row in rows if row.needs_log_probs and not lm.can_score]
+    without_states = [row for row in rows if row.needs_states and not lm.has_states]
     reasons = []
-    if unscored:
-        labels = ", ".join(row.label for row in unscored)
+    if without_log_probs:
+        labels = ", ".join(row.label for row in without_log_probs)
         reasons.append(
             f"{lm.name} gives no log-probabilities, which {labels} would learn from; free and "
             "free_map learn from the bank's outputs instead"
         )
-    if unseen:
-        labels = ", ".join(row.label for row in unseen)
+    if without_states:
+        labels = ", ".join(row.label for row in without_states)
         reasons.append(
             f"{lm.name} gives no hidden states, which {labels} would read; free and classifier read "
             "an encoder's vectors instead"
         )
-    usable = tuple(row for row in rows if row not in unscored + unseen)
+    usable = tuple(row for row in rows if row not in without_log_probs + without_states)
     why = "; ".join(reasons)
     if reasons and not usable:
         raise UserError(why)

@@ -99,6 +99,7 @@ def _choose_among(
     size = 2 ** (len(rows) - 1).bit_length()
     if size < len(items):
         items = items[np.pad(rows, (0, size - len(rows)))]
+        # positions in the bank → positions among these rows
         shortlists = np.where(shortlists >= 0, np.searchsorted(rows, shortlists), -1).astype(
             np.int32
         )

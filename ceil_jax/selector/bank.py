@@ -201,6 +201,7 @@ class Bank:
             start = len(snapshot.live)
             stop = len(snapshot.live) + len(added)
             if stop > len(self._room):
+                # at least twice as many rows, so that adding one by one does not copy all each time
                 self._room = np.empty((max(stop, 2 * start), vectors.shape[1]), np.float32)
                 if start:
                     self._room[:start] = snapshot.vectors

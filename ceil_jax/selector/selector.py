@@ -351,8 +351,7 @@ class CeilSelector(Settings):
         Raises:
             UserError: an id is not in the bank, or is that of a fixed example; nothing is removed.
         """
-        is_single = isinstance(ids, (str, Example)) or not isinstance(ids, Iterable)
-        several = [ids] if is_single else ids
+        several = [ids] if isinstance(ids, (str, Example)) or not isinstance(ids, Iterable) else ids
         names = [
             example.id if isinstance(example, Example) else str(example) for example in several
         ]

@@ -82,9 +82,11 @@ def _moment(value: np.datetime64 | np.timedelta64) -> Any:
     """A date, time or time span of numpy as Python's own; None for NaT."""
     if np.isnat(value):
         return None
-    kind = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
-    whole_days = np.datetime_data(value.dtype)[0] in "YMWD"
-    return value.astype("datetime64[D]" if whole_days and kind[0] == "d" else kind).item()
+    if isinstance(value, np.timedelta64):
+        return value.astype("timedelta64[us]").item()
+    unit, _ = np.datetime_data(value.dtype)
+    # years, months, weeks or days: a date without a time
+    return value.astype("datetime64[D]" if unit in "YMWD" else "datetime64[us]").item()
 
 
 def missing(value: Any) -> bool:

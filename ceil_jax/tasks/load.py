@@ -60,7 +60,10 @@ def load_task(
     bank = _examples(source, source.train, root)
     if source.deduplicate:
         bank = first_of_each(bank, lambda example: bert_words(example.input))
-    few_shot = _examples(spec, (spec.few_shot,), root)[::-1] if spec.few_shot else []
+    few_shot: list[Example] = []
+    if spec.few_shot:
+        # last example first, as the released code has it
+        few_shot = _examples(spec, (spec.few_shot,), root)[::-1]
     available = _examples(spec, spec.validation, root, spec.keep)
     return Task(
         name=spec.name,

@@ -318,6 +318,8 @@ def split_held_out(
         raise UserError(f"training needs at least 2 scored instances, got {count}")
     order = np.random.default_rng([seed, 1]).permutation(count)
     out = held_out_count(count)
-    new = order if used_by_start is None or used_by_start.all() else order[~used_by_start[order]]
-    held_out = np.sort(new[:out])
+    candidates = order
+    if used_by_start is not None and not used_by_start.all():
+        candidates = order[~used_by_start[order]]
+    held_out = np.sort(candidates[:out])
     return np.setdiff1d(order, held_out), held_out

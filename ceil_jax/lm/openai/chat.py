@@ -208,13 +208,14 @@ def _without_heading(text: str, prompt: str) -> str:
     """The answer without a repetition of the words that open it in the prompt, such as `Answer:`,
     else without the name of a role, else without a heading."""
     before = prompt.rstrip()
-    cue = before.rpartition("\n")[2]
+    cue = before.rpartition("\n")[2]  # the last line of the prompt, such as `Answer:`
     if cue.endswith((":", ">", "=")):
         repetition = re.match(_prefix(re.escape(cue[:-1]), cue[-1]), text)
         if repetition:
             return text[repetition.end() :]
     role = re.match(_prefix(_NAMES, ":"), text, re.IGNORECASE)
     if role:
+        # the answers of the prompt's examples may begin with such a name themselves
         prefix = f"{role[2]}:".lower()
         in_answers = prefix in before.lower() and not before.lower().endswith(prefix)
         return text if in_answers else text[role.end() :]
@@ -223,10 +224,13 @@ def _without_heading(text: str, prompt: str) -> str:
 
 def _without_emphasis(text: str, prompt: str) -> str:
     """The answer without the marks of Markdown around it, unless the prompt has such marks."""
-    for pair in ("***", "**", "`", "__"):
-        inner = text[len(pair) : -len(pair)]
-        plain = re.match(r"[^\s/.*]", inner) and not (pair == "__" and re.fullmatch(r"\w+", inner))
-        if plain and text == f"{pair}{inner}{pair}" and pair not in inner + prompt:
+    for mark in ("***", "**", "`", "__"):
+        inner = text[len(mark) : -len(mark)]
+        # not `**/*.py**`, which is a pattern, nor `__init__`, which is a name
+        is_words = re.match(r"[^\s/.*]", inner) is not None
+        is_name = mark == "__" and re.fullmatch(r"\w+", inner) is not None
+        is_marked = text == f"{mark}{inner}{mark}" and mark not in inner
+        if is_marked and is_words and not is_name and mark not in prompt:
             text = inner
     return text
 

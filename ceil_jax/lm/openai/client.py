@@ -207,6 +207,7 @@ class Client:
 
         After the first failure, nothing more is started. `what` is the name in the progress bar.
         """
+        # a worker of `each` does not start workers of its own
         if len(items) < 2 or self._works:
             return [work(item) for item in items]
         done: dict[int, Out] = {}

@@ -107,7 +107,13 @@ class TokenCounter:
             source,
         )
         rate *= _MARGIN
-        return lambda text: math.ceil(round(rate * len(text.encode(errors="replace")), 6))
+
+        def estimate(text: str) -> int:
+            tokens = rate * len(text.encode(errors="replace"))
+            # rounded first, because a whole number may come out a little too large
+            return math.ceil(round(tokens, 6))
+
+        return estimate
 
 
 def _as_vllm(model: str, text: str) -> dict[str, Any]:

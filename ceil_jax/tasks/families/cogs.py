@@ -96,7 +96,9 @@ def _drop_controlled(call: Call) -> None:
 
 def parse_call(compact: str) -> Call:
     """Return the compact form of a sentence as a tree."""
-    open_calls = [Call("")]
+    outside = Call("")  # its only argument is the sentence
+    open_calls = [outside]
+    # each word with its role and its star, and the bracket that it opens or those that it closes
     for role, star, word, brackets in re.findall(
         r"(?:([\w.]+)=)?(\*?)([^\s(),=*]+)([()]*)", compact
     ):
@@ -106,7 +108,8 @@ def parse_call(compact: str) -> Call:
             open_calls.append(call)
         else:
             del open_calls[len(open_calls) - len(brackets) :]
-    return open_calls[0].arguments[0][1]
+    _, sentence = outside.arguments[0]
+    return sentence
 
 
 def _cogs(id: str, row: Row) -> Example:

@@ -177,13 +177,16 @@ def _rows_of_objects(value: Mapping[str, Mapping[str, Any]]) -> list[Row] | None
     id; None if it is none of these."""
     inner = list(value.values())
     numbers = dict.fromkeys(number for part in inner for number in part)
+    # {"0": {"text": …}}
     if _are_numbers(value):
         return list(inner)
+    # {"text": {"0": …}}
     if numbers and _are_numbers(numbers):
         return [
             {name: part[number] for name, part in value.items() if number in part}
             for number in numbers
         ]
+    # {"some id": {"text": …, "label": …}}: rows have columns in common
     shared = set.intersection(*({*part} for part in inner))
     if len(inner) > 1 and len(shared) > 1:
         return [{"id": id, **row} for id, row in value.items()]

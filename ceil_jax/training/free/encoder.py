@@ -188,18 +188,18 @@ class FreeEncoder:
             UserError: the head compares the two texts of an input, and a query does not have two.
         """
         rows = self._observed(queries, outputs=False)
-        cosines = rows.vectors
+        unit_vectors = rows.vectors
         if self.networks is not None and len(queries):
-            cosines = unit_rows(self.networks.encode_queries(queries))
-        return beside(self.head.query_block(rows), cosines, self.head.cosine_weight)
+            unit_vectors = unit_rows(self.networks.encode_queries(queries))
+        return beside(self.head.query_block(rows), unit_vectors, self.head.cosine_weight)
 
     def encode_bank(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of bank examples, float32 [N, w + D]; their outputs are read."""
         rows = self._observed(examples, outputs=True)
-        cosines = rows.vectors
+        unit_vectors = rows.vectors
         if self.networks is not None and len(examples):
-            cosines = unit_rows(self.networks.encode_bank(examples))
-        return beside(self.head.example_block(rows), cosines, self.head.cosine_weight)
+            unit_vectors = unit_rows(self.networks.encode_bank(examples))
+        return beside(self.head.example_block(rows), unit_vectors, self.head.cosine_weight)
 
     def classify(self, queries: Sequence[Example]) -> list[str]:
         """Return the most probable label of each query, without an LM.

@@ -79,6 +79,7 @@ def log_loss(fit: Callable[[Observations], LabelHead], rows: Observations) -> fl
     for part in range(FOLDS):
         head = fit(rows.take(np.flatnonzero(fold != part)))
         out = rows.take(np.flatnonzero(fold == part))
+        # with a last column of 0 for a label that the head does not know
         p = np.pad(head.probabilities(out), ((0, 0), (0, 1)))
         p_of_label = p[np.arange(len(p)), label_positions(out, head.labels)]
         total -= np.log(np.maximum(p_of_label, 1e-6)).sum()
