@@ -79,9 +79,9 @@ def begin(
 
 
 def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str) -> NamedModels:
-    """Check all that the settings show without data and local models, and ask the servers; go
-    offline if the hub cannot be reached. Return the models that the settings name, of which only
-    those on servers are loaded.
+    """Check all that can be checked without reading data or loading a model of this machine, and
+    ask the servers what they can do. If the hub cannot be reached, use its cache only. Return the
+    models that the settings name, of which only those on servers are loaded.
 
     For the arguments see `begin`.
 

@@ -49,10 +49,11 @@ SHORTENED = ("RunConfig", "OwnData", "TuneConfig", "EndpointConfig")
 def help_registry(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
     """Return the arguments in tyro's words, and the registry for as much help as they ask for."""
     everything = "--help-all" in arguments
-    short = not everything and not {"-h", "--help"}.isdisjoint(arguments)
+    short = not everything and ("-h" in arguments or "--help" in arguments)
     # settings are left out only when help is printed, because tyro refuses flags that it does not
     # show
-    left_out = SEARCHED if arguments[:1] == ["tune"] and (short or everything) else frozenset()
+    prints_help = short or everything
+    left_out = SEARCHED if prints_help and arguments[:1] == ["tune"] else frozenset()
     registry = ConstructorRegistry()
     registry.struct_rule(partial(_of_dataclass, short, left_out))
     return ["--help" if argument == "--help-all" else argument for argument in arguments], registry
@@ -61,14 +62,21 @@ def help_registry(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]
 def _of_dataclass(
     short: bool, left_out: frozenset[str], info: StructTypeInfo
 ) -> StructConstructorSpec | None:
-    """Return how tyro builds a dataclass from flags; None for generic types and for those without a
-    default instance. The help leaves out some settings of a run, `left_out`."""
+    """Return how tyro builds a dataclass from flags; None, for tyro's own way, for generic types and
+    for those without a default instance.
+
+    Args:
+        short: whether the help shows only the settings in COMMON of the classes in SHORTENED.
+        left_out: settings of a run that the help does not show either.
+        info: tyro's view of the dataclass, with its default instance.
+    """
     is_generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or is_generic or not isinstance(info.default, info.type):
         return None
     cut = short and info.type.__name__ in SHORTENED
     settings = {field.name: getattr(info.default, field.name) for field in fields(info.type)}
     instantiate: Callable[..., Any] = info.type
+    # hidden flags work, but are not shown
     hidden = {name for name in settings if name not in COMMON} if cut else set()
     if isinstance(info.default, RunConfig):
         hidden |= left_out

@@ -128,8 +128,8 @@ class TinyLM(LanguageModel):
 def _log_probs(read: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     """Return log P of each of some tokens after `read`, float64 [len(tokens)], in nats.
 
-    It is a mixture of how often a token has been read, of how often it has followed the last one,
-    and of a number of its own. Later positions of `read` weigh more.
+    P is a mixture of how often the token has been read, of how often it has followed the last one,
+    and of a base rate, which is a hash of the token. Later positions of `read` weigh more.
     """
     number = {token: position for position, token in enumerate(dict.fromkeys([*tokens, *read]))}
     base = np.array(

@@ -145,7 +145,7 @@ def load_file(
     choices = _choices(options.choices)
     metric = options.metric or ("accuracy" if choices else "exact_match")
     table = read_table(path, options.delimiter)
-    reader = _Reader(options, metric, _shape(options, table), choices)
+    reader = _Reader(options, metric, _template(options, table), choices)
     rows = reader.examples(table, "train")
     validation = None
     if not isinstance(options.validation, int | float):
@@ -311,29 +311,31 @@ def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
     return texts
 
 
-def _shape(options: FileOptions, table: TableRows) -> Template:
-    """The template for the table, from the options."""
+def _template(options: FileOptions, table: TableRows) -> Template:
+    """The template for the table: from the user's pattern or template, else a line for each
+    column."""
     inputs = options.inputs
     output = options.output
     separator = "\n\n" if options.separator is None else options.separator
-    template = options.template
+    pattern = options.template
     Columns(inputs, output)  # refuses a column in both roles
-    if template is None and len(inputs) == 1:
+    if pattern is None and len(inputs) == 1:
         roles = {"{input}": inputs[0], "{output}": output}
         return Template(named_lines(roles), separator)
-    if template is None:
-        template = named_lines({f"{{{name}}}": name for name in (*inputs, output)})
-    if isinstance(template, Template):
-        separator = template.separator
-        template = template.pattern
-    only = inputs[0] if len(inputs) == 1 else ""
-    shape = column_template(template, separator, only, output, table.columns())
-    if not shape.names[:-1]:
+    if pattern is None:
+        pattern = named_lines({f"{{{name}}}": name for name in (*inputs, output)})
+    if isinstance(pattern, Template):
+        separator = pattern.separator
+        pattern = pattern.pattern
+    only_input = inputs[0] if len(inputs) == 1 else ""
+    template = column_template(pattern, separator, only_input, output, table.columns())
+    shows_question = len(template.names) > 1
+    if not shows_question:
         raise UserError(
-            f"template {template!r} shows nothing but the answer; it needs a column of the "
+            f"template {pattern!r} shows nothing but the answer; it needs a column of the "
             "question too"
         )
-    return shape
+    return template
 
 
 def named_lines(columns: Mapping[str, str]) -> str:
