@@ -66,7 +66,8 @@ class FixedNear(WithFixedExamples):
         return self.start.needs_log_probs
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method, and the two methods that it uses, with configured settings.
+        """Return the method, and the two methods that it uses, with configured settings. For the
+        arguments see `Method.configured`.
 
         Raises:
             UserError: `fixed` is not a method that finds fixed examples, or a method would use
