@@ -48,7 +48,8 @@ def evaluate_rows(
             default.
 
     Raises:
-        UserError: settings or models that cannot be, before any work.
+        UserError: settings that contradict each other, or a model that cannot be loaded; before any
+            work.
     """
     targets = check(run, setup, rows)
     work_of_stages = plan(run, targets)
@@ -104,11 +105,11 @@ def evaluate(run: Run, setup: Setup, row: Row) -> Record:
 
 
 def check(run: Run, setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
-    """Return the stages of some rows, so that a setting that cannot be is met before any work.
+    """Return the stages of some rows, so that settings that contradict each other are found before any work.
     Loads the encoder if a row compares vectors, and the LM if a row has not been evaluated yet.
 
     Raises:
-        UserError: settings or models that cannot be.
+        UserError: settings that contradict each other, or a model that cannot be loaded.
     """
     METRICS[setup.task.metric].check(setup.task.validation)
     targets = [row_stages.metric(setup, row) for row in chosen]

@@ -139,7 +139,8 @@ class SharedScores(Scores):
     another, because they have the same beginning."""
 
     def reading_order(self, queries: int, sets: int) -> np.ndarray | None:
-        """Return the order of the prompts set by set."""
+        """Return the positions of the prompts in the order of reading: all queries with the first
+        set, then all with the second, because these prompts begin alike."""
         return by_set(queries, sets)
 
     def estimate(self, run: Run) -> Work:
@@ -203,6 +204,7 @@ class SharedAnswers(Stage[dict[str, np.ndarray]]):
             lm = run.lm(self.prompting.lm)
             replies = ask(lm, self.prompting, self.stop, prompts, queries)
             scores = METRICS[self.metric].scored([reply.prediction for reply in replies], queries)
+        # set by set → a row for each query, float [Q, sets]
         by_query = np.asarray(scores, np.float64).reshape(-1, len(self.queries)).T
         save_arrays(folder / "scores.npz", metric=by_query)
         return {}

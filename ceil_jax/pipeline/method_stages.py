@@ -279,8 +279,8 @@ def given_or_tuned(
 
 
 def training_queries(setup: Setup, method: Method) -> BankQueries:
-    """Return the queries of the bank that a method's networks are trained on, those that it holds
-    out among them."""
+    """Return the queries of the bank that a method's networks are trained on, together with the
+    held-out ones, by which its weights are chosen."""
     return bank_queries(setup, method.training_query_count)
 
 
@@ -401,13 +401,15 @@ def query_blocks(
 def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) -> HeadInputs:
     """Return the stage of examples as inputs of a head, in the same form as the bank that it was
     trained on."""
-    bank = head.rows
-    states = bank.states and replace(bank.states, rows=view.source)
+    of_bank = head.rows
+    states = None
+    if of_bank.states is not None:
+        states = replace(of_bank.states, rows=view.source)
     return head_inputs(
-        bank.vectors.encoders,
+        of_bank.vectors.encoders,
         view,
-        bank.parts is not None,
-        bank.parser,
+        of_bank.parts is not None,
+        of_bank.parser,
         outputs=outputs,
         states=states,
     )

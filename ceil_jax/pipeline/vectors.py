@@ -203,7 +203,8 @@ class HeadVectors(Stage[np.ndarray]):
 
 
 class TextFacts(NamedTuple):
-    """The amounts from which the work of encoding some texts is estimated."""
+    """How many texts are encoded, how long they are, and how large the encoder is: the work of
+    encoding them."""
 
     texts: int
     tokens: int
