@@ -100,7 +100,8 @@ def test_hidden_states_are_read_once_and_kept_as_they_were(tmp_path):
     again, other = opened(tmp_path)
     assert (again.states(PROMPTS[::-1]) == states[::-1]).all()
     assert other.asked == []
-    # a text of the same prompt is another request
+    # a text of the same prompt is another request, whatever its settings
+    assert LMRequest("a", states=True).key("lm") != LMRequest("a").key("lm")
     again.generate(PROMPTS[:1], 3)
     assert other.asked == PROMPTS[:1]
 

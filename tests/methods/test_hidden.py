@@ -93,6 +93,8 @@ def test_two_texts_are_read_together(tmp_path):
     setup.models.load_lm = lambda *_: Watching()
     run.get(row_stages.predictions(setup, setup.row("hidden_classifier")))
     assert "film 3 film 4 Alike?" in seen
+    # an encoder has no need to read the two texts apart
+    assert row_stages.predictions(setup, setup.row("hidden_classifier")).rows.parts is None
     assert len(seen) == len(rows)
 
 

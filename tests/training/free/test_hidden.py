@@ -16,7 +16,7 @@ def planted(count, seed, layer, scale=1.0):
     generator = np.random.default_rng(seed)
     y = generator.integers(3, size=count)
     states = 1000 * generator.normal(1, size=(count, 2, 6))
-    states[:, layer, 2] = scale * (y - 1 + 0.1 * generator.normal(size=count))
+    states[:, layer, 2] = scale * (y + 5 + 0.1 * generator.normal(size=count))
     return Observations(
         [str(i) for i in range(count)],
         np.ones((count, 1), np.float32),
