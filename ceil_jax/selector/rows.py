@@ -62,7 +62,7 @@ def as_examples(
     needed: tuple[str, ...] = ()
     if plain:
         needed = (*columns.input, columns.output) if answered else columns.input
-    table = numbered_rows(source, rows_given, unit).with_whole_numbers()
+    table = numbered_rows(rows_given, unit=unit).with_whole_numbers().named(source)
     # ids in a list are taken as such, and refused if they repeat
     ids = frame is None or ids_of_rows(table)
     read = partial(_example, columns=columns, answered=answered, ids=ids)

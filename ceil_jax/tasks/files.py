@@ -22,8 +22,8 @@ from ceil_jax.tasks.tables.decoding import decoded
 from ceil_jax.tasks.tables.frames import frame_rows
 from ceil_jax.tasks.tables.json_rows import is_json, json_rows
 from ceil_jax.tasks.tables.separated import separated_rows
-from ceil_jax.tasks.tables.table_rows import TableRows
-from ceil_jax.tasks.tables.unpacking import Content, unpacked
+from ceil_jax.tasks.tables.table_rows import FILE, TableError, TableRows
+from ceil_jax.tasks.tables.unpacking import unpacked
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 
@@ -57,7 +57,9 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
             "expected a file, a data frame, an Arrow table or a data set, found "
             f"{type(table).__name__}"
         )
-    return _finished(rows)
+    if not rows.rows:
+        raise UserError(f"{rows.source} holds no rows")
+    return rows.with_whole_numbers().named(rows.source)
 
 
 def read_file(path: str | os.PathLike[str], delimiter: str | None = None) -> TableRows:
@@ -75,21 +77,18 @@ def read_file(path: str | os.PathLike[str], delimiter: str | None = None) -> Tab
     """
     _check_delimiter(delimiter)
     file = existing_file(path)
-    content = unpacked(file)
-    rows = _file_rows(str(file), content, delimiter)
-    return _finished(rows)
+    try:
+        rows = _parsed(file, delimiter).with_whole_numbers()
+    except TableError as error:
+        raise error.naming(str(file)) from None
+    if not rows.rows:
+        raise UserError(f"{file} holds no rows")
+    return rows.named(str(file))
 
 
 def _check_delimiter(delimiter: str | None) -> None:
     if delimiter is not None and len(delimiter) != 1:
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
-
-
-def _finished(rows: TableRows) -> TableRows:
-    """The rows of a table that has some, with whole numbers as integers."""
-    if not rows.rows:
-        raise UserError(f"{rows.source} holds no rows")
-    return rows.with_whole_numbers()
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
@@ -122,16 +121,18 @@ def _expected() -> str:
     return f"name one file that ends in {', '.join(ENDINGS)}, or .gz after it"
 
 
-def _file_rows(source: str, file: Content, delimiter: str | None) -> TableRows:
-    if file.kind != magic.TEXT:
-        return columnar_rows(source, file.content, file.kind)
-    ending = PurePosixPath(file.name.lower()).suffix
+def _parsed(file: Path, delimiter: str | None) -> TableRows:
+    """The rows of a file, which do not know its name. A TableError if it cannot be read."""
+    content, kind, name = unpacked(file)
+    if kind != magic.TEXT:
+        return columnar_rows(content, kind)
+    ending = PurePosixPath(name.lower()).suffix
     if ending not in ENDINGS:
-        raise UserError(f"cannot read {source}: {_expected()}")
-    text = decoded(source, file.content)
+        raise TableError(f"cannot read {FILE}: {_expected()}")
+    text = decoded(content, file.name)
     if ending in (".parquet", ".arrow"):
         beginning = f"{text[:60]!r}" if text else "empty"
-        raise UserError(f"{source} is no {ending[1:]} file: its content is {beginning}")
+        raise TableError(f"{FILE} is no {ending[1:]} file: its content is {beginning}")
     if ending not in USUAL_SEPARATOR or (delimiter is None and is_json(text)):
-        return json_rows(source, text)
-    return separated_rows(source, text, USUAL_SEPARATOR.get(ending, ""), delimiter)
+        return json_rows(text)
+    return separated_rows(text, USUAL_SEPARATOR.get(ending, ""), delimiter)

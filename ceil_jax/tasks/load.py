@@ -108,7 +108,7 @@ def _examples(
 def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
     """Return the rows of one split; None for an optional split that is not there."""
     if spec.embedded is not None:
-        return numbered_rows(f"task {spec.name!r}, split {name!r}", spec.embedded()[name])
+        return numbered_rows(spec.embedded()[name], f"task {spec.name!r}, split {name!r}")
     if root is None and spec.hub is not None:
         return _hub_split(spec, spec.hub, name)
     columns = ", ".join(spec.columns)
@@ -155,4 +155,4 @@ def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
             f"data_dir that holds {spec.folder}/{name}.jsonl with the columns "
             f"{', '.join(spec.columns)}"
         ) from None
-    return numbered_rows(f"{source}, split {name!r}", data.to_list())
+    return numbered_rows(data.to_list(), f"{source}, split {name!r}")

@@ -408,7 +408,7 @@ def _checked(task: Task) -> Task:
 
         if not rows:
             raise UserError(f"{task.name}: no {name}")
-        return examples_of(numbered_rows(f"{task.name}, {name}", rows, "example"), "", (), check)
+        return examples_of(numbered_rows(rows, f"{task.name}, {name}", "example"), "", (), check)
 
     return replace(
         task, train=side("bank", task.train), validation=side("queries", task.validation)

@@ -53,7 +53,7 @@ def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> li
         ('Hall light on', 'Done.', 'en')
     """
     if isinstance(source, list | tuple):
-        rows = numbered_rows("conversations", source, "row")
+        rows = numbered_rows(source, "conversations")
         return examples_of(rows, "conversation", (), _example)
     return examples_of(read_table(source), "conversation", (), _example)
 

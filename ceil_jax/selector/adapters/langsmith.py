@@ -57,7 +57,7 @@ def langsmith_examples(
         table = read_table(source)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
         rows = [_row_of_client(row) for row in source]
-        table = numbered_rows("LangSmith's examples", rows, "row")
+        table = numbered_rows(rows, "LangSmith's examples")
     else:
         raise UserError(
             f"expected a file, a data frame or examples of LangSmith, found {type(source).__name__}"

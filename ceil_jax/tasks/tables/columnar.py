@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ceil_jax.errors import UserError
 from ceil_jax.tasks.spec import Row
 from ceil_jax.tasks.tables import magic
 from ceil_jax.tasks.tables.magic import Kind
-from ceil_jax.tasks.tables.table_rows import TableRows, check_names, numbered_rows
+from ceil_jax.tasks.tables.table_rows import (
+    FILE,
+    Remark,
+    TableError,
+    TableRows,
+    check_names,
+    numbered_rows,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-log = logging.getLogger(__name__)
+_NO_FEATURES = Remark(
+    "what `datasets` wrote about its columns cannot be read; labels keep their numbers"
+)
 
 
-def columnar_rows(source: str, content: bytes, kind: Kind) -> TableRows:
+def columnar_rows(content: bytes, kind: Kind) -> TableRows:
     """Return the rows of a parquet or an Arrow file, from its bytes.
 
     Raises:
-        UserError: the file cannot be read, or is cut.
+        TableError: the file cannot be read, or is cut.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if kind == magic.PARQUET and not content.endswith(b"PAR1"):
-        raise UserError(f"{source} is a parquet file that is cut; fetch or write it again")
+        raise TableError(f"{FILE} is a parquet file that is cut; fetch or write it again")
     buffer = pa.BufferReader(content)
     try:
         if kind == magic.PARQUET:
@@ -47,19 +54,24 @@ def columnar_rows(source: str, content: bytes, kind: Kind) -> TableRows:
         MemoryError,
     ) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"cannot read {source}, {kind.name}: {reason}") from None
-    return arrow_rows(source, table)
+        raise TableError(f"cannot read {FILE}, {kind.name}: {reason}") from None
+    return arrow_rows(table)
 
 
-def arrow_rows(source: str, table: pa.Table) -> TableRows:
-    """Return the rows of an Arrow table."""
+def arrow_rows(table: pa.Table) -> TableRows:
+    """Return the rows of an Arrow table.
+
+    Raises:
+        TableError: two columns have one name.
+    """
     import pyarrow as pa
 
-    check_names(source, table.column_names)
-    features = _features(source, table.schema.metadata or {})
+    check_names(table.column_names)
+    features = _features(table.schema.metadata or {})
+    remarks = () if features is not None else (_NO_FEATURES,)
     columns: dict[str, list[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        names = label_names(features.get(name))
+        names = label_names(features.get(name)) if features else None
         try:
             columns[name] = [with_label_names(value, names) for value in column.to_pylist()]
         except (
@@ -76,26 +88,20 @@ def arrow_rows(source: str, table: pa.Table) -> TableRows:
     rows: list[Row] = [
         dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
     ]
-    return numbered_rows(source, rows)
+    return numbered_rows(rows, remarks=remarks)
 
 
-def _features(source: str, metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+def _features(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any] | None:
     """The types of the columns, as `datasets` records them in the file; empty if the file was not
-    written by it."""
+    written by it, None if they cannot be read."""
     written = metadata.get(b"huggingface")
     if written is None:
         return {}
     try:
         features = json.loads(written)["info"]["features"]
     except (ValueError, RecursionError, LookupError, TypeError):
-        features = None
-    if isinstance(features, Mapping):
-        return features
-    log.warning(
-        "%s: what `datasets` wrote about its columns cannot be read; labels keep their numbers",
-        source,
-    )
-    return {}
+        return None
+    return features if isinstance(features, Mapping) else None
 
 
 def label_names(kind: Any) -> Sequence[str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from ceil_jax.errors import UserError
+from ceil_jax.tasks.tables.table_rows import FILE, TableError
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -15,18 +15,22 @@ _MARKS = (
 )
 
 
-def decoded(source: str, content: bytes) -> str:
+def decoded(content: bytes, name: str = "table.csv") -> str:
     """Return the text of a file: UTF-8, or UTF-16 and UTF-32 with a byte order mark.
 
+    Args:
+        content: the bytes of the file.
+        name: the file's name without folders, for the command in the message.
+
     Raises:
-        UserError: the bytes are in another encoding; the message names the first wrong line and a
+        TableError: the bytes are in another encoding; the message names the first wrong line and a
             command that converts the file.
     """
     encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
     if encoding == "utf-8" and (guess := _wide(content)):
-        raise UserError(
-            f"{source} looks like {guess.upper()} without a byte order mark; convert it: iconv -f "
-            f"{guess.upper()} -t UTF-8 {source} > utf8-{_file(source)}"
+        raise TableError(
+            f"{FILE} looks like {guess.upper()} without a byte order mark; convert it: iconv -f "
+            f"{guess.upper()} -t UTF-8 {FILE} > utf8-{name}"
         )
     try:
         text = content.decode(encoding)
@@ -34,23 +38,23 @@ def decoded(source: str, content: bytes) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start] if error.start < len(error.object) else 0
         if encoding.startswith(("utf-16", "utf-32")):
-            raise UserError(
-                f"{source}, line {line}: not {encoding.upper()}, which its first bytes say it is; "
+            raise TableError(
+                f"{FILE}, line {line}: not {encoding.upper()}, which its first bytes say it is; "
                 "it may be cut: fetch it again"
             ) from None
         if error.start >= len(content) - 3 and error.reason == "unexpected end of data":
-            raise UserError(
-                f"{source}, line {line}: ends in the middle of a character; it may be cut: fetch it "
+            raise TableError(
+                f"{FILE}, line {line}: ends in the middle of a character; it may be cut: fetch it "
                 "again"
             ) from None
         if b"\x00" in content[:4096]:
-            raise UserError(
-                f"{source} is no text file, and of no kind that is read here: save the table as CSV "
+            raise TableError(
+                f"{FILE} is no text file, and of no kind that is read here: save the table as CSV "
                 "(UTF-8), JSON lines or parquet"
             ) from None
-        raise UserError(
-            f"{source}, line {line}: not UTF-8 (byte {byte:#04x}); convert the file, for example "
-            f"with iconv -f WINDOWS-1252 -t UTF-8 {source} > utf8-{_file(source)}"
+        raise TableError(
+            f"{FILE}, line {line}: not UTF-8 (byte {byte:#04x}); convert the file, for example "
+            f"with iconv -f WINDOWS-1252 -t UTF-8 {FILE} > utf8-{name}"
         ) from None
     return text.removeprefix("\ufeff")
 
@@ -62,7 +66,3 @@ def _wide(content: bytes) -> str:
         if len(other) > 8 and other.count(0) > 0.4 * len(other):
             return name
     return ""
-
-
-def _file(source: str) -> str:
-    return source.replace("\\", "/").rsplit("/", 1)[-1]

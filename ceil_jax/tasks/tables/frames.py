@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ceil_jax.errors import UserError
@@ -10,7 +10,7 @@ from ceil_jax.tasks.cells import plain
 from ceil_jax.tasks.spec import Row
 from ceil_jax.tasks.tables.columnar import arrow_rows, label_names, with_label_names
 from ceil_jax.tasks.tables.json_rows import rows_of_object
-from ceil_jax.tasks.tables.table_rows import TableRows, check_names, numbered_rows
+from ceil_jax.tasks.tables.table_rows import TableError, TableRows, check_names, numbered_rows
 
 
 def frame_rows(table: Any) -> TableRows | None:
@@ -27,19 +27,28 @@ def frame_rows(table: Any) -> TableRows | None:
     if isinstance(table, str | bytes | list | tuple):
         return None
     if isinstance(table, Mapping):
-        return _mapping_rows(table)
+        return _named("columns", _mapping_rows, table)
     if hasattr(table, "features") and hasattr(table, "with_format"):
-        return _dataset_rows(table)
+        return _named("data set", _dataset_rows, table)
     if hasattr(table, "collect") and hasattr(table, "lazy"):  # a LazyFrame of polars
         table = table.collect()
     if hasattr(table, "columns") and (hasattr(table, "to_dicts") or hasattr(table, "to_dict")):
-        return _data_frame_rows(table)
+        return _named("data frame", _data_frame_rows, table)
     hands_over = hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
     if hands_over and (hasattr(table, "schema") or hasattr(table, "columns")):
         import pyarrow as pa
 
-        return arrow_rows("Arrow table", pa.table(table))
+        return _named("Arrow table", arrow_rows, pa.table(table))
     return None
+
+
+def _named(source: str, read: Callable[[Any], TableRows | None], table: Any) -> TableRows | None:
+    """The rows that `read` finds in a table, named `source` in messages; None if it finds none."""
+    try:
+        rows = read(table)
+    except TableError as error:
+        raise error.naming(source) from None
+    return None if rows is None else rows.named(source)
 
 
 def is_frame(table: Any) -> bool:
@@ -50,24 +59,22 @@ def is_frame(table: Any) -> bool:
 
 def _data_frame_rows(frame: Any) -> TableRows:
     names = [str(name) for name in frame.columns]
-    check_names("data frame", names)
+    check_names(names)
     records = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_dict("records")
-    return numbered_rows(
-        "data frame", [{str(name): value for name, value in row.items()} for row in records]
-    )
+    return numbered_rows([{str(name): value for name, value in row.items()} for row in records])
 
 
 def _dataset_rows(dataset: Any) -> TableRows:
     """The rows of a data set of `datasets`, with the names of its labels."""
     if hasattr(dataset, "num_rows"):
-        return arrow_rows("data set", dataset.with_format("arrow")[:])
+        return arrow_rows(dataset.with_format("arrow")[:])
     features = dataset.features.to_dict() if dataset.features is not None else {}
     names = {name: label_names(kind) for name, kind in features.items()}
     rows: list[Row] = [
         {name: with_label_names(value, names.get(name)) for name, value in row.items()}
         for row in dataset
     ]
-    return numbered_rows("data set", rows)
+    return numbered_rows(rows)
 
 
 def _mapping_rows(tables: Mapping[Any, Any]) -> TableRows | None:
@@ -81,8 +88,8 @@ def _mapping_rows(tables: Mapping[Any, Any]) -> TableRows | None:
     rows = rows_of_object({str(name): _listed(part) for name, part in tables.items()})
     if rows is None:
         return None
-    check_names("columns", list(dict.fromkeys(name for row in rows for name in row)))
-    return numbered_rows("columns", rows)
+    check_names(list(dict.fromkeys(name for row in rows for name in row)))
+    return numbered_rows(rows)
 
 
 def _listed(part: Any) -> Any:

@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ceil_jax.errors import UserError
 from ceil_jax.tasks.spec import Row, RowError
-from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
+from ceil_jax.tasks.tables.table_rows import FILE, TableError, TableRows, numbered_rows
 
 _BLANKS = re.compile(r"\s*")
 
@@ -28,7 +27,7 @@ def is_json(text: str) -> bool:
     )
 
 
-def json_rows(source: str, text: str) -> TableRows:
+def json_rows(text: str) -> TableRows:
     """Return the rows of a JSON text, whose layout is recognised.
 
     It may be a list of objects; objects one after the other, one per line or over several lines; or
@@ -36,11 +35,11 @@ def json_rows(source: str, text: str) -> TableRows:
     of columns and a list of lists, or as a list under its only key.
 
     Raises:
-        UserError: the text is not JSON, perhaps because it is cut off; or it is one object that
+        TableError: the text is not JSON, perhaps because it is cut off; or it is one object that
             holds no rows.
     """
     if text.lstrip().startswith("["):
-        return _list_rows(source, text)
+        return _list_rows(text)
     lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     rows = [_object(line) for _, line in numbered]
@@ -48,51 +47,45 @@ def json_rows(source: str, text: str) -> TableRows:
     if len(rows) == 1 and isinstance(rows[0], dict):
         inner_rows = rows_of_object(rows[0])
         if inner_rows is not None:
-            return _held(source, inner_rows)
-        return TableRows(source, rows, [number for number, _ in numbered])
+            return numbered_rows(inner_rows)
+        return TableRows(rows, [number for number, _ in numbered])
     # objects over several lines
     objects = _one_after_the_other(text) if rows and isinstance(rows[0], RowError) else []
     if objects:
         if len(objects) > 1:
-            return TableRows(source, [row for _, row in objects], [line for line, _ in objects])
+            return TableRows([row for _, row in objects], [line for line, _ in objects])
         [(_, only)] = objects
         inner_rows = rows_of_object(only)
         if inner_rows is not None:
-            return _held(source, inner_rows)
+            return numbered_rows(inner_rows)
         lists = [repr(name) for name, value in only.items() if isinstance(value, list)]
-        raise UserError(
-            f"{source} is one object, expected a list of rows or one a line; keys with lists: "
+        raise TableError(
+            f"{FILE} is one object, expected a list of rows or one a line; keys with lists: "
             f"{', '.join(lists) or 'none'}"
         )
     if rows and all(isinstance(row, RowError) for row in rows):
-        raise UserError(
-            f"{source}, line {numbered[0][0]}: {rows[0]}; if it is a table of separated values, name "
+        raise TableError(
+            f"{FILE}, line {numbered[0][0]}: {rows[0]}; if it is a table of separated values, name "
             "it .csv"
         )
-    return TableRows(source, rows, [number for number, _ in numbered])
+    return TableRows(rows, [number for number, _ in numbered])
 
 
-def _held(source: str, rows: list[Row]) -> TableRows:
-    return numbered_rows(source, rows)
-
-
-def _list_rows(source: str, text: str) -> TableRows:
+def _list_rows(text: str) -> TableRows:
     try:
         values = json.loads(text, object_pairs_hook=_mapping)
     except (ValueError, RecursionError) as error:
         at = getattr(error, "pos", 0)
         if at >= len(text.rstrip()) or "Unterminated" in str(error):
             tail = " ".join(text[-60:].split())
-            raise UserError(
-                f"{source}: not JSON ({error}); it ends too early, after {tail!r}: the file may be "
+            raise TableError(
+                f"{FILE}: not JSON ({error}); it ends too early, after {tail!r}: the file may be "
                 "cut, fetch or write it again"
             ) from None
-        raise UserError(f"{source}: not JSON ({error}): {text.strip()[:60]!r}") from None
+        raise TableError(f"{FILE}: not JSON ({error}): {text.strip()[:60]!r}") from None
     if not isinstance(values, list):
-        return numbered_rows(source, [_not_a_row(values)])
-    return numbered_rows(
-        source, [row if isinstance(row, dict) else _not_a_row(row) for row in values]
-    )
+        return numbered_rows([_not_a_row(values)])
+    return numbered_rows([row if isinstance(row, dict) else _not_a_row(row) for row in values])
 
 
 def _object(text: str) -> Row | RowError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ceil_jax.tasks.tables.table_rows import FILE
+
 
 class Kind(NamedTuple):
     """A kind of file."""
@@ -38,15 +40,15 @@ _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     (b"ARROW1\x00\x00", ARROW_FILE),
     (b"\xff\xff\xff\xff", ARROW_STREAM),
     (b"FEA1", Kind("a Feather file of version 1", "write it again with a newer pyarrow")),
-    (b"\x28\xb5\x2f\xfd", Kind("a zstandard file", "unpack it: zstd -d FILE")),
-    (b"\x04\x22\x4d\x18", Kind("an lz4 file", "unpack it: lz4 -d FILE")),
+    (b"\x28\xb5\x2f\xfd", Kind("a zstandard file", f"unpack it: zstd -d {FILE}")),
+    (b"\x04\x22\x4d\x18", Kind("an lz4 file", f"unpack it: lz4 -d {FILE}")),
     (b"7z\xbc\xaf\x27\x1c", Kind("a 7z archive", _UNPACK)),
     (b"Rar!\x1a\x07", Kind("a RAR archive", _UNPACK)),
     (
         b"SQLite format 3\x00",
         Kind(
             "an SQLite database",
-            "export the rows: sqlite3 -header -csv FILE 'select * from TABLE' > rows.csv",
+            f"export the rows: sqlite3 -header -csv {FILE} 'select * from TABLE' > rows.csv",
         ),
     ),
     (b"%PDF-", Kind("a PDF document", _TABLE)),
@@ -70,7 +72,7 @@ _BEGINNINGS: tuple[tuple[bytes, Kind], ...] = (
     ),
     (
         b"/annex/objects/",
-        Kind("a git-annex pointer, which stands for the file", f"{_FETCH}: git annex get FILE"),
+        Kind("a git-annex pointer, which stands for the file", f"{_FETCH}: git annex get {FILE}"),
     ),
 )
 
@@ -101,7 +103,7 @@ def kind_of(content: bytes) -> Kind:
         if start.startswith(beginning):
             return kind
     if start[257:262] == b"ustar":
-        return Kind("a tar archive", "unpack it (tar -xf FILE), and name the file of rows")
+        return Kind("a tar archive", f"unpack it (tar -xf {FILE}), and name the file of rows")
     for pattern, kind in _PATTERNS:
         if pattern.match(content):
             return kind

@@ -10,11 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ceil_jax.errors import UserError
 from ceil_jax.tasks.spec import Row, RowError
-from ceil_jax.tasks.tables.table_rows import TableRows, check_names
-
-log = logging.getLogger(__name__)
+from ceil_jax.tasks.tables.table_rows import FILE, Remark, TableError, TableRows, check_names
 
 SEPARATORS = ",;\t|"
 """The separators that are tried."""
@@ -22,40 +19,40 @@ SEPARATORS = ",;\t|"
 _SAMPLE = 500
 """The lines from which the separator is found."""
 
+_PLAIN_QUOTES = Remark("quotes do not pair up; they are read as characters like any other")
+
 csv.field_size_limit(2**31 - 1)  # the default allows 131,072 characters
 
 
 class _Records(NamedTuple):
-    """The records of a text table, the header among them."""
+    """The records of a text table by the rules of CSV, the header among them."""
 
     records: list[tuple[int, list[str]]]
     """The number of the first line of each record, and its cells; empty lines are left out."""
     error: str = ""
-    """Return the fault in the quotes; "" if they pair up."""
+    """The fault in the quotes; "" if they pair up."""
     line: int = 0
     """The line of that error; 0 if there is none."""
 
 
-def separated_rows(
-    source: str, text: str, usual: str = "", delimiter: str | None = None
-) -> TableRows:
+def separated_rows(text: str, usual: str = "", delimiter: str | None = None) -> TableRows:
     """Return the rows of a text table with a header, each with the number of its first line.
 
     If quotes do not pair up as in CSV, and every line has as many cells as the header, quotes are
-    read as ordinary characters, with a warning.
+    read as ordinary characters, which is remarked. So is a separator that is found and not usual.
 
     Args:
-        source: names the file in messages.
-        text: its content.
+        text: the content of the file.
         usual: the usual separator of the file's ending; "" for none.
         delimiter: the separator. By default it is the one that the file's first line names
             (`sep=;`). Without such a line, it is the one with which most rows have as many cells as
             the header, or as each other; if several do equally well, it is `usual`.
 
     Raises:
-        UserError: no separator fits and there is no usual one; a quote has no partner; the first
+        TableError: no separator fits and there is no usual one; a quote has no partner; the first
             line is not the header; two columns have one name.
     """
+    remarks: list[Remark] = []
     lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
     if stated := re.fullmatch("sep=(.)", lines[0]):  # as Excel writes it
         delimiter = stated[1]
@@ -63,20 +60,22 @@ def separated_rows(
     if delimiter is None:
         delimiter = _separator(lines, usual)
         if not delimiter:
-            raise UserError(
-                f"{source}: say what separates its values, as in --delimiter ';' (delimiter=';' in "
+            raise TableError(
+                f"{FILE}: say what separates its values, as in --delimiter ';' (delimiter=';' in "
                 "Python)"
             )
         if delimiter != usual:
-            log.info("%s: %r separates the values", source, delimiter)
-    records = _checked_records(source, lines, delimiter)
+            remarks.append(Remark(f"{delimiter!r} separates the values", logging.INFO))
+    records, are_plain = _checked_records(lines, delimiter)
+    if are_plain:
+        remarks.append(_PLAIN_QUOTES)
     if not records:
-        return TableRows(source, [], [])
+        return TableRows([], [], remarks=tuple(remarks))
     (line, written), *others = records
     header = [name.strip() for name in written]
-    _check_header(source, line, header, others, delimiter)
+    _check_header(line, header, others, delimiter)
     rows = [_row(header, line, cells, written) for _, cells in others]
-    return TableRows(source, rows, [line for line, _ in others])
+    return TableRows(rows, [line for line, _ in others], remarks=tuple(remarks))
 
 
 def _row(header: list[str], line: int, cells: list[str], written: list[str]) -> Row | RowError:
@@ -155,15 +154,16 @@ def _records(lines: Sequence[str], separator: str) -> _Records:
 
 
 def _checked_records(
-    source: str, lines: Sequence[str], separator: str
-) -> list[tuple[int, list[str]]]:
-    """The records of the whole table; a UserError for a quote without a partner."""
+    lines: Sequence[str], separator: str
+) -> tuple[list[tuple[int, list[str]]], bool]:
+    """The records of the whole table, and whether their quotes are ordinary characters; a
+    TableError for a quote without a partner."""
     plain = _plain(lines, separator)
     plain_fits = all(len(cells) == len(plain[0][1]) for _, cells in plain)
     records, error, line = _records(lines, separator)
     if error and not plain_fits:
-        raise UserError(
-            f"{source}, line {line}: a quote that begins or ends in this row has no partner "
+        raise TableError(
+            f"{FILE}, line {line}: a quote that begins or ends in this row has no partner "
             f"({error}); double it, or say what separates the values if it is not {separator!r}"
         )
     # a quote that closes lines later may have swallowed the lines between; tab-separated files
@@ -171,35 +171,33 @@ def _checked_records(
     swallowed = len(records) < len(plain)
     uneven = any(len(cells) != len(records[0][1]) for _, cells in records)
     if plain_fits and (error or (swallowed and (uneven or separator == "\t"))):
-        log.warning("%s: quotes do not pair up; they are read as characters like any other", source)
-        return plain
-    return records
+        return plain, True
+    return records, False
 
 
 def _check_header(
-    source: str,
     line: int,
     header: list[str],
     rows: Sequence[tuple[int, list[str]]],
     delimiter: str,
 ) -> None:
-    """Raise a UserError if the line that was taken for the header cannot be the header."""
-    check_names(f"{source}, line {line}", header)
+    """Raise a TableError if the line that was taken for the header cannot be the header."""
+    check_names(header, f"{FILE}, line {line}")
     lengths = Counter(len(cells) for _, cells in rows)
     [(usual, count)] = lengths.most_common(1) or [(0, 0)]
     if len(header) < usual and len(header) not in lengths and 2 * count >= len(rows) >= 2:
         usual_line, cells = next((number, cells) for number, cells in rows if len(cells) == usual)
         noun = "cell" if len(header) == 1 else "cells"
-        raise UserError(
-            f"{source}: line {line} was taken for the header: {_shown(header)}; it has "
+        raise TableError(
+            f"{FILE}: line {line} was taken for the header: {_shown(header)}; it has "
             f"{len(header)} {noun}, and {count:,} of {len(rows):,} lines "
             f"below it have {usual}. If the header is line {usual_line} ({_shown(cells)}), take away "
             "what stands above it; else name the missing columns"
         )
     for other in SEPARATORS:
         if len(header) == 1 and other != delimiter and other in header[0]:
-            raise UserError(
-                f"{source}, line {line}: the header is one column, {header[0]!r:.80}; if "
+            raise TableError(
+                f"{FILE}, line {line}: the header is one column, {header[0]!r:.80}; if "
                 f"{other!r} separates values, say so: --delimiter {other!r} "
                 f"(delimiter={other!r} in Python)"
             )

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
-from ceil_jax.errors import UserError
 from ceil_jax.tasks.tables import magic
 from ceil_jax.tasks.tables.magic import Kind, kind_of
+from ceil_jax.tasks.tables.table_rows import FILE, TableError
 
 
 class Readable(Protocol):
@@ -69,26 +69,26 @@ def unpacked(path: Path) -> Content:
     data file is taken.
 
     Raises:
-        UserError: the file cannot be read, is cut off, or unpacks to more than the limit; or it is
+        TableError: the file cannot be read, is cut off, or unpacks to more than the limit; or it is
             of a kind that holds no rows, for which the message says what to do.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        raise TableError(f"cannot read {FILE}: {error.strerror or error}") from None
     limit = min(LARGEST, max(SMALL, RATIO * len(content)))
     name = path.name
     for _ in range(LAYERS):
         kind = kind_of(content)
         if kind in _UNPACKERS:
-            content = _bounded(path, _UNPACKERS[kind](io.BytesIO(content)), limit, kind)
+            content = _bounded(_UNPACKERS[kind](io.BytesIO(content)), limit, kind)
         elif kind == magic.ZIP:
-            content, name = _only_file(path, content, limit)
+            content, name = _only_file(content, limit)
         elif kind.way:
-            raise UserError(f"{path} is {kind.name}: {kind.way.replace('FILE', str(path))}")
+            raise TableError(f"{FILE} is {kind.name}: {kind.way}")
         else:
             return Content(content, kind, _unpacked_name(name))
-    raise UserError(f"{path} is packed more than {LAYERS} times over; unpack it first")
+    raise TableError(f"{FILE} is packed more than {LAYERS} times over; unpack it first")
 
 
 def _unpacked_name(name: str) -> str:
@@ -100,57 +100,57 @@ def _unpacked_name(name: str) -> str:
     return str(file)
 
 
-def _bounded(path: Path, stream: Readable, limit: int, kind: Kind) -> bytes:
-    """The whole stream. A UserError if it is longer than the limit, cut off or damaged."""
+def _bounded(stream: Readable, limit: int, kind: Kind) -> bytes:
+    """The whole stream. A TableError if it is longer than the limit, cut off or damaged."""
     try:
         content = stream.read(limit + 1)
     except EOFError:
-        raise UserError(
-            f"{path} is {kind.name} that is cut, as by a download that broke off; fetch it again"
+        raise TableError(
+            f"{FILE} is {kind.name} that is cut, as by a download that broke off; fetch it again"
         ) from None
     except (OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path} is {kind.name} that is damaged ({error}); fetch it again"
+        raise TableError(
+            f"{FILE} is {kind.name} that is damaged ({error}); fetch it again"
         ) from None
     if len(content) > limit:
-        raise UserError(
-            f"{path} unpacks to more than {limit / 2**20:,.0f} MiB, which no file of texts of its "
+        raise TableError(
+            f"{FILE} unpacks to more than {limit / 2**20:,.0f} MiB, which no file of texts of its "
             f"size does (at most {RATIO} times as much is taken); if it is right, unpack it yourself"
         )
     return content
 
 
-def _only_file(path: Path, content: bytes, limit: int) -> tuple[bytes, str]:
+def _only_file(content: bytes, limit: int) -> tuple[bytes, str]:
     """The only data file of a zip archive, and its name."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
-        raise UserError(
-            f"{path} is a zip archive that is cut or damaged ({error}); fetch it again"
+        raise TableError(
+            f"{FILE} is a zip archive that is cut or damaged ({error}); fetch it again"
         ) from None
     names = archive.namelist()
     for mark, kind in _OFFICE.items():
         if any(name.startswith(mark) or name.endswith(f"/{mark}") for name in names):
-            raise UserError(f"{path} is {kind.name}: {kind.way}")
+            raise TableError(f"{FILE} is {kind.name}: {kind.way}")
     files = [
         info for info in archive.infolist() if not info.is_dir() and not _beside(info.filename)
     ]
     if len(files) != 1:
         listed = ", ".join(repr(info.filename) for info in files[:5]) or "no file"
         more = f" and {len(files) - 5:,} more" if len(files) > 5 else ""
-        raise UserError(
-            f"{path} is a zip archive of {listed}{more}: unpack it, and name the file of rows"
+        raise TableError(
+            f"{FILE} is a zip archive of {listed}{more}: unpack it, and name the file of rows"
         )
     [info] = files
     if info.flag_bits & 1:
-        raise UserError(f"{path} is a zip archive with a password: unpack it first")
+        raise TableError(f"{FILE} is a zip archive with a password: unpack it first")
     try:
         stream = archive.open(info)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError) as error:
-        raise UserError(
-            f"{path} is a zip archive that cannot be read ({error}): unpack it"
+        raise TableError(
+            f"{FILE} is a zip archive that cannot be read ({error}): unpack it"
         ) from None
-    return _bounded(path, stream, limit, magic.ZIP), PurePosixPath(info.filename).name
+    return _bounded(stream, limit, magic.ZIP), PurePosixPath(info.filename).name
 
 
 def _beside(name: str) -> bool:

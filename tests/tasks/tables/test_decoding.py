@@ -23,7 +23,7 @@ TEXT = "text,label\nüber,gut\nça va,bon\n"
     ],
 )
 def test_texts_with_a_mark_or_in_utf_8(content):
-    assert decoded("a.csv", content) == TEXT
+    assert decoded(content) == TEXT
 
 
 @pytest.mark.parametrize(
