@@ -53,12 +53,12 @@ class OwnData:
     def __post_init__(self) -> None:
         check_ranges(self)
 
-    def check(self, config: RunConfig) -> None:
+    def check(self) -> None:
         """Check what can be checked before data are read.
 
         Raises:
-            UserError: flags of `--data` without it, `--task` beside it, a file that does not exist,
-                or an unknown metric.
+            UserError: flags of `--data` without it, a file that does not exist, or an unknown
+                metric.
         """
         if self.data is None:
             # the length of answers is a setting of every task
@@ -73,11 +73,6 @@ class OwnData:
                 raise UserError(
                     f"{flags}: only with --data FILE; a named task has its own columns and metric"
                 )
-        elif config.task != RunConfig().task:
-            raise UserError(
-                f"--task {config.task}: not beside --data, which is a task of its own; give one of "
-                "them"
-            )
         for path in filter(None, (self.data, self.validation)):
             existing_file(path)
         if self.metric is not None:

@@ -88,7 +88,11 @@ def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str
     Raises:
         UserError: settings that are wrong, or a server that does not answer.
     """
-    own_data.check(config)
+    if own_data.data and config.task != RunConfig().task:
+        raise UserError(
+            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
+        )
+    own_data.check()
     if config.out.is_file():
         raise UserError(f"--out {config.out} is a file; name a folder")
     models = named_models(config, Models())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 _DEFAULT_IGNORABLE = (
     (0x00AD, 0x00AD),  # soft hyphen
@@ -89,3 +89,20 @@ def look_alikes(texts: Iterable[str]) -> dict[str, list[str]]:
     for text in dict.fromkeys(texts):
         spellings.setdefault(question_key(text), []).append(text)
     return {key: several for key, several in spellings.items() if len(several) > 1}
+
+
+def differing_answers(questions: Sequence[str], answers: Sequence[str]) -> list[list[int]]:
+    """Return the questions that have several different answers, each as the positions at which its
+    answers stand first, in order.
+
+    Args:
+        questions: the `question_key` of each row's question.
+        answers: the `question_key` of each row's answer.
+
+    >>> differing_answers(["tea?", "milk?", "tea?", "tea?"], ["yes", "no", "no", "yes"])
+    [[0, 2]]
+    """
+    positions: dict[str, dict[str, int]] = {}
+    for position, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+        positions.setdefault(question, {}).setdefault(answer, position)
+    return [[*of_answers.values()] for of_answers in positions.values() if len(of_answers) > 1]

@@ -17,7 +17,7 @@ from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
 from ceil_jax.tasks.files import TableLike, read_table
-from ceil_jax.tasks.identity import look_alikes, question_key
+from ceil_jax.tasks.identity import differing_answers, look_alikes, question_key
 from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import (
@@ -447,7 +447,18 @@ def separated(task: Task, source: str = "") -> Task:
             f"{source}: every row has the text of a query, so that none is left for the bank"
         )
     bank = [row for _, row in first_of_each(others, lambda pair: pair[0])]
-    _warn_of_conflicts(source, rows, questions, answers)
+    differing = differing_answers(questions, answers)
+    if differing:
+        several = [rows[position] for position in differing[0]]
+        log.warning(
+            "%s: %d text%s more than one answer, such as %.60r with %s: labels that differ are no "
+            "copies; the bank keeps each text's first row",
+            source,
+            len(differing),
+            " has" if len(differing) == 1 else "s have",
+            several[0].input,
+            ", ".join(f"{row.output!r:.40}" for row in several[:3]),
+        )
     for count, what in (
         (len(task.train) - len(others), "with a query's text"),
         (len(others) - len(bank), "with another's text"),
@@ -461,33 +472,3 @@ def separated(task: Task, source: str = "") -> Task:
         for query in task.validation
     ]
     return replace(task, train=bank, validation=queries)
-
-
-def _warn_of_conflicts(
-    source: str, rows: Sequence[Example], questions: Sequence[str], answers: Sequence[str]
-) -> None:
-    """Log how many questions have several different answers, with one of them as an example.
-
-    Args:
-        source: names the rows.
-        rows: the examples.
-        questions: the key of each row's text before the answer.
-        answers: the key of each row's output.
-    """
-    texts: dict[str, str] = {}
-    outputs: dict[str, dict[str, str]] = {}
-    for row, question, answer in zip(rows, questions, answers, strict=True):
-        texts.setdefault(question, row.input)
-        outputs.setdefault(question, {})[answer] = row.output
-    conflicts = [(texts[key], several) for key, several in outputs.items() if len(several) > 1]
-    if conflicts:
-        text, several = conflicts[0]
-        log.warning(
-            "%s: %d text%s more than one answer, such as %.60r with %s: labels that differ are no "
-            "copies; the bank keeps each text's first row",
-            source,
-            len(conflicts),
-            " has" if len(conflicts) == 1 else "s have",
-            text,
-            ", ".join(f"{answer!r:.40}" for answer in list(several.values())[:3]),
-        )
