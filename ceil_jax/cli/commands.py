@@ -110,29 +110,32 @@ def compare_command(
     needed = () if dry_run else ("matplotlib",)
     opened = begin(config, own_data, method, *needed)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
+    from ceil_jax.pipeline.evaluate import evaluate_rows
+    from ceil_jax.pipeline.lineup import lineup_of
     from ceil_jax.pipeline.models import CountingModels
     from ceil_jax.pipeline.setup import open_run
-    from ceil_jax.report.compare import compare_rows
+    from ceil_jax.report.compare import comparison_of
     from ceil_jax.report.dry_run import planned
     from ceil_jax.store.hashing import digest
 
     models = CountingModels() if dry_run else opened.models
     session = open_run(opened.config, opened.task, models)
-    rows = opened.rows
+    lineup = lineup_of(*session, opened.rows)
     remarks = opened.remarks
     if dry_run:
-        print("\n".join([planned(*session, rows, tokens_price), *remarks]))
+        print("\n".join([planned(lineup, tokens_price), *remarks]))
         return
     if minutes is not None:
         from ceil_jax.pipeline.minutes import cut_to_fit
 
-        session, rows, message = cut_to_fit(session, rows, minutes)
+        lineup, message = cut_to_fit(lineup, minutes)
         print(message, file=sys.stderr if json else sys.stdout)
         remarks.append(f"With --minutes {minutes:.3g}: {message}.")
-    table = compare_rows(*session, rows, remarks=remarks, price=tokens_price)
+    evaluation = evaluate_rows(lineup, count_tokens=tokens_price is not None)
+    table = comparison_of(evaluation, remarks=remarks, price=tokens_price)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), own_data, [row.name for row in rows]]
+    key = [replace(config, out=Path()), own_data, [row.name for row in lineup.rows]]
     page = table.write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}")
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})

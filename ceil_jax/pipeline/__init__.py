@@ -19,6 +19,7 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
   choice
 - `answering`: predictions and metrics
 - `usage`: the tokens of a row's prompts, for prices
+- `lineup`: the rows that are to be evaluated, with their stages
 - `evaluate`: rows evaluated, with their cost and all else that tables show
 - `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit a
   time limit

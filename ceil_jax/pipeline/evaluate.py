@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ceil_jax.distributed.machine import device
 from ceil_jax.lm.price import Usage
 from ceil_jax.methods.row import Row
-from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline import method_stages, row_stages
-from ceil_jax.pipeline.answering import Measurement, Predictions
-from ceil_jax.pipeline.plan import plan, this_machine
+from ceil_jax.pipeline.answering import Measurement
+from ceil_jax.pipeline.lineup import Lineup
+from ceil_jax.pipeline.plan import this_machine
 from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
@@ -25,6 +23,8 @@ from ceil_jax.tasks import TASKS
 class Evaluation(NamedTuple):
     """Rows that were evaluated on one task: all that tables and pages show of them."""
 
+    setup: Setup
+    rows: tuple[Row, ...]
     records: list[Record]
     """The record of each row."""
     usages: tuple[Usage, ...]
@@ -35,40 +35,48 @@ class Evaluation(NamedTuple):
     """A line on failed rewrites (`views.failures`); "" if nothing was rewritten."""
 
 
-def evaluate_rows(
-    run: Run, setup: Setup, rows: Sequence[Row], *, count_tokens: bool = False
-) -> Evaluation:
-    """Evaluate rows on the task's queries, in order, under one progress bar.
+def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
+    """Evaluate rows on the task's queries, in order, under one progress bar. What is not on disk is
+    computed.
 
     Args:
-        run: computes what is not on disk.
-        setup: the task and its settings.
-        rows: the rows, with the setup's settings.
+        lineup: the rows with their stages.
         count_tokens: whether the tokens of prompts and answers are counted, for prices; false by
             default.
 
     Raises:
-        UserError: settings that contradict each other, or a model that cannot be loaded; before any
-            work.
+        UserError: a model that cannot be loaded; before any work.
     """
-    targets = check(run, setup, rows)
-    work_of_stages = plan(run, targets)
+    run = lineup.run
     machine = this_machine()
-    expected = {
-        stage.key: max(0.1, machine.seconds(work)) for stage, work in work_of_stages.items()
-    }
+    expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in lineup.plan.items()}
+    stages = [
+        record_stage(lineup.setup, row, metric)
+        for row, metric in zip(lineup.rows, lineup.metrics, strict=True)
+    ]
     with command_bar(expected):
-        records = [evaluate(run, setup, row) for row in rows]
+        records = [run.get(stage) for stage in stages]
     usages: tuple[Usage, ...] = ()
     if count_tokens:
-        answers = [target.predictions for target in targets]
+        answers = [metric.predictions for metric in lineup.metrics]
         usages = tuple(run.get(PromptTokens(stage)) for stage in answers)
-    costs = run.costs(targets)
-    return Evaluation(records, usages, costs, failures(run, targets))
+    return Evaluation(
+        lineup.setup,
+        lineup.rows,
+        records,
+        usages,
+        costs=run.costs(lineup.metrics),
+        failures=failures(run, lineup.metrics),
+    )
 
 
 def evaluate(run: Run, setup: Setup, row: Row) -> Record:
     """Return the record of a row on the task's queries; what is not on disk is computed."""
+    return run.get(record_stage(setup, row, row_stages.metric(setup, row)))
+
+
+def record_stage(setup: Setup, row: Row, metric: Measurement) -> RecordOfRun:
+    """Return the stage of a row's record, from that of its metrics."""
     task = setup.task
     settings = settings_of(setup.config, row.method.chain if row.encodes else ())
     if task.name not in TASKS:  # the papers' tasks have one way of asking
@@ -77,44 +85,15 @@ def evaluate(run: Run, setup: Setup, row: Row) -> Record:
             "separator": task.template.separator,
             "stop": [*task.stop],
         }
-    metric = row_stages.metric(setup, row)
-    training = method_stages.learning_stage(setup, row.method)
-    run.get(metric)
-    is_unused = row.trains and not row.method.is_used(run.summary(training))
-    answers = metric.predictions
-    trade_off = None
-    if isinstance(answers, Predictions):
-        trade_off = run.summary(answers.choice).get("trade_off")
-    record = RecordOfRun(
+    return RecordOfRun(
         task.name,
         row.name,
         metric.metric,
         setup.lm.key,
         settings,
-        answers,
+        metric.predictions,
         metric,
         Texts(setup.queries, setup.bank),
-        label=row.title,
-        seeded=row.seeded,
-        gains="log determinant" if row.needs.trade_off == "tunable" else "",
-        kept=row.method.remark_if_unused if is_unused else "",
-        trade_off=trade_off,
-        device=device(),
+        row,
+        method_stages.learning_stage(setup, row.method) if row.trains else None,
     )
-    return run.get(record)
-
-
-def check(run: Run, setup: Setup, chosen: Iterable[Row]) -> list[Measurement]:
-    """Return the stages of some rows, so that settings that contradict each other are found before any work.
-    Loads the encoder if a row compares vectors, and the LM if a row has not been evaluated yet.
-
-    Raises:
-        UserError: settings that contradict each other, or a model that cannot be loaded.
-    """
-    METRICS[setup.task.metric].check(setup.task.validation)
-    targets = [row_stages.metric(setup, row) for row in chosen]
-    for target in targets:
-        if not run.summary(target):
-            for lm in target.predictions.lms:
-                lm.get()
-    return targets

@@ -12,6 +12,7 @@ from ceil_jax.methods.registry import ZERO_ROW, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.lineup import Lineup, lineup_of
 from ceil_jax.pipeline.plan import (
     WRITING,
     Machine,
@@ -20,7 +21,7 @@ from ceil_jax.pipeline.plan import (
     plan,
     this_machine,
 )
-from ceil_jax.pipeline.setup import Session, Setup, setup_of
+from ceil_jax.pipeline.setup import Setup, setup_of
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.draws import draw
@@ -45,13 +46,12 @@ SHARE = 0.95
 class Comparison(NamedTuple):
     """A comparison that fits the time limit."""
 
-    session: Session
-    rows: tuple[Row, ...]
+    lineup: Lineup
     message: str
     """The cuts in words, and the minutes that the whole comparison would take."""
 
 
-def cut_to_fit(session: Session, rows: Sequence[Row], minutes: float) -> Comparison:
+def cut_to_fit(lineup: Lineup, minutes: float) -> Comparison:
     """Return the largest comparison that this machine finishes within some minutes.
 
     These are cut, in this order, until it fits: the training queries of methods that learn from the
@@ -60,8 +60,8 @@ def cut_to_fit(session: Session, rows: Sequence[Row], minutes: float) -> Compari
     that learn from the bank's outputs alone. If the command is stopped or repeated, it uses the
     same cut again. If nothing fits, the smallest comparison is run, which takes longer.
     """
-    targets = tuple(row_stages.metric(session.setup, row).key for row in rows)
-    return session.run.get(Cut(targets, minutes, session, tuple(rows)))
+    targets = tuple(metric.key for metric in lineup.metrics)
+    return lineup.run.get(Cut(targets, minutes, lineup))
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,18 @@ class Cut(Stage[Comparison]):
     kind = "minutes"
     targets: tuple[str, ...]
     minutes: float
-    session: Session = unkeyed()
-    rows: tuple[Row, ...] = unkeyed()
+    whole: Lineup = unkeyed()
+    """The comparison before it is cut."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        machine = measured_machine(self.session, self.rows)
+        machine = measured_machine(run, self.whole.setup, self.whole.rows)
         limit = 60 * SHARE * self.minutes
         estimates = []
-        for setup, rows in cuts(self.session.setup, self.rows):
+        for setup, rows in cuts(self.whole.setup, self.whole.rows):
             estimates.append(seconds_of(run, setup, rows, machine))
             if estimates[-1] <= limit:
                 break
-        message = _message(run, setup, rows, self.rows, machine, estimates[0], estimates[-1])
+        message = _message(run, setup, rows, self.whole.rows, machine, estimates[0], estimates[-1])
         if estimates[-1] > limit:
             message += (
                 f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
@@ -91,8 +91,8 @@ class Cut(Stage[Comparison]):
 
     def load(self, run: Run, folder: Path) -> Comparison:
         summary = run.summary(self)
-        setup, rows = list(cuts(self.session.setup, self.rows))[summary["cut"]]
-        return Comparison(Session(self.session.run, setup), rows, summary["message"])
+        setup, rows = list(cuts(self.whole.setup, self.whole.rows))[summary["cut"]]
+        return Comparison(lineup_of(run, setup, rows), summary["message"])
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
@@ -141,10 +141,9 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
     return config.using(*fewer)
 
 
-def measured_machine(session: Session, rows: Sequence[Row]) -> Machine:
+def measured_machine(run: Run, setup: Setup, rows: Sequence[Row]) -> Machine:
     """Return the speed of this machine, with the LM's measured by answering the first prompts of a
     row."""
-    run, setup = session
     row = next((row for row in rows if row.name == "random"), ZERO_ROW)
     run.get(row_stages.predictions(setup, row, Examples(setup.queries.examples[:_WARM])))
     probe = row_stages.predictions(setup, row, Examples(setup.queries.examples[:_PROBE]))

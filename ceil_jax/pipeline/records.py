@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS, method_named, registered_methods
-from ceil_jax.pipeline.answering import Answers, Measurement, read_measured
+from ceil_jax.methods.row import Row
+from ceil_jax.pipeline.answering import Answers, Measurement, Predictions, read_measured
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
 from ceil_jax.pipeline.stage import Run, Stage, closure, unkeyed
 from ceil_jax.pipeline.vectors import HiddenStates
@@ -144,16 +146,16 @@ class RecordOfRun(Stage[Record]):
     predictions: Answers
     metrics: Measurement
     texts: Texts
-    label: str = unkeyed("")
-    seeded: bool = unkeyed(True)
-    """Whether the result depends on the seed."""
-    gains: str = unkeyed("")
-    """The name of the examples' gains if they are shown."""
-    kept: str = unkeyed("")
-    trade_off: float | None = unkeyed(None)
-    device: str = unkeyed("")
+    row: Row = unkeyed()
+    training: Stage[Any] | None = unkeyed(None)
+    """The stage in which the row's method learns; None if the row does not use what it learns."""
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
+        method = self.row.method
+        is_unused = self.training is not None and not method.is_used(run.summary(self.training))
+        trade_off = None
+        if isinstance(self.predictions, Predictions):
+            trade_off = run.summary(self.predictions.choice).get("trade_off")
         each_query = [self.predictions, self.metrics, *readings_of_queries(self.predictions)]
         answering = sum(map(run.own_cost, each_query), Cost())
         costs = {
@@ -161,13 +163,13 @@ class RecordOfRun(Stage[Record]):
             "answering": asdict(answering),
         }
         remarks = {
-            "label": self.label,
-            "gains": self.gains,
-            "kept": self.kept,
-            "trade_off": self.trade_off,
-            "device": self.device,
+            "label": self.row.title,
+            "gains": "log determinant" if self.row.needs.trade_off == "tunable" else "",
+            "kept": method.remark_if_unused if is_unused else "",
+            "trade_off": trade_off,
+            "device": device(),
         }
-        seed = {"seed": self.config["seed"] if self.seeded else None}
+        seed = {"seed": self.config["seed"] if self.row.seeded else None}
         return costs | seed | {name: value for name, value in remarks.items() if value}
 
     @property

@@ -63,13 +63,14 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
         assert head is not None, "a classifier is a head"
         inputs = head_inputs_like(head, texts(setup, queries), outputs=False)
         return Classified(queries, setup.bank, head, inputs)
+    examples = choice(setup, row, queries)
     if row.answers == "copied":
-        return Copied(queries, setup.bank, replace(choice(setup, row, queries), k=1))
+        return Copied(queries, setup.bank, replace(examples, k=1))
     return Predictions(
         queries,
         setup.bank,
         setup.answering,
-        choice(setup, row, queries),
+        examples,
         tuple(setup.task.stop),
         setup.config.shots if row.chooses else 0,
         row.label,

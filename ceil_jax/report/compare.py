@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.lm.price import Price, Usage
-from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.evaluate import evaluate_rows
-from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.evaluate import Evaluation, evaluate_rows
+from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.page import chart, render
@@ -169,31 +168,27 @@ def compare(
             preparing.
     """
     rows = [setup.row(name) for name in dict.fromkeys(methods)]
-    return compare_rows(run, setup, rows, remarks=remarks, price=price)
+    evaluation = evaluate_rows(lineup_of(run, setup, rows), count_tokens=price is not None)
+    return comparison_of(evaluation, remarks=remarks, price=price)
 
 
-def compare_rows(
-    run: Run,
-    setup: Setup,
-    rows: Sequence[Row],
-    *,
-    remarks: Sequence[str] = (),
-    price: Price | None = None,
+def comparison_of(
+    evaluation: Evaluation, *, remarks: Sequence[str] = (), price: Price | None = None
 ) -> Comparison:
-    """Evaluate methods whose rows have the setup's settings already; for the arguments see
-    `compare`."""
-    evaluation = evaluate_rows(run, setup, rows, count_tokens=price is not None)
+    """Return the comparison of rows that were evaluated; for the other arguments see `compare`. With
+    a price, their tokens must have been counted."""
+    setup = evaluation.setup
     table = run_table(evaluation.records)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {setup.config.seed}). The intervals "
         "are over questions; what another seed or another processor would give is not in them."
     )
-    trained = any(row.trains for row in rows)
+    trained = any(row.trains for row in evaluation.rows)
     notes = (
         *remarks,
         one_seed if trained else "",
         evaluation.failures,
-        uncounted(setup, rows, evaluation.records),
+        uncounted(evaluation),
     )
     return Comparison(
         **vars(table),
@@ -205,14 +200,15 @@ def compare_rows(
     )
 
 
-def uncounted(setup: Setup, rows: Sequence[Row], records: Sequence[Record]) -> str:
+def uncounted(evaluation: Evaluation) -> str:
     """Return a remark if the LM has answered but counts no tokens; else ""."""
-    of_lm = [record for row, record in zip(rows, records, strict=True) if row.answers == "lm"]
+    evaluated = zip(evaluation.rows, evaluation.records, strict=True)
+    of_lm = [record for row, record in evaluated if row.answers == "lm"]
     if not of_lm or any(record.answering.tokens for record in of_lm):
         return ""
     return (
-        f"{setup.lm.key} counts no tokens, so that no LM tokens stand here; a function's LM adds "
-        "them to `tokens_read` (docs/new_lm.md)"
+        f"{evaluation.setup.lm.key} counts no tokens, so that no LM tokens stand here; a function's "
+        "LM adds them to `tokens_read` (docs/new_lm.md)"
     )
 
 

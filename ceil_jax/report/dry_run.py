@@ -3,22 +3,19 @@ Nothing is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ceil_jax.lm.price import Price
-from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.evaluate import check
-from ceil_jax.pipeline.plan import Machine, Plan, duration, plan, this_machine
-from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Run, Stage, closure
+from ceil_jax.pipeline.lineup import Lineup
+from ceil_jax.pipeline.plan import Machine, Plan, duration, this_machine
+from ceil_jax.pipeline.stage import Stage, closure
 from ceil_jax.report.table import Table
 
 
 @dataclass
 class DryRun:
-    """The stages that some targets need, and the work of those that are not on disk.
+    """The stages that some rows need, and the work of those that are not on disk.
 
     Args:
         machines: the machines whose times are estimated, by the name of their column; by default
@@ -31,18 +28,13 @@ class DryRun:
     missing: Plan = field(default_factory=Plan)
     """The work of the stages that are not on disk."""
 
-    def add(self, run: Run, targets: Sequence[Stage[Any]], task: str) -> None:
-        """Add the stages that the targets of a task need.
-
-        Args:
-            run: finds the stages on disk; its LMs need only count tokens.
-            targets: stages, such as the metrics of methods.
-            task: the name of the task.
-        """
-        self.missing |= plan(run, targets)
-        for stage in closure(targets):
-            if stage in self.missing or run.summary(stage):
-                self.stages.setdefault(stage, task)
+    def add(self, lineup: Lineup) -> None:
+        """Add the stages that some rows need. Their run finds the stages on disk; its LMs need only
+        count tokens."""
+        self.missing |= lineup.plan
+        for stage in closure(lineup.metrics):
+            if stage in self.missing or lineup.run.summary(stage):
+                self.stages.setdefault(stage, lineup.setup.task.name)
 
     def text(self, price: Price | None = None) -> str:
         """Return a line for each stage that needs LM tokens, encoding or training, and the sums in
@@ -85,18 +77,16 @@ class DryRun:
         return [None] * (3 + len(self.machines))
 
 
-def planned(run: Run, setup: Setup, rows: Sequence[Row], price: Price | None = None) -> str:
-    """Return in words what evaluating some methods would compute.
+def planned(lineup: Lineup, price: Price | None = None) -> str:
+    """Return in words what evaluating some rows would compute.
 
     Args:
-        run: finds the stages on disk; its LMs need only count tokens.
-        setup: the task and its settings.
-        rows: the methods, with the setup's settings.
+        lineup: the rows with their stages.
         price: the price of the LM's tokens; None to leave money out.
 
     Raises:
-        UserError: settings or models that cannot be used.
+        UserError: models that cannot be used.
     """
     dry_run = DryRun()
-    dry_run.add(run, check(run, setup, rows), setup.task.name)
+    dry_run.add(lineup)
     return dry_run.text(price)

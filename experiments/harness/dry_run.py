@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.plan import Machine, this_machine
 from ceil_jax.report.dry_run import DryRun
@@ -45,7 +45,7 @@ def dry_run(entries: Sequence[Entry], seeds: Sequence[int]) -> tuple[DryRun, dic
                 if not grid.applies(entry):
                     continue
                 run, setup = grid.open(cell)
-                planned.add(run, [row_stages.metric(setup, setup.row(cell.method))], entry.task)
+                planned.add(lineup_of(run, setup, [setup.row(cell.method)]))
             except UserError as error:
                 failed[entry.task] = str(error)
     return planned, failed

@@ -15,7 +15,8 @@ from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import check, evaluate
+from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.setup import Session, open_run
@@ -182,7 +183,8 @@ class Grid:
         """Return the entry's number over all seeds; over the first one where it depends on none."""
         cells = entry.cell.repeats(seeds)
         run, setup = self.open(cells[0])
-        check(run, setup, [setup.row(entry.cell.method)])
+        # settings that contradict each other are found before any work
+        lineup_of(run, setup, [setup.row(entry.cell.method)])
         records = [
             Published(
                 **vars(self.evaluate(cell)),

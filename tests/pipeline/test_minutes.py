@@ -14,6 +14,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import RANDOM_ROW
 from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline import minutes as minutes_module
+from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.minutes import FEWEST_QUERIES, cut_to_fit, cuts
 from ceil_jax.pipeline.plan import Machine
 from ceil_jax.pipeline.setup import open_run
@@ -33,7 +34,8 @@ def cuts_of(names):
 
 
 def fitting(session, names, minutes):
-    return cut_to_fit(session, [session.setup.row(name) for name in names], minutes)
+    rows = [session.setup.row(name) for name in names]
+    return cut_to_fit(lineup_of(*session, rows), minutes)
 
 
 def names_of(rows):
@@ -92,7 +94,7 @@ def planted(monkeypatch):
 
     monkeypatch.setattr(minutes_module, "seconds_of", seconds)
     monkeypatch.setattr(
-        minutes_module, "measured_machine", lambda session, rows: Machine("", 100.0, 1.0, 1.0)
+        minutes_module, "measured_machine", lambda run, setup, rows: Machine("", 100.0, 1.0, 1.0)
     )
     monkeypatch.setattr(minutes_module, "SHARE", 1.0)
 
@@ -127,15 +129,15 @@ def planted(monkeypatch):
 )
 def test_the_line_says_what_was_cut(planted, tmp_path, minutes, rows, said):
     found = fitting(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, minutes)
-    assert names_of(found.rows) == rows
+    assert names_of(found.lineup.rows) == rows
     assert found.message.startswith(f"this machine reads 100 LM tokens a second: {said}")
-    assert len(found.session.setup.queries) == int(said.split()[0])
+    assert len(found.lineup.setup.queries) == int(said.split()[0])
 
 
 def test_where_nothing_fits_the_smallest_is_taken(planted, tmp_path):
     found = fitting(open_run(replace(CONFIG, out=tmp_path), TASK), ROWS, 1)
-    assert names_of(found.rows) == ROWS[:2]
-    assert len(found.session.setup.queries) == 150
+    assert names_of(found.lineup.rows) == ROWS[:2]
+    assert len(found.lineup.setup.queries) == 150
     said = "for all of it. That is more than --minutes 1: fewer queries would show nothing"
     assert found.message.endswith(said)
 
@@ -146,9 +148,9 @@ def test_the_same_command_keeps_its_cut(planted, tmp_path, monkeypatch):
     # what is on disk by now leaves less to do
     monkeypatch.setattr(minutes_module, "seconds_of", lambda *_: 0.0)
     again = fitting(open_run(config, TASK), ROWS, 6)
-    assert (again.rows, again.message) == (first.rows, first.message)
-    assert again.session.setup.config == first.session.setup.config
-    assert names_of(fitting(open_run(config, TASK), ROWS, 7).rows) == ROWS
+    assert (again.lineup.rows, again.message) == (first.lineup.rows, first.message)
+    assert again.lineup.setup.config == first.lineup.setup.config
+    assert names_of(fitting(open_run(config, TASK), ROWS, 7).lineup.rows) == ROWS
 
 
 class Slow(TinyLM):
@@ -177,10 +179,10 @@ def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     rows = ("majority", "random", "bm25")
     opened = open_run(config, films(60, 400), One(Slow(speed, clock)))
     found = fitting(opened, rows, asked / 60)
-    assert names_of(found.rows) == rows
+    assert names_of(found.lineup.rows) == rows
     for name in rows:
-        found.session.run.get(metric_of(found.session.setup, name))
-    assert 150 <= len(found.session.setup.queries) < 400
+        found.lineup.run.get(metric_of(found.lineup.setup, name))
+    assert 150 <= len(found.lineup.setup.queries) < 400
     assert clock[0] == pytest.approx(asked, rel=0.25)
     if lm == "tiny":
         # the plan counts 42 tokens where this LM reads 44
@@ -192,7 +194,7 @@ def test_the_speed_of_an_lm_that_has_answered_before_is_what_it_was(tmp_path, mo
     """A second command in the folder finds the probe on disk: its time then says nothing."""
     monkeypatch.setattr(minutes_module, "this_machine", lambda: Machine("", 1.0, 1.0, 1.0))
     config = replace(SMALL, out=tmp_path)
-    first = minutes_module.measured_machine(open_run(config, TASK), [RANDOM_ROW])
-    again = minutes_module.measured_machine(open_run(config, TASK), [RANDOM_ROW])
+    first = minutes_module.measured_machine(*open_run(config, TASK), [RANDOM_ROW])
+    again = minutes_module.measured_machine(*open_run(config, TASK), [RANDOM_ROW])
     assert first.lm > 1
     assert again.lm > 1

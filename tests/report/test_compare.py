@@ -10,6 +10,7 @@ from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.price import Price
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
@@ -127,9 +128,9 @@ def test_a_price_makes_columns_of_money(tmp_path):
 
 def test_a_dry_run_says_what_its_tokens_cost(tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
-    rows = [setup.row("zero")]
-    text = planned(run, setup, rows, Price(read=2.0, written=8.0))
+    lineup = lineup_of(run, setup, [setup.row("zero")])
+    text = planned(lineup, Price(read=2.0, written=8.0))
     [tokens] = re.findall(r"about ([\d,]+) LM tokens to read and 0 to write", text)
     money = Price(2.0, 8.0).shown(2e-6 * int(tokens.replace(",", "")))
     assert f"about {money}" in text.splitlines()
-    assert "$" not in planned(run, setup, rows)
+    assert "$" not in planned(lineup)

@@ -67,7 +67,18 @@ class Written(Majority):
         return self.save(folder, [json.loads(row) for row in self.rows])
 
 
-def keep(root, method, predictions, config=None, task=TASK, kept=""):
+@dataclass(frozen=True)
+class KeptStart(Stage[None]):
+    """A training that ended with the weights that it began from."""
+
+    def compute(self, run, folder):
+        return {"ending": {"kept": "start"}}
+
+    def load(self, run, folder):
+        return None
+
+
+def keep(root, method, predictions, config=None, task=TASK, training=None):
     """An evaluation on disk, as the pipeline leaves it."""
     bank = Examples(task.train)
     queries = Examples(task.validation)
@@ -89,10 +100,7 @@ def keep(root, method, predictions, config=None, task=TASK, kept=""):
     config = config or RunConfig(task=task.name, out=root)
     row = config.row(method)
     named = task.name, method, task.metric, "an LM", settings_of(config, row.method.chain)
-    gains = "log determinant" if row.needs.trade_off == "tunable" else ""
-    texts = Texts(queries, bank)
-    record = RecordOfRun(*named, answers, metrics, texts, row.title, row.seeded, gains, kept)
-    return run.get(record)
+    return run.get(RecordOfRun(*named, answers, metrics, Texts(queries, bank), row, training))
 
 
 @pytest.fixture
@@ -198,7 +206,7 @@ def test_templates_tell_runs_apart(tmp_path):
 
 
 def test_below_the_table_stands_which_weights_are_the_starting_ones(runs, tmp_path):
-    keep(runs, "ceil", ["good", "bad", "bad", "bad"], kept="training kept EPR's encoder")
+    keep(runs, "ceil", ["good", "bad", "bad", "bad"], training=KeptStart())
     [table] = tables(read_records(runs)[0])
     assert [line.label for line in table.rows][-1] == "CEIL"
     assert table.remarks == "CEIL: training kept EPR's encoder."

@@ -14,6 +14,7 @@ from ceil_jax.lm.torch import loading
 from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
@@ -70,7 +71,8 @@ def test_no_key_loads_weights(tmp_path, monkeypatch):
     with monkeypatch.context() as without_weights:
         without_weights.setattr(loading, "load_torch", refuse)
         run, setup = open_run(config, task, CountingModels())
-        assert "LM tokens to read" in planned(run, setup, [setup.row(name) for name in names])
+        lineup = lineup_of(run, setup, [setup.row(name) for name in names])
+        assert "LM tokens to read" in planned(lineup)
         _, setup = open_run(config, task)
         keys = [row_stages.metric(setup, setup.row(name)).key for name in names]
         lm_key = setup.lm.key
