@@ -50,12 +50,11 @@ def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
     run = lineup.run
     machine = this_machine()
     expected = {stage.key: max(0.1, machine.seconds(work)) for stage, work in lineup.plan.items()}
-    stages = [
-        record_stage(lineup.setup, row, metric)
-        for row, metric in zip(lineup.rows, lineup.metrics, strict=True)
-    ]
     with command_bar(expected):
-        records = [run.get(stage) for stage in stages]
+        records = [
+            _record(run, lineup.setup, row, metric)
+            for row, metric in zip(lineup.rows, lineup.metrics, strict=True)
+        ]
     usages: tuple[Usage, ...] = ()
     if count_tokens:
         answers = [metric.predictions for metric in lineup.metrics]
@@ -72,11 +71,11 @@ def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
 
 def evaluate(run: Run, setup: Setup, row: Row) -> Record:
     """Return the record of a row on the task's queries; what is not on disk is computed."""
-    return run.get(record_stage(setup, row, row_stages.metric(setup, row)))
+    return _record(run, setup, row, row_stages.metric(setup, row))
 
 
-def record_stage(setup: Setup, row: Row, metric: Measurement) -> RecordOfRun:
-    """Return the stage of a row's record, from that of its metrics."""
+def _record(run: Run, setup: Setup, row: Row, metric: Measurement) -> Record:
+    """The record of a row, from the stage of its metrics."""
     task = setup.task
     settings = settings_of(setup.config, row.method.chain if row.encodes else ())
     if task.name not in TASKS:  # the papers' tasks have one way of asking
@@ -85,7 +84,8 @@ def record_stage(setup: Setup, row: Row, metric: Measurement) -> RecordOfRun:
             "separator": task.template.separator,
             "stop": [*task.stop],
         }
-    return RecordOfRun(
+    training = method_stages.learning_stage(setup, row.method) if row.trains else None
+    record = RecordOfRun(
         task.name,
         row.name,
         metric.metric,
@@ -95,5 +95,6 @@ def record_stage(setup: Setup, row: Row, metric: Measurement) -> RecordOfRun:
         metric,
         Texts(setup.queries, setup.bank),
         row,
-        method_stages.learning_stage(setup, row.method) if row.trains else None,
+        training,
     )
+    return run.get(record)
