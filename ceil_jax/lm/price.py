@@ -52,6 +52,16 @@ def usage_of(
     )
 
 
+def total(usages: Sequence[Usage]) -> Usage:
+    """Return the tokens of a query of which an LM reads and writes several texts, each with a
+    beginning of its own.
+
+    >>> total([Usage(500, 400, 10), Usage(80, 0, 5)])
+    Usage(prompt=580, beginning=400, answer=15)
+    """
+    return Usage(*(sum(numbers) for numbers in zip(*usages, strict=True)))
+
+
 def beginning_of(prompts: Sequence[str]) -> str:
     """Return the common prefix of all prompts; "" if they are all equal."""
     # in sorted order, the common prefix of the first and the last is common to all

@@ -7,26 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ceil_jax.lm.price import Usage, usage_of
+from ceil_jax.lm.price import Usage, total, usage_of
 from ceil_jax.pipeline.answering import Answers, Predictions
 from ceil_jax.pipeline.records import readings_of_queries
 from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.vectors import HiddenStates
 
 
 @dataclass(frozen=True)
 class PromptTokens(Stage[Usage]):
-    """The mean number of tokens of a row's prompts and answers, and of the queries where an LM gives
-    their hidden states."""
+    """The mean number of tokens of a row's prompts and answers, and of what an LM reads and writes of a
+    query before."""
 
+    version = 2
     what = "counting the tokens of prompts"
     kind = "usage"
     predictions: Answers
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        usage = self._of_prompts(run)
-        read = read_for_states(run, self.predictions)
-        return usage._replace(prompt=usage.prompt + read)._asdict()
+        before = before_answering(run, self.predictions)
+        return total([self._of_prompts(run), *before])._asdict()
 
     def _of_prompts(self, run: Run) -> Usage:
         stage = self.predictions
@@ -43,10 +42,7 @@ class PromptTokens(Stage[Usage]):
         return Usage(**{name: summary[name] for name in Usage._fields})
 
 
-def read_for_states(run: Run, predictions: Answers) -> float:
-    """Return the mean number of tokens that an LM reads of a query for its hidden states; 0 if
-    these are not needed."""
-    stages = [
-        stage for stage in readings_of_queries(predictions) if isinstance(stage, HiddenStates)
-    ]
-    return sum(float(run.lm(stage.lm).count_tokens(stage.texts()).mean()) for stage in stages)
+def before_answering(run: Run, predictions: Answers) -> list[Usage]:
+    """Return the mean numbers of tokens that an LM reads and writes of a query before it is answered,
+    one for each stage: its hidden states, or its rewriting as a skill in each order."""
+    return [stage.usage(run) for stage in readings_of_queries(predictions)]

@@ -14,6 +14,7 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
+from ceil_jax.lm.price import Usage
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.pipeline.models import NamedEncoder, NamedLM
 from ceil_jax.pipeline.scoring import sample, work_of_reading
@@ -106,6 +107,10 @@ class HiddenStates(Stage[np.ndarray]):
 
     def load(self, run: Run, folder: Path) -> np.ndarray:
         return load_arrays(folder / "states.npz")["states"]
+
+    def usage(self, run: Run) -> Usage:
+        """Return the mean number of tokens that the LM reads of an example."""
+        return Usage(prompt=float(run.lm(self.lm).count_tokens(self.texts()).mean()))
 
     def estimate(self, run: Run) -> Work:
         some = self.texts()[sample(len(self.rows))]

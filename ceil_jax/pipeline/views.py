@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ceil_jax.lm.price import Usage, usage_of
 from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
 from ceil_jax.skills.rewriter import MAX_NEW_TOKENS, Demonstration, Rewriter
@@ -125,6 +126,12 @@ class Skills(Stage[list[str]]):
 
     def load(self, run: Run, folder: Path) -> list[str]:
         return read_json(folder / "skills.json")
+
+    def usage(self, run: Run) -> Usage:
+        """Return the mean numbers of tokens that the LM reads and writes of an input. The
+        demonstrations are the beginning of each prompt."""
+        prompts = self._rewriter(run).prompts(self.rows.examples, self.order)
+        return usage_of(prompts, run.get(self), run.lm(self.lm).count_tokens)
 
     def estimate(self, run: Run) -> Work:
         lm = run.lm(self.lm)

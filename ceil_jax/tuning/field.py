@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceil_jax.lm.price import Price, Usage, beginning_of
+from ceil_jax.lm.price import Price, Usage, beginning_of, total
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
@@ -22,7 +22,7 @@ from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import this_machine
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
 from ceil_jax.pipeline.stage import Run, closure
-from ceil_jax.pipeline.usage import read_for_states
+from ceil_jax.pipeline.usage import before_answering
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.store.cost import Cost
@@ -135,13 +135,13 @@ class Field:
         lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
         golds = [query.output for query in queries]
         [beginning, *answers] = self.lm.count_tokens([beginning_of(prompts), *golds])
-        read = float(lengths.mean()) + read_for_states(self.run, stage)
+        prompting = Usage(float(lengths.mean()), float(beginning), float(np.mean(answers)))
         return Entrant(
             candidate,
             prompts,
             lengths,
             tokens=lengths + self._answer_tokens(queries) + _SPECIAL,
-            usage=Usage(read, float(beginning), float(np.mean(answers))),
+            usage=total([prompting, *before_answering(self.run, stage)]),
             preparing=self.run.cost([stage.choice]).tokens if candidate.prepared else 0,
         )
 

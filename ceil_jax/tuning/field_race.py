@@ -258,10 +258,11 @@ class FieldRace:
         states = self.race.states
         budget = self.field.budget
         log.info(
-            "race, rows %d to %d: %d prompts, %d clearly worse, %d set aside; %s; %s",
+            "race, rows %d to %d: %d prompt%s, %d clearly worse, %d set aside; %s; %s",
             start + 1,
             stop,
             len(racers),
+            "" if len(racers) == 1 else "s",
             states.count("worse"),
             states.count("aside"),
             budget,

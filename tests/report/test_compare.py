@@ -10,11 +10,15 @@ from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.price import Price
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.pipeline.config import SkillConfig
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.stage import closure
+from ceil_jax.pipeline.views import Skills
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
 from ceil_jax.report.write import write_page
+from ceil_jax.skills.rewriter import Rewriter
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 
@@ -124,6 +128,39 @@ def test_a_price_makes_columns_of_money(tmp_path):
     plain = compare(*session, names)
     assert "thousand" not in plain.text()
     assert "price_of_thousand" not in plain.data()["rows"][0]
+
+
+def test_rewriting_a_query_is_paid_for_too(tmp_path):
+    demonstrations = tmp_path / "demonstrations.json"
+    demonstrations.write_text('[{"input": "a dull film", "skill": "a complaint"}]')
+    skills_config = SkillConfig(demonstrations=str(demonstrations), orders=1)
+    session = open_run(replace(SMALL, out=tmp_path, skills=skills_config), FEW)
+    table = compare(*session, ["topk", "skill_base"], price=Price(read=2.0, written=0.0))
+    run, setup = session
+    predictions = metric_of(setup, "skill_base").predictions
+    [skills] = [
+        stage
+        for stage in closure([predictions])
+        if isinstance(stage, Skills) and stage.rows.key == predictions.queries.key
+    ]
+    rewriter = Rewriter(TinyLM(), skills.demonstrations, orders=skills.orders, seed=skills.seed)
+    rewriting = TinyLM().count_tokens(rewriter.prompts(FEW.validation, skills.order)).mean()
+    answering = (
+        TinyLM()
+        .count_tokens(
+            [
+                prompt.text
+                for prompt in predictions.prompts(run, FEW.validation, run.get(predictions.choice))
+            ]
+        )
+        .mean()
+    )
+    money = {row["method"]: row for row in table.data()["rows"]}
+    assert money["skill_base"]["prompt_tokens"] == pytest.approx(rewriting + answering)
+    assert money["skill_base"]["price_of_thousand"] == pytest.approx(
+        2.0 * (rewriting + answering) / 1000
+    )
+    assert money["topk"]["prompt_tokens"] < rewriting
 
 
 def test_a_dry_run_says_what_its_tokens_cost(tmp_path):
