@@ -10,11 +10,13 @@ from harness.results_file import Published
 from ceil_jax.lm.price import Price
 from ceil_jax.metrics.bootstrap import averaged_interval, bootstrap_interval, paired
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table, signed
+from ceil_jax.report.table import Number, Table, Value, signed
 
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
 """The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
+PLAIN = "eight nearest"
+"""What one does without a search."""
 PRICE = Price(0.15, 0.15)
 """Of the tokens of a query in the table: dollars a million."""
 
@@ -76,8 +78,8 @@ class Comparison:
         ]
         return round(float(np.mean(means)))
 
-    def a_query(self, row: str) -> int:
-        """Return the LM tokens of a query, the mean over tasks and splits."""
+    def a_query(self, row: str, tasks: Sequence[str] = ()) -> int:
+        """Return the LM tokens of a query, the mean over some tasks, by default all, and splits."""
         means = [
             np.mean(
                 [
@@ -85,7 +87,7 @@ class Comparison:
                     for record in self.runs[row, task].records
                 ]
             )
-            for task in self.tasks
+            for task in tasks or self.tasks
         ]
         return round(float(np.mean(means)))
 
@@ -137,6 +139,53 @@ class Comparison:
         ]
         return Table(["method", *self.tasks], body)
 
+    def trust(self) -> Table:
+        """Return what `tune` gains over eight nearest examples on each task, what it loses to the best
+        row of all in hindsight, and the tokens of a query of both.
+
+        The best of many rows on few queries looks better than it is, so that the loss is too large.
+        """
+        body: list[list[Value]] = []
+        losses = []
+        for task in self.tasks:
+            ours = self.runs[OURS, task]
+            best = max(
+                (row for row, other in self.runs if other == task),
+                key=lambda row: self.runs[row, task].value,
+            )
+            losses.append(self.runs[best, task].value - ours.value)
+            gain = bootstrap_interval(*paired(ours.sample, self.runs[PLAIN, task].sample))
+            body.append(
+                [
+                    task,
+                    Number(ours.value),
+                    signed(gain.percent()),
+                    Number(losses[-1]),
+                    best if losses[-1] > 0 else None,
+                    self.a_query(OURS, [task]),
+                    self.a_query(PLAIN, [task]),
+                ]
+            )
+        mean = [
+            "mean",
+            Number(self.score(OURS).value),
+            self.ahead(OURS, PLAIN),
+            Number(float(np.mean(losses))),
+            None,
+            self.a_query(OURS),
+            self.a_query(PLAIN),
+        ]
+        header = [
+            "task",
+            "tune",
+            f"tune − {PLAIN}",
+            "lost to the best row",
+            "which is",
+            "LM tokens a query",
+            f"of {PLAIN}",
+        ]
+        return Table(header, [*body, mean])
+
     def chosen(self) -> Table:
         """Return what `tune` recommended, by task, in each split."""
         body = [
@@ -152,5 +201,5 @@ class Comparison:
             f"{len(self.tasks)} tasks, {first[0].queries} rows each, {len(first)} "
             f"split{'s' if len(first) > 1 else ''}, {first[0].lm}"
         )
-        tables = (self.main(), self.by_task(), self.chosen())
+        tables = (self.main(), self.trust(), self.by_task(), self.chosen())
         return "\n".join([about, "", *(table.markdown() for table in tables)])

@@ -171,20 +171,35 @@ def test_the_table_has_means_of_tasks_and_of_splits():
         record("ceil-jax tune", "b", [1, 0] * 4, 0, 100, 40, "K = 2"),
         record("ceil-jax tune", "c", [1] * 8),
         record("ceil-jax tune, its best prompt", "a", [1] * 8),
-        record("peer", "a", [0] * 8, 0, 0, 160),
-        record("peer", "a", [0] * 8, 1, 0, 160),
-        record("peer", "b", [1, 0] * 4, 0, 0, 80),
+        record("eight nearest", "a", [0] * 8, 0, 0, 160),
+        record("eight nearest", "a", [0] * 8, 1, 0, 160),
+        record("eight nearest", "b", [1, 0] * 4, 0, 0, 80),
     ]
     found = Comparison(records)
     assert found.tasks == ["a", "b"]  # nobody else answered c
     [ours, peer] = found.main().rows
     assert [ours[0], ours[1].value, ours[2:4]] == ["ceil-jax tune", 75, [350, 8]]
-    assert [peer[0], peer[1].value, peer[2:4]] == ["peer", 25, [0, 15]]
+    assert [peer[0], peer[1].value, peer[2:4]] == ["eight nearest", 25, [0, 15]]
     assert str(ours[4]) == "0.001"  # 8 tokens a query
     assert str(peer[4]) == "0.002"
     assert peer[5].value == 50
     assert peer[6] == "1 / 0"
     assert "| a | K = 2; K = 4 |" in found.text()
+
+
+def test_tune_s_own_table_has_its_gain_and_what_it_loses_with_hindsight():
+    records = [
+        record("ceil-jax tune", "a", [1, 1, 0, 0], 0, 500, 40),
+        record("eight nearest", "a", [1, 0, 0, 0], 0, 0, 400),
+        record("classifier alone", "a", [1, 1, 1, 0]),
+        record("ceil-jax tune", "b", [1, 1, 1, 1], 0, 500, 80),
+        record("eight nearest", "b", [1, 1, 0, 0], 0, 0, 800),
+    ]
+    first, second, mean = Comparison(records).trust().rows
+    assert [first[0], first[1].value, first[2].value] == ["a", 50, 25]
+    assert [first[3].value, first[4], *first[5:]] == [25, "classifier alone", 10, 100]
+    assert [second[2].value, second[3].value, second[4], *second[5:]] == [50, 0, None, 20, 200]
+    assert [mean[1].value, mean[2].value, mean[3].value, *mean[5:]] == [75, 37.5, 12.5, 15, 150]
 
 
 def test_readme_s_table_is_the_recorded_one():
