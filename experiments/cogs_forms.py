@@ -17,6 +17,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
 from cause import TRADE_OFF
 from harness.command import Experiment, ExperimentOptions
@@ -32,7 +33,7 @@ from ceil_jax.tasks.structures import form_without_words
 
 EACH = 4
 """The most queries of a form."""
-TRAINED_WITH = "bfloat16"
+TRAINED_WITH: Literal["bfloat16"] = "bfloat16"
 """The number format of the LM whose scores `cause.py` recorded."""
 METHODS = ("topk", "epr", "second_round", "ceil")
 

@@ -58,7 +58,8 @@ class Costs(NamedTuple):
     encoding: float
     """Seconds that one encoder takes for all texts."""
     classifies: bool = False
-    """Whether a classifier is trained on the bank's outputs, beside the candidates."""
+    """Whether a classifier is trained on the bank's outputs, beside the candidates; a search without
+    a race trains it only in time that is left."""
     done: float = 0.0
     """Seconds that encoding has taken already."""
 
@@ -80,7 +81,8 @@ class Costs(NamedTuple):
         encoding = 0.0
         if extent.vectors:
             # learning from the bank's outputs takes about as long as encoding it
-            learns = self.classifies or any(row.method.is_head for row in extent.methods)
+            classifies = self.classifies and extent.first > 0
+            learns = classifies or any(row.method.is_head for row in extent.methods)
             encoding = self.encoding * (max(1, len(encoders)) + learns)
             encoding = max(0.0, encoding - self.done)
         return Need(tokens, tokens * self.pace + encoding, encoding)

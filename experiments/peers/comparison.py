@@ -166,7 +166,7 @@ class Comparison:
                     self.a_query(PLAIN, [task]),
                 ]
             )
-        mean = [
+        mean: list[Value] = [
             "mean",
             Number(self.score(OURS).value),
             self.ahead(OURS, PLAIN),

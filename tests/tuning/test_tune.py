@@ -498,6 +498,28 @@ def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_pat
     assert outcome.finals.rows == 40
 
 
+def test_nearest_examples_are_searched_where_their_encoding_alone_fits(tmp_path, monkeypatch):
+    monkeypatch.setattr(Field, "encoding", lambda self, queries: 200.0)
+    extent = search(tmp_path, lm_tokens=None, minutes=5).forecast.extent
+    assert extent.vectors
+    assert "topk" in {row.name for row in extent.methods}
+
+
+def test_a_moment_of_other_work_does_not_make_encoding_look_slow(tmp_path, monkeypatch):
+    field = search(tmp_path, lm_tokens=None, minutes=5).field
+    encoder = field.base.untrained_encoder.get()
+    took = [9.0, 4.0, 0.5, 4.0]  # the first compiles
+    clock = [0.0]
+
+    def encode(texts):
+        clock[0] += took.pop(0)
+
+    monkeypatch.setattr(type(encoder), "encode", lambda self, texts: encode(texts))
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    texts = len(field.task.train) + 10
+    assert field.encoding(field.task.validation[:10]) == pytest.approx(0.5 * texts / 32)
+
+
 @pytest.mark.parametrize(("expected", "took"), [(120.0, 20.0), (20.0, 90.0)])
 def test_once_texts_are_encoded_the_search_is_as_large_as_the_time_left(
     tmp_path, monkeypatch, expected, took
