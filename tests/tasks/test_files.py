@@ -1,6 +1,9 @@
-"""Numbers that are none, fields that are too long, and quotes that do not pair up."""
+"""Numbers that are none, fields that are too long, quotes that do not pair up, and the file's name in
+messages."""
 
 import json
+import logging
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +12,8 @@ from refusing import refused
 
 from ceil_jax.tasks.files import read_table
 from ceil_jax.tasks.load import load_file
+from ceil_jax.tasks.tables.separated import separated_rows
+from ceil_jax.tasks.tables.table_rows import FILE, TableError
 
 ROWS = [{"input": f"film {i} of many", "output": "good" if i % 2 else "bad"} for i in range(20)]
 
@@ -78,3 +83,25 @@ def test_quoted_newlines_do_not_shift_lines(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text('t,l\n"two\nlines",good\nfine,\n')
     assert read_table(file).lines == [2, 4]
+
+
+def test_what_is_noticed_in_a_file_is_logged_once_behind_its_name(tmp_path, caplog):
+    file = tmp_path / "FILE.csv"
+    file.write_text('text;"label\nfine;good\n"film;bad\n')
+    with caplog.at_level(logging.INFO):
+        rows = read_table(file)
+    assert caplog.messages == [
+        f"{file}: ';' separates the values",
+        f"{file}: quotes do not pair up; they are read as characters like any other",
+    ]
+    assert (rows.source, rows.remarks) == (str(file), ())
+
+
+def test_the_file_s_name_stands_only_where_the_parser_left_room_for_it(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("FILE,FILE\na,b\n")
+    with pytest.raises(TableError) as found:
+        separated_rows(file.read_text(), ",")
+    assert str(found.value) == f"{FILE}, line 1: two columns have one name: 'FILE', 'FILE'"
+    with refused(f"^{re.escape(str(file))}, line 1: two columns have one name: 'FILE', 'FILE'$"):
+        read_table(file)

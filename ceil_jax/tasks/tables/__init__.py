@@ -8,7 +8,8 @@ point.
   header and quotes
 - `columnar`: parquet and Arrow to rows, with the names of labels
 - `frames`: tables in memory: pandas, polars, Arrow, `datasets`
-- `table_rows`: `TableRows`, rows with their line numbers
+- `table_rows`: `TableRows`, rows with their line numbers, and `TableError`; what parses a table does
+  not know its name, which `files` and `frames` add
 
 The meaning of single cells is in `tasks.cells`.
 """
