@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.methods.registry import RANDOM_ROW, ROWS, TOPK_ROW, ZERO_ROW
+from ceil_jax.methods.registry import ROWS, TOPK_ROW, ZERO_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
@@ -64,9 +64,8 @@ encoder."""
 
 
 def plain(extent: Extent) -> Candidate:
-    """Return the candidate with which all others are compared: the nearest examples, or random ones
-    if no text is encoded."""
-    return Candidate(TOPK_ROW if extent.vectors else RANDOM_ROW, extent.plain)
+    """Return the candidate with which all others are compared: the nearest examples."""
+    return Candidate(TOPK_ROW, extent.plain)
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ...]:

@@ -29,8 +29,15 @@ class Extent:
     """How many rows of data the first round answers; 0 without a race."""
     final: int
     """How many final rows there are."""
-    vectors: bool = True
-    """Whether any text is encoded."""
+    bank: int
+    """How many examples are chosen from."""
+    tuning: int
+    """How many rows there are to race on."""
+
+    @property
+    def texts(self) -> int:
+        """How many texts are encoded."""
+        return self.bank + self.tuning + self.final
 
     @property
     def plain(self) -> int:
@@ -42,8 +49,10 @@ class Extent:
         parts = []
         if self.final < whole.final:
             parts.append(f"{self.final} of {whole.final} final rows")
-        if not self.vectors:
-            parts.append("random examples in place of the nearest, for encoding takes too long")
+        if self.bank < whole.bank:
+            parts.append(f"{self.bank:,} of {whole.bank:,} examples in the bank")
+        if self.tuning < whole.tuning:
+            parts.append(f"{self.tuning} of {whole.tuning} rows to race on")
         if not self.first:
             return "; ".join([*parts, "no race"])
         if self.first < whole.first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.answering import Predictions
+from ceil_jax.pipeline.answering import Answers, Predictions
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
@@ -27,6 +28,7 @@ from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
+from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate
@@ -111,6 +113,13 @@ class Field:
         if config not in self._setups:
             self._setups[config] = setup_of(config, self.task, self.run.models)
         return self._setups[config]
+
+    def cut_bank(self, size: int) -> None:
+        """Choose examples from a random part of the bank from now on."""
+        self.task = replace(self.task, train=draw(self.task.train, size, self.config.data_seed + 3))
+        self._setups.clear()
+        self._builders.clear()
+        self.base = self.setup(ZERO)
 
     def setup_and_row(self, candidate: Candidate) -> tuple[Setup, Row]:
         """Return the setup of a candidate, and its row with the settings of that setup."""
@@ -250,11 +259,11 @@ class Field:
         return ScoredReplies(scores, sample, replies)
 
     def encoding(self, queries: Sequence[Example]) -> float:
-        """Return how many seconds encoding the bank and some queries will take, measured on a few
-        of these texts.
+        """Return how many seconds encoding one of the texts of the bank and of some queries takes,
+        measured on a few of them.
 
         It is the fastest of a few measurements: what else runs for a moment must not make a search
-        go without vectors, and the search is planned again once all texts are encoded.
+        smaller, and the search is planned again once all texts are encoded.
         """
         encoder = self.base.untrained_encoder.get()
         texts = [row.input for row in (*queries, *self.task.train)]
@@ -265,7 +274,7 @@ class Field:
             began = time.perf_counter()
             encoder.encode(some)
             seconds.append(time.perf_counter() - began)
-        return len(texts) / len(some) * min(seconds)
+        return min(seconds) / len(some)
 
     def took(self, candidate: Candidate, queries: Sequence[Example]) -> float:
         """Return how many seconds choosing a candidate's examples for some rows took, in this
@@ -273,6 +282,14 @@ class Field:
         setup, row = self.setup_and_row(candidate)
         choice = row_stages.choice(setup, row, Examples(queries))
         return self.run.cost([choice]).seconds
+
+    def has(self, candidate: Candidate, queries: Sequence[Example]) -> bool:
+        """Return whether the vectors and the training that a candidate needs for some rows are on
+        disk."""
+        setup, row = self.setup_and_row(candidate)
+        predictions = row_stages.predictions(setup, row, Examples(queries))
+        missing = self.run.missing([predictions])
+        return all(isinstance(stage, Answers | Choose) for stage in missing)
 
     def preparation(
         self, candidate: Candidate, known: Entrant, affordable: float

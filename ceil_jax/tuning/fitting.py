@@ -9,14 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ceil_jax.methods.registry import RANDOM_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.tuning.candidates import candidates
 from ceil_jax.tuning.extent import FIRST_ROWS, Extent
+from ceil_jax.tuning.verdict import FEWEST_ROWS
 
 LEAST_FINAL = 8
 """Final rows of the smallest search. They are answered even if the budget is spent, so that every
 search ends with a table."""
+
+FEWEST_IN_BANK = 96
+"""The smallest bank to which one is cut, and on which methods are trained with an LM's scores."""
 
 ROUNDS = 2.0
 """How many first rounds the tokens of a race pay for at least: one round alone would choose by
@@ -56,12 +59,14 @@ class Costs(NamedTuple):
     pace: float
     """Seconds that the LM takes for a token."""
     encoding: float
-    """Seconds that one encoder takes for all texts."""
+    """Seconds that one encoder takes for a text."""
     classifies: bool = False
     """Whether a classifier is trained on the bank's outputs, beside the candidates; a search without
     a race trains it only in time that is left."""
-    done: float = 0.0
-    """Seconds that encoding has taken already."""
+    encoded: int = 0
+    """How many texts the run's encoder has encoded already."""
+    learnt: bool = False
+    """Whether a head has learnt from the bank's outputs already."""
 
     def need(self, extent: Extent) -> Need:
         """Return the least that a search needs: the race's first rounds, and four prompts on the
@@ -78,13 +83,12 @@ class Costs(NamedTuple):
             final += 2 * largest
         tokens = ROUNDS * extent.first * race + 1.1 * extent.final * final
         encoders = {candidate.encoder for candidate in racing if candidate.row.encodes}
-        encoding = 0.0
-        if extent.vectors:
-            # learning from the bank's outputs takes about as long as encoding it
-            classifies = self.classifies and extent.first > 0
-            learns = classifies or any(row.method.is_head for row in extent.methods)
-            encoding = self.encoding * (max(1, len(encoders)) + learns)
-            encoding = max(0.0, encoding - self.done)
+        # learning from the bank's outputs takes about as long as encoding it
+        classifies = self.classifies and extent.first > 0
+        learns = classifies or any(row.method.is_head for row in extent.methods)
+        texts = extent.texts * max(1, len(encoders)) - self.encoded
+        texts += extent.bank * (learns and not self.learnt)
+        encoding = self.encoding * max(0, texts)
         return Need(tokens, tokens * self.pace + encoding, encoding)
 
 
@@ -105,9 +109,6 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     7. All methods but `free`, the nearest and zero examples; then final rows beyond 20.
     8. The race: only zero examples and the nearest answer 20 rows, then 8. This shows that
        everything runs, and proves little.
-
-    If encoding alone takes too long, `without_vectors` puts random examples in place of the
-    nearest.
     """
     extent = whole
     yield extent
@@ -127,8 +128,6 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     names = [method.name for method in extent.methods]
     plugins = [name for name in reversed(names) if name not in (*DISPENSABLE, *LAST, "free_map")]
     for name in (*DISPENSABLE, *plugins):
-        if name == "random" and not extent.vectors:
-            continue
         remaining = _without(extent.methods, name)
         if len(extent.methods) > 2 and remaining != extent.methods:
             extent = replace(extent, methods=remaining)
@@ -144,8 +143,7 @@ def smaller(whole: Extent) -> Iterator[Extent]:
     yield extent
     extent = with_final(50)
     yield extent
-    names_of_last = LAST if extent.vectors else ("random", "zero")
-    last = tuple(method for method in extent.methods if method.name in names_of_last)
+    last = tuple(method for method in extent.methods if method.name in LAST)
     extent = replace(extent, methods=last or extent.methods[-1:])
     yield extent
     extent = with_final(20)
@@ -164,13 +162,23 @@ def largest(whole: Extent, costs: Costs, tokens: float, seconds: float) -> Exten
     return extent
 
 
-def without_vectors(whole: Extent) -> Extent:
-    """Return a search without the methods that need vectors, with random examples in place of the
-    nearest."""
-    methods = tuple(method for method in whole.methods if not method.encodes)
-    if "random" not in [method.name for method in methods]:
-        methods = (*methods, RANDOM_ROW)
-    return replace(whole, methods=methods, encoders=(), vectors=False)
+def with_fewer_texts(whole: Extent, costs: Costs, seconds: float) -> Extent:
+    """Return a search whose texts are encoded in half of so many seconds: a part of the bank, of the
+    rows to race on and of the final rows, the same of each but for the fewest that say something."""
+    encoding = costs.encoding * (whole.texts - costs.encoded)
+    share = seconds / 2 / max(1e-9, encoding)
+    if share >= 1:
+        return whole
+
+    def part(rows: int, fewest: int) -> int:
+        return min(rows, max(fewest, int(share * rows)))
+
+    return replace(
+        whole,
+        bank=part(whole.bank, max(FEWEST_IN_BANK, 2 * max(whole.ks))),
+        tuning=part(whole.tuning, 2 * FIRST_ROWS),
+        final=part(whole.final, FEWEST_ROWS),
+    )
 
 
 def _without(methods: tuple[Row, ...], name: str) -> tuple[Row, ...]:

@@ -9,7 +9,7 @@ from ceil_jax.pipeline.plan import duration
 from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import candidates
 from ceil_jax.tuning.extent import Extent
-from ceil_jax.tuning.fitting import ROUNDS, Costs, Need, largest, without_vectors
+from ceil_jax.tuning.fitting import ROUNDS, Costs, Need, largest
 
 
 class Forecast(NamedTuple):
@@ -41,44 +41,37 @@ class Forecast(NamedTuple):
 
 
 def forecast_of(
-    whole: Extent, costs: Costs, budget: Budget, *, tuning_rows: int, lm: str
+    whole: Extent, available: Extent, costs: Costs, budget: Budget, *, lm: str
 ) -> Forecast:
     """Return the largest search that what is left of a budget pays for.
 
-    If encoding would take more than half of the time that is left, and has not been done yet, the
-    search goes without vectors.
-
     Args:
         whole: the search without any cut.
+        available: the same with the rows that there is time to encode.
         costs: the costs of its parts, measured.
         budget: the tokens and minutes.
-        tuning_rows: how many rows there are to race on.
         lm: the name of the LM.
     """
     tokens = budget.tokens_left()
     seconds = budget.seconds_left
-    extent = largest(whole, costs, tokens, seconds)
+    extent = largest(available, costs, tokens, seconds)
     need = costs.need(extent)
-    too_long = not costs.done and need.encoding > max(0.0, seconds) / 2
-    if too_long and not need.within(tokens, seconds):
-        extent = largest(without_vectors(whole), costs, tokens, seconds)
-        need = costs.need(extent)
     need_of_whole = costs.need(whole)
     return Forecast(
         whole,
         extent,
-        text=f"forecast: {lm} {_expected(extent, costs, need, budget, tuning_rows)}",
+        text=f"forecast: {lm} {_expected(extent, costs, need, budget)}",
         flags=budget.flags(),
         all_of_it=budget.needed(need_of_whole.tokens, need_of_whole.seconds),
         fits=need.within(tokens, seconds),
     )
 
 
-def _expected(extent: Extent, costs: Costs, need: Need, budget: Budget, tuning_rows: int) -> str:
+def _expected(extent: Extent, costs: Costs, need: Need, budget: Budget) -> str:
     """The speed of the LM, and the tokens and time that a search may take, in words."""
     speed = f"{1 / costs.pace:,.0f}" if costs.pace else "too many to measure"
     # the race goes on until rows or budget are spent
-    most = need.tokens * tuning_rows / max(1.0, ROUNDS * extent.first)
+    most = need.tokens * extent.tuning / max(1.0, ROUNDS * extent.first)
     tokens = min(max(need.tokens, most), max(need.tokens, budget.tokens_left()))
     seconds = tokens * costs.pace + need.encoding
     if budget.minutes is not None:
@@ -87,7 +80,7 @@ def _expected(extent: Extent, costs: Costs, need: Need, budget: Budget, tuning_r
     race = "no race; "
     if extent.first:
         number = len(candidates(extent))
-        race = f"{number} prompts race on up to {tuning_rows} rows, then "
+        race = f"{number} prompts race on up to {extent.tuning} rows, then "
     encoding = ""
     if need.encoding >= 5:
         encoding = f", {duration(need.encoding)} of it for encoding"

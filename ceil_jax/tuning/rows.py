@@ -27,7 +27,7 @@ def split_rows(
     task: Task, tuning: int | None, final: int | None, seed: int
 ) -> tuple[Task, list[Example], int]:
     """Return the task with the remaining bank, and with the final rows as its queries; the rows to
-    race on, in random order; and how many held-out queries were left out because they repeat others
+    race on, both in random order; and how many held-out queries were left out because they repeat others
     or stand in the bank.
 
     No two rows show an LM the same words: of rows of the bank that do, the first is kept, because
@@ -78,9 +78,13 @@ def split_rows(
             "certain answers), or another number of --tuning-rows, --final-rows or --limit"
         )
     tuning_rows = list(draw(task.train, tuning, seed + 1))
-    # a round's rows are then rows like any other
-    order = np.random.default_rng([seed, 7]).permutation(tuning)
+    final_rows = list(draw(queries, final, seed + 2))
+    # the rows of a round, and those that are answered when the time is over, are then rows like any
+    # other, also of a file that is in the order of its labels
+    rng = np.random.default_rng([seed, 7])
+    tuning_order = rng.permutation(tuning)
+    final_order = rng.permutation(final)
     raced = {example.id for example in tuning_rows}
     bank = [example for example in task.train if example.id not in raced]
-    rest = replace(task, train=bank, validation=list(draw(queries, final, seed + 2)))
-    return rest, [tuning_rows[i] for i in order], len(task.validation) - len(queries)
+    rest = replace(task, train=bank, validation=[final_rows[i] for i in final_order])
+    return rest, [tuning_rows[i] for i in tuning_order], len(task.validation) - len(queries)

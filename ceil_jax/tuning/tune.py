@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ceil_jax.lm.price import Price
-from ceil_jax.methods.registry import usable_with
+from ceil_jax.methods.registry import CLASSIFIER_ROW, usable_with
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
@@ -32,7 +32,7 @@ from ceil_jax.tuning.final_rows import (
     troubles_of,
 )
 from ceil_jax.tuning.finals import Finals, WithoutLM
-from ceil_jax.tuning.fitting import Costs
+from ceil_jax.tuning.fitting import FEWEST_IN_BANK, Costs, with_fewer_texts
 from ceil_jax.tuning.forecast import Forecast, forecast_of
 from ceil_jax.tuning.outcome import Outcome
 from ceil_jax.tuning.probe import measured_costs
@@ -45,9 +45,6 @@ log = logging.getLogger(__name__)
 
 _WRONG = 5
 """How many wrong answers are shown."""
-
-_LEAST_BANK = 96
-"""The smallest bank on which methods are trained with an LM's scores."""
 
 
 class Search:
@@ -98,7 +95,7 @@ class Search:
         if left_out:
             self.notes.append(left_out)
         trained = [method for method in self.methods if method.learns_from_lm]
-        if trained and len(self.task.train) < _LEAST_BANK:
+        if trained and len(self.task.train) < FEWEST_IN_BANK:
             self.notes.append(
                 f"A bank of {len(self.task.train)} examples is too small to train on."
             )
@@ -112,23 +109,56 @@ class Search:
         """The largest search that the budget pays for, after a measurement of the LM's speed."""
         log.info("measuring how fast %s answers", self.field.base.lm.key)
         self.costs = measured_costs(self.field, self.ks, self.tuning, self.held_out)
+        self.whole = self._available()
+        self._count_what_is_on_disk()
+        self._leave_texts_out()
         return self._planned()
 
-    def _planned(self) -> Forecast:
-        """The largest search that what is left of the budget pays for."""
-        whole = Extent(
+    whole: Extent
+    """The search without any cut."""
+
+    def _available(self) -> Extent:
+        """The search with all methods, and with the rows that there are now."""
+        return Extent(
             methods=tuple(method for method in self.methods if not Candidate(method, 1).prepared),
             ks=self.ks,
             trade_offs=self.search.trade_offs,
             encoders=self.search.encoders,
             first=min(FIRST_ROWS, len(self.tuning)),
             final=len(self.held_out),
+            bank=len(self.task.train),
+            tuning=len(self.tuning),
         )
+
+    def _count_what_is_on_disk(self) -> None:
+        """Leave out of the costs what an earlier search has encoded and learnt."""
+        nearest = plain(self.whole)
+        if self.field.has(nearest, self.tuning):
+            encoded = self.whole.bank + self.whole.tuning
+            encoded += self.whole.final * self.field.has(nearest, self.held_out)
+            self.costs = self.costs._replace(encoded=encoded)
+        if self.costs.classifies:
+            classifier = Candidate(CLASSIFIER_ROW, 0)
+            self.costs = self.costs._replace(learnt=self.field.has(classifier, self.held_out))
+
+    def _leave_texts_out(self) -> None:
+        """Go on with a random part of the bank and of the rows, if encoding all of them would take
+        too long."""
+        smaller = with_fewer_texts(self.whole, self.costs, self.field.budget.seconds_left)
+        if smaller.bank < self.whole.bank:
+            self.field.cut_bank(smaller.bank)
+            self.task = self.field.task
+        # both are in random order
+        self.tuning = self.tuning[: smaller.tuning]
+        self.held_out = self.held_out[: smaller.final]
+
+    def _planned(self) -> Forecast:
+        """The largest search that what is left of the budget pays for."""
         return forecast_of(
-            whole,
+            self.whole,
+            self._available(),
             self.costs,
             self.field.budget,
-            tuning_rows=len(self.tuning),
             lm=self.field.base.lm.key,
         )
 
@@ -136,16 +166,13 @@ class Search:
         """Encode the bank, and plan the search again with the time that it took, which was
         estimated from a few texts before."""
         earlier = self.forecast.extent
-        if not earlier.vectors:
-            return
         nearest = plain(earlier)
         self.field.enter(nearest, self.tuning)
-        if self.field.budget.minutes is None:
+        if self.field.budget.minutes is None or self.costs.encoded:
             return
         seconds = self.field.took(nearest, self.tuning)
-        texts = len(self.task.train) + len(self.tuning)
-        seconds_in_all = seconds * (texts + len(self.held_out)) / texts
-        self.costs = self.costs._replace(encoding=seconds_in_all, done=seconds)
+        texts = earlier.bank + earlier.tuning
+        self.costs = self.costs._replace(encoding=seconds / texts, encoded=texts)
         self.forecast = self._planned()
         if self.forecast.extent != earlier:
             log.info(
@@ -205,11 +232,12 @@ class Search:
 
     def _replies_without_lm(self) -> list[Reply] | None:
         """The answers to the final rows without an LM; None if the task has none, or if there is no
-        time to encode texts or to train a classifier."""
+        time to train a classifier."""
         row = self._row_without_lm
-        if row is None or not self.forecast.extent.vectors:
+        if row is None:
             return None
-        if self.costs.classifies and self.field.budget.seconds_left < self.costs.encoding:
+        learns = self.costs.classifies and not self.costs.learnt
+        if learns and self.field.budget.seconds_left < self.costs.encoding * len(self.task.train):
             self.notes.append("There was no time to train a classifier of the labels.")
             return None
         return replies_without_lm(self.field, row, self.held_out)

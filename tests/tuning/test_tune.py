@@ -35,6 +35,7 @@ from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.outcome import ShownRow
 from ceil_jax.tuning.page import page
+from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.tune import Search
 from ceil_jax.tuning.write import write_outcome
 
@@ -481,28 +482,42 @@ def test_every_budget_ends_with_a_table(tmp_path, budget):
     assert "prove little" in " ".join(outcome.notes)
     files = write_outcome(made, outcome, tmp_path / "out")
     assert files.page.is_file()
-    assert (files.selector is None) == (not made.forecast.extent.vectors)
+    assert files.selector is not None
 
 
-def test_where_encoding_takes_too_long_what_needs_no_vectors_is_searched(tmp_path, monkeypatch):
-    monkeypatch.setattr(Field, "encoding", lambda self, queries: 3600.0)
+def encoding_takes(seconds):
+    """Make encoding all texts of a search take so many seconds."""
+    return lambda self, queries: seconds / (len(self.task.train) + len(queries))
+
+
+def test_of_a_bank_that_takes_too_long_to_encode_a_part_is_chosen_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(Field, "encoding", encoding_takes(400.0))
     made = search(tmp_path, lm_tokens=None, minutes=5)
+    whole = search(tmp_path).forecast.extent
     extent = made.forecast.extent
-    assert not extent.vectors
-    assert extent.first == 16
-    assert {"random", "bm25"} <= {row.name for row in extent.methods}
-    assert "random examples in place of the nearest" in made.forecast.cut
-    outcome = made.run()
-    assert methods_of(outcome.race) <= {"zero", "random", "bm25"}
-    assert outcome.finals.without_lm is None
-    assert outcome.finals.rows == 40
-
-
-def test_nearest_examples_are_searched_where_their_encoding_alone_fits(tmp_path, monkeypatch):
-    monkeypatch.setattr(Field, "encoding", lambda self, queries: 200.0)
-    extent = search(tmp_path, lm_tokens=None, minutes=5).forecast.extent
-    assert extent.vectors
+    assert 96 <= extent.bank < whole.bank
+    assert len(made.task.train) == extent.bank
+    assert f"{extent.bank} of {whole.bank} examples in the bank" in made.forecast.cut
     assert "topk" in {row.name for row in extent.methods}
+    outcome = made.run()
+    assert outcome.bank_rows == extent.bank
+    assert outcome.finals.without_lm is not None
+    files = write_outcome(made, outcome, tmp_path / "out")
+    assert len(CeilSelector.from_pretrained(files.selector)) == extent.bank
+
+
+def test_what_an_earlier_search_has_encoded_takes_no_time(tmp_path, monkeypatch):
+    search(tmp_path).run()
+    monkeypatch.setattr(Field, "encoding", encoding_takes(3600.0))
+    extent = search(tmp_path, lm_tokens=None, minutes=5).forecast.extent
+    assert extent == search(tmp_path).forecast.extent
+
+
+def test_final_rows_are_in_no_order_of_the_file():
+    rows = [replace(row, id=f"row-{i:03}") for i, row in enumerate(TASK.validation)]
+    task, _, _ = split_rows(replace(TASK, validation=rows), None, None, 0)
+    ids = [row.id for row in task.validation]
+    assert ids != sorted(ids)
 
 
 def test_a_moment_of_other_work_does_not_make_encoding_look_slow(tmp_path, monkeypatch):
@@ -516,8 +531,7 @@ def test_a_moment_of_other_work_does_not_make_encoding_look_slow(tmp_path, monke
 
     monkeypatch.setattr(type(encoder), "encode", lambda self, texts: encode(texts))
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    texts = len(field.task.train) + 10
-    assert field.encoding(field.task.validation[:10]) == pytest.approx(0.5 * texts / 32)
+    assert field.encoding(field.task.validation[:10]) == pytest.approx(0.5 / 32)
 
 
 @pytest.mark.parametrize(("expected", "took"), [(120.0, 20.0), (20.0, 90.0)])
@@ -527,7 +541,7 @@ def test_once_texts_are_encoded_the_search_is_as_large_as_the_time_left(
     """A few texts say little of what encoding takes on a busy machine."""
     lm = Slow(0.2)
     monkeypatch.setattr(time, "perf_counter", lambda: lm.now)
-    monkeypatch.setattr(Field, "encoding", lambda self, queries: expected)
+    monkeypatch.setattr(Field, "encoding", encoding_takes(expected))
     enter = Field.enter
 
     def encodes(self, candidate, queries):
@@ -709,7 +723,7 @@ def test_registered_retrievers_join_by_themselves(registrations_undone):
     wide = TuneConfig(ks=(2, 400), trade_offs=(0.1,))
     rows = searched(wide, SMALL, TASK)
     ks = possible_ks(wide, TASK)
-    found = candidates(Extent(rows, ks, wide.trade_offs, (), 16, 40))
+    found = candidates(Extent(rows, ks, wide.trade_offs, (), 16, 40, 80, 40))
     assert Candidate(ROWS_BY_NAME["mine"], 2, 0.1) in found
     expected = {"zero", "random", "bm25", "topk", "mmr", "dpp", "free", "free_map", "mine"}
     assert {one.row.name for one in found} == expected
