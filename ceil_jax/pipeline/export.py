@@ -112,6 +112,8 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         shortlist=shortlist,
         balance="output" if row.needs.balanced else None,
         fixed=_fixed_ids(run, setup, row),
+        input_key=task.input_key,
+        output_key=task.output_key,
         template=of_plain_queries(task),
         context=method_stages.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
@@ -120,6 +122,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
             training_data=_training_data(run, setup, used),
             language_model=config.lm if any(method.scored_by_lm for method in used) else "",
             metrics=_metrics(run, setup, row),
+            k=max(1, config.shots),
         ),
     )
 

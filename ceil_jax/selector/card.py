@@ -23,6 +23,8 @@ class Card:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Measured values by the name of the metric."""
     notes: str = ""
+    k: int = 8
+    """How many examples the prompts had by which it was measured."""
 
 
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
@@ -55,7 +57,7 @@ Chooses in-context examples for a language model: a determinantal point process 
 from ceil_jax import CeilSelector
 
 selector = CeilSelector.from_pretrained("this repository or folder")
-print(selector.select("a query", k=8).prompt)
+print(selector.select("a query", k={card.k}).prompt)
 ```
 
 | | |

@@ -115,7 +115,8 @@ def _settings(record: Any, file: Path) -> dict[str, Any]:
 
 
 def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
-    """A dataclass whose fields are texts, or mappings to numbers, from its JSON object."""
+    """A dataclass whose fields are texts, numbers of examples, or mappings to numbers, from its JSON
+    object."""
     known = {field.name for field in fields(kind)}
     if not isinstance(record, dict) or not record.keys() <= known:
         raise _wrong(file, name, f"an object with {', '.join(sorted(known))}", record)
@@ -125,6 +126,9 @@ def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
             is_right = isinstance(value, dict) and all(
                 isinstance(number, int | float) for number in value.values()
             )
+        elif key == "k":
+            expected = "a whole number from 1"
+            is_right = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         else:
             expected = "a text"
             is_right = isinstance(value, str)

@@ -290,6 +290,11 @@ class Task:
     per_token: bool = False
     """For tasks with choices: compare choices by the mean log-probability of their tokens, not by
     the sum, because they differ in length (Brown et al. 2020)."""
+    input_key: str = "input"
+    """The column of the inputs in the user's file, by which a selector's rows and queries name
+    theirs."""
+    output_key: str = "output"
+    """The column of the outputs."""
 
     @property
     def asked(self) -> str:

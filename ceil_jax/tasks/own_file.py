@@ -181,6 +181,9 @@ def load_file(
         max_new_tokens=options.max_new_tokens or default_limit(() if choices else outputs),
         stop=stops,
         available=len(queries),
+        # several columns are joined, and have no name together
+        input_key=options.inputs[0] if len(options.inputs) == 1 else "input",
+        output_key=options.output,
     )
     task = separated(task, table.source)
     return replace(

@@ -56,6 +56,11 @@ def _recommendation(finals: Finals) -> list[str]:
             f"The best prompt is {best.label}, {score_and_cost}; {without_lm.label} minus the prompt "
             f"is {_difference(without_lm.minus)}.",
         ]
+    if not any(standing.score.mean for standing in finals.standings):
+        return [
+            "Recommended: none of these prompts. All score 0: see below what the LM answers, and try "
+            "another --lm, --template or --metric."
+        ]
     if best.candidate == ZERO:
         return [
             f"Recommended: zero examples do as well, {score_and_cost}: no examples that were "
@@ -99,11 +104,16 @@ def _worth(finals: Finals) -> str:
     """The saving of the recommended prompt against the first finalist that is dearer and loses at
     most the tolerance to it; "" if there is none."""
     best = finals.recommended
-    losses = finals.verdict.losses[finals.verdict.recommended]
-    for standing, loss in zip(finals.standings, losses, strict=True):
+    verdict = finals.verdict
+    losses = verdict.losses[verdict.recommended]
+    for i, (standing, loss) in enumerate(zip(finals.standings, losses, strict=True)):
         points = 100 * loss.expected
         saving = _saving(finals, best, standing)
-        if standing.candidate != ZERO and saving and points <= finals.tolerance:
+        if standing.candidate == ZERO or not saving:
+            continue
+        if verdict.certainly_better(verdict.recommended, i):
+            return f": it {saving} and is certainly better"
+        if points <= finals.tolerance:
             return f": it {saving} and does as well (expected loss: {points:.1f} points)"
     return ""
 

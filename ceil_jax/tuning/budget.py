@@ -129,13 +129,16 @@ class Budget:
         return max(0.0, rest - reserve)
 
     def needed(self, tokens: float, seconds: float) -> str:
-        """Return the flags (--lm-tokens, --minutes) of a budget that also pays for this work."""
-        flags = []
+        """Return the flags (--lm-tokens, --minutes) of a budget that also pays for this work: those
+        whose limit is too low, or all of them if none is."""
+        too_low: dict[str, bool] = {}
         if self.limit is not None:
-            flags.append(f"--lm-tokens {math.ceil(self.tokens + self.ratio * tokens)}")
+            in_all = math.ceil(self.tokens + self.ratio * tokens)
+            too_low[f"--lm-tokens {in_all}"] = in_all > self.limit
         if self.minutes is not None:
-            flags.append(f"--minutes {minutes_for(60 * self.elapsed + seconds, PLANNED)}")
-        return " ".join(flags)
+            flag = f"--minutes {minutes_for(60 * self.elapsed + seconds, PLANNED)}"
+            too_low[flag] = seconds > self.seconds_left
+        return " ".join([flag for flag, is_too_low in too_low.items() if is_too_low] or too_low)
 
     def flags(self) -> str:
         """Return the limits as flags."""

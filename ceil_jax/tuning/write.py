@@ -63,11 +63,15 @@ def _note(outcome: Outcome, chosen: Standing | None) -> str:
 def _program(search: Search, chosen: Standing, target: Path) -> str:
     template = search.task.template
     fields = {name: "…" for name in template.names[:-1] if name != template.input}
-    query = {"input": "a new text", **fields} if fields else "a new text"
+    query = {search.task.input_key: "a new text", **fields} if fields else "a new text"
+    imports = "from ceil_jax import CeilSelector"
+    selection = f"selector.select({query!r}, k={chosen.candidate.shots})"
+    printed = f"{selection}.prompt"
+    if search.field.lm.ends_itself:
+        imports += "\nfrom ceil_jax.selector.adapters.chat import chat_messages"
+        printed = f"chat_messages({selection})"
     return (
-        "from ceil_jax import CeilSelector\n\nselector = "
-        f"CeilSelector.from_pretrained({str(target)!r})\n"
-        f"print(selector.select({query!r}, k={chosen.candidate.shots}).prompt)"
+        f"{imports}\n\nselector = CeilSelector.from_pretrained({str(target)!r})\nprint({printed})"
     )
 
 

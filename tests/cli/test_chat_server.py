@@ -87,6 +87,12 @@ def test_tune_ends_in_a_selector_that_keeps_the_files_ids(chat, tickets, capsys)
     nearest, *_ = selector.select("there is a printer that I ask about", k=2)
     assert nearest.id.startswith("T-1")
     selector.remove([nearest.id])
+    # rows and queries have the columns of the file
+    ticket = "there is a printer that I ask about in the hall"
+    [added] = selector.add([{"id": "T-new", "ticket": ticket, "team": nearest.output}])
+    [chosen] = selector.select({"ticket": ticket.replace("that", "which")}, k=1)
+    assert chosen.id == added == "T-new"
+    selector.remove([added])
     left = selector.select("there is a printer that I ask about", k=5)
     assert nearest.id not in {example.id for example in left}
 

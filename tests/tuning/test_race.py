@@ -195,6 +195,8 @@ def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
     # nine tenths of the minutes are planned
     assert budget.left() == pytest.approx((54 - 30) / (20 / 200))
     assert budget.needed(100, 10) == "--lm-tokens 300 --minutes 0.8"
+    assert budget.needed(1000, 10) == "--lm-tokens 1200"
+    assert budget.needed(100, 60) == "--minutes 2"
     assert not budget.out_of_time()
     assert budget.out_of_time(reserve=300)
     assert budget.remaining() == "about 24 s left"

@@ -37,6 +37,7 @@ from ceil_jax.tuning.outcome import ShownRow
 from ceil_jax.tuning.page import page
 from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.tune import Search
+from ceil_jax.tuning.verdict import PairedTest
 from ceil_jax.tuning.write import write_outcome
 
 GOOD = ["bright", "warm", "clever", "funny", "lively", "tender"]
@@ -270,6 +271,13 @@ def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
     assert "it costs 100 tokens less than dense top-k, K = 8" in first(
         standing(outcome, "fixed", 800.0)
     )
+    certain = with_finals(outcome, winner, fixed, zero, recommended=1)
+    verdict = certain.finals.verdict._replace(
+        differences=(PairedTest(1, 0, Interval(0.1, 0.05, 0.15), 0.001),)
+    )
+    assert advice(replace(certain.finals, verdict=verdict))[0].endswith(
+        "it costs a third of dense top-k, K = 8 and is certainly better."
+    )
     # a prompt that is three points worse is not as good, and the winner saves nothing
     worse = standing(outcome, "fixed", 310.0, mean=0.77)
     assert first(worse).endswith("with 310 tokens a prompt.")
@@ -282,6 +290,13 @@ def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
         "with 900 tokens a prompt, $0.18 a thousand queries: it costs a fifth of dense top-k, "
         "K = 8 and does as well (expected loss: 0.8 points)."
     )
+
+
+def test_where_every_prompt_scores_nothing_none_is_recommended(finished):
+    _, outcome, _ = finished
+    standings = [standing(outcome, name, 90.0, mean=0.0) for name in ("topk", "zero")]
+    first = advice(with_finals(outcome, *standings, recommended=1).finals)[0]
+    assert first.startswith("Recommended: none of these prompts. All score 0")
 
 
 def test_what_looks_as_good_on_too_few_rows_is_said_and_not_recommended(finished):
