@@ -202,14 +202,13 @@ def test_tune_s_own_table_has_its_gain_and_what_it_loses_with_hindsight():
     assert [mean[1].value, mean[2].value, mean[3].value, *mean[5:]] == [75, 37.5, 12.5, 15, 150]
 
 
-def test_readme_s_table_is_the_recorded_one():
-    readme = (RESULTS.parents[1] / "README.md").read_text("utf-8")
+@pytest.mark.parametrize(("page", "table"), [("README.md", "main"), ("docs/tune.md", "trust")])
+def test_the_pages_tables_are_the_recorded_ones(page, table):
+    text = (RESULTS.parents[1] / page).read_text("utf-8")
     mark = "<!-- printed by: experiments/optimisers.py --table -->\n"
     records = [one for one in read_results(RESULTS) if one.experiment == "optimisers"]
-    if mark not in readme:
-        pytest.skip("there is no such table yet")
-    printed = readme[readme.index(mark) + len(mark) :].partition("\n\n")[0] + "\n"
-    assert printed == Comparison(records).main().markdown()
+    printed = text[text.index(mark) + len(mark) :].partition("\n\n")[0].rstrip("\n") + "\n"
+    assert printed == getattr(Comparison(records), table)().markdown()
 
 
 def test_a_line_says_what_answering_took(tmp_path):
