@@ -237,13 +237,14 @@ class FieldRace:
                 self.notes.append(f"{candidate.label} was not tried: {error}.")
                 continue
             needed = tokens + racing
+            budget = self.field.budget
             if needed > affordable:
+                short = "minutes" if needed <= budget.tokens_left() else "tokens"
                 self.notes.append(
-                    f"{candidate.label} was not tried: it takes {needed:,.0f} LM tokens, and what is "
-                    f"left pays for {affordable:,.0f}."
+                    f"{candidate.label} was not tried: it takes {needed:,.0f} LM tokens, and the "
+                    f"{short} that are left pay for {affordable:,.0f}."
                 )
                 continue
-            budget = self.field.budget
             if budget.out_of_time(needed + self._reserve(), seconds + self._choosing):
                 self.notes.append(
                     f"{candidate.label} was not tried: training takes about {duration(seconds)}, and "
