@@ -67,7 +67,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     trained = replace(config.with_method(CEIL, trade_off=TRADE_OFF), dtype=TRAINED_WITH)
     asked = replace(trained, task=forms_task(config), dtype=config.dtype, limit=None)
     return [
-        Entry(asked.row(name).label, asked.task, Cell(asked, name, (trained,))) for name in METHODS
+        Entry(asked.row(name).label, config.task, Cell(asked, name, (trained,))) for name in METHODS
     ]
 
 

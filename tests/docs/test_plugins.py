@@ -131,7 +131,7 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     search = TuneConfig(method=("topk", "relative"))
     searched_rows = searched(search, config, FEW)
     assert [row.name for row in searched_rows] == ["topk", "relative"]
-    extent = Extent(searched_rows, search.ks, search.trade_offs, (), 16, 40)
+    extent = Extent(searched_rows, search.ks, search.trade_offs, (), 16, 40, 60, 12)
     [candidate] = prepared(searched_rows, extent, 8)
     assert candidate.row == row
     assert candidate.prepared
