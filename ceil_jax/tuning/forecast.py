@@ -24,7 +24,8 @@ class Forecast(NamedTuple):
     flags: str
     """The budget, as flags."""
     all_of_it: str
-    """The flags of a budget that would pay for the whole search."""
+    """The flags of a budget that would pay for the whole search; "" if this one would by now, as
+    where texts were left out and the rest was encoded faster than expected."""
     fits: bool = True
     """Whether the budget pays for `extent`; if not, `extent` is the smallest search."""
 
@@ -37,7 +38,8 @@ class Forecast(NamedTuple):
     def cut_after(self, final: int) -> str:
         """Return the line `cut` as it is after `final` final rows have been answered."""
         parts = replace(self.extent, final=final).cut_from(self.whole)
-        return parts and f"cut to fit {self.flags}: {parts} (for all of it: {self.all_of_it})"
+        whole = f" (for all of it: {self.all_of_it})" if self.all_of_it else ""
+        return parts and f"cut to fit {self.flags}: {parts}{whole}"
 
 
 def forecast_of(
@@ -57,12 +59,13 @@ def forecast_of(
     extent = largest(available, costs, tokens, seconds)
     need = costs.need(extent)
     need_of_whole = costs.need(whole)
+    all_of_it = budget.needed(need_of_whole.tokens, need_of_whole.seconds)
     return Forecast(
         whole,
         extent,
         text=f"forecast: {lm} {_expected(extent, costs, need, budget)}",
         flags=budget.flags(),
-        all_of_it=budget.needed(need_of_whole.tokens, need_of_whole.seconds),
+        all_of_it="" if need_of_whole.within(tokens, seconds) else all_of_it,
         fits=need.within(tokens, seconds),
     )
 

@@ -513,8 +513,11 @@ def test_of_a_bank_that_takes_too_long_to_encode_a_part_is_chosen_from(tmp_path,
     assert 96 <= extent.bank < whole.bank
     assert len(made.task.train) == extent.bank
     assert f"{extent.bank} of {whole.bank} examples in the bank" in made.forecast.cut
+    assert "(for all of it: --minutes " in made.forecast.cut
     assert "topk" in {row.name for row in extent.methods}
     outcome = made.run()
+    # the texts that were left out would have had time after all
+    assert "for all of it" not in made.forecast.cut
     assert outcome.bank_rows == extent.bank
     assert outcome.finals.without_lm is not None
     files = write_outcome(made, outcome, tmp_path / "out")
