@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -38,17 +38,16 @@ TRAINED_WITH: Literal["bfloat16"] = "bfloat16"
 METHODS = ("topk", "epr", "second_round", "ceil")
 
 
-def evenly(queries: Iterable[Example], each: int, seed: int) -> list[Example]:
+def evenly(queries: Sequence[Example], each: int, seed: int) -> list[Example]:
     """Return at most `each` queries of every form, drawn at random, in their original order."""
     by_form: dict[str, list[Example]] = defaultdict(list)
-    ordered = list(queries)
-    for query in ordered:
+    for query in queries:
         by_form[form_without_words(query.output)].append(query)
     rng = random.Random(seed)
     drawn = set()
     for members in by_form.values():
         drawn |= {query.id for query in rng.sample(members, min(each, len(members)))}
-    return [query for query in ordered if query.id in drawn]
+    return [query for query in queries if query.id in drawn]
 
 
 def forms_task(config: RunConfig) -> str:

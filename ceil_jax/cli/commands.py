@@ -266,15 +266,12 @@ def tune_command(
     key = [replace(config, out=Path()), own_data, search]
     files = write_outcome(running, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
     if json:
-        selector = files.selector and str(files.selector)
-        _print_json({**outcome.data(), "page": str(files.page), "selector": selector})
+        _print_json({**outcome.data(), "page": str(files.page), "selector": str(files.selector)})
         return
     print(f"\n{outcome.text()}\n")
     if files.note:
         print(files.note)
-    print(f"page: {files.page}")
-    if files.selector is not None:
-        print(f"selector: {files.selector}\n\n{files.program}")
+    print(f"page: {files.page}\nselector: {files.selector}\n\n{files.program}")
 
 
 def tasks_command(

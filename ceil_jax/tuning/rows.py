@@ -27,8 +27,8 @@ def split_rows(
     task: Task, tuning: int | None, final: int | None, seed: int
 ) -> tuple[Task, list[Example], int]:
     """Return the task with the remaining bank, and with the final rows as its queries; the rows to
-    race on, both in random order; and how many held-out queries were left out because they repeat others
-    or stand in the bank.
+    race on; and how many held-out queries were left out because they repeat others or stand in the
+    bank. The rows to race on and the final rows are in random order.
 
     No two rows show an LM the same words: of rows of the bank that do, the first is kept, because
     another's output would answer a row that is raced on.

@@ -20,13 +20,13 @@ class TuneFiles(NamedTuple):
     """The files that `write_outcome` wrote, and how the selector is used."""
 
     page: Path
-    selector: Path | None
+    selector: Path
     """The folder of a selector: the recommended prompt, or the best on the final rows that a
-    selector can make; None if there is none."""
+    selector can make. The nearest examples are always among these."""
     note: str
     """Which prompt the selector has, if it is not the recommended one; else ""."""
     program: str
-    """A program that uses the selector; "" without one."""
+    """A program that uses the selector."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
@@ -34,24 +34,21 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     exportable = [
         standing for standing in outcome.finals.standings if standing.candidate.row.exports
     ]
-    chosen: Standing | None = outcome.recommended
+    chosen = outcome.recommended
     if chosen not in exportable:
-        chosen = max(exportable, key=lambda standing: standing.score.mean, default=None)
-    target = None if chosen is None else folder / "selector"
+        chosen = max(exportable, key=lambda standing: standing.score.mean)
+    target = folder / "selector"
     note = _note(outcome, chosen)
-    program = "" if chosen is None or target is None else _program(search, chosen, target)
+    program = _program(search, chosen, target)
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
     content = page(outcome, program, note).encode()
     write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": content})
-    if chosen is not None and target is not None:
-        _export(search, outcome, chosen, target)
+    _export(search, outcome, chosen, target)
     return TuneFiles(folder / "tune.html", target, note, program)
 
 
-def _note(outcome: Outcome, chosen: Standing | None) -> str:
+def _note(outcome: Outcome, chosen: Standing) -> str:
     """A line on which prompt the selector has, if it is not the recommended one; else ""."""
-    if chosen is None:
-        return "No selector was written: none of these prompts takes the nearest examples or a set."
     if outcome.finals.needs_no_lm:
         return f"selector/ holds {chosen.label}, for those who ask an LM all the same."
     if chosen is outcome.recommended:
