@@ -15,6 +15,8 @@ from ceil_jax.report.table import Number, Table, Value, signed
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
 """The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
+CLASSIFIER = "classifier"
+"""What `tune` recommends where that needs no LM and outputs are labels."""
 PLAIN = "eight nearest"
 """What one does without a search."""
 PRICE = Price(0.15, 0.15)
@@ -51,11 +53,12 @@ class Comparison:
         mean = averaged_interval([self.runs[row, task].sample for task in self.tasks]).percent()
         return Number(mean.mean, interval=mean)
 
-    def ahead(self, row: str, other: str) -> Number | None:
-        """Return a method's mean score less another's, with its paired interval."""
+    def ahead(self, row: str, other: str, tasks: Sequence[str] = ()) -> Number | None:
+        """Return a method's mean score on some tasks, by default all, less another's, with its paired
+        interval."""
         pairs = [
             paired(self.runs[row, task].sample, self.runs[other, task].sample)
-            for task in self.tasks
+            for task in tasks or self.tasks
         ]
         return signed(averaged_interval(pairs).percent())
 
@@ -186,6 +189,17 @@ class Comparison:
         ]
         return Table(header, [*body, mean])
 
+    def with_prompts(self) -> Table:
+        """Return what `tune` is ahead of each method on the tasks where it recommended a prompt, in
+        every split, and not the classifier."""
+        tasks = [
+            task
+            for task in self.tasks
+            if all(record.method != CLASSIFIER for record in self.runs[OURS, task].records)
+        ]
+        body = [[row, self.ahead(OURS, row, tasks)] for row in self.methods if row != OURS]
+        return Table(["method", f"tune − it on {', '.join(tasks)}"], body if tasks else [])
+
     def chosen(self) -> Table:
         """Return what `tune` recommended, by task, in each split."""
         body = [
@@ -201,5 +215,5 @@ class Comparison:
             f"{len(self.tasks)} tasks, {first[0].queries} rows each, {len(first)} "
             f"split{'s' if len(first) > 1 else ''}, {first[0].lm}"
         )
-        tables = (self.main(), self.trust(), self.by_task(), self.chosen())
+        tables = (self.main(), self.trust(), self.with_prompts(), self.by_task(), self.chosen())
         return "\n".join([about, "", *(table.markdown() for table in tables)])

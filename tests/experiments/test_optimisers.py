@@ -202,6 +202,20 @@ def test_tune_s_own_table_has_its_gain_and_what_it_loses_with_hindsight():
     assert [mean[1].value, mean[2].value, mean[3].value, *mean[5:]] == [75, 37.5, 12.5, 15, 150]
 
 
+def test_where_a_prompt_is_recommended_it_stands_beside_the_others():
+    records = [
+        record("ceil-jax tune", "a", [1, 1, 0, 0], method="classifier"),
+        record("eight nearest", "a", [0, 0, 0, 0]),
+        record("ceil-jax tune", "b", [1, 1, 1, 0], method="dense top-k, K = 2"),
+        record("eight nearest", "b", [1, 1, 0, 0]),
+    ]
+    table = Comparison(records).with_prompts()
+    assert table.header == ["method", "tune − it on b"]
+    [[method, ahead]] = table.rows
+    assert method == "eight nearest"
+    assert ahead.value == 25
+
+
 @pytest.mark.parametrize(("page", "table"), [("README.md", "main"), ("docs/tune.md", "trust")])
 def test_the_pages_tables_are_the_recorded_ones(page, table):
     text = (RESULTS.parents[1] / page).read_text("utf-8")

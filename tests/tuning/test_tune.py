@@ -673,7 +673,8 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     made = search(tmp_path, lm_tokens=20_000, method=("zero", "topk", "epr", "ceil"), ks=(3,))
     outcome = made.run()
     assert methods_of(outcome.race) == {"zero", "topk", "epr"}
-    assert any("CEIL, K = 3 was not tried: it takes" in note for note in outcome.notes)
+    [ceil] = [note for note in outcome.notes if "CEIL, K = 3 was not tried: it takes" in note]
+    assert "and the tokens that are left pay for" in ceil
     epr = choice_of_row(made.field.setup(Candidate(ROWS_BY_NAME["epr"], 3)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
