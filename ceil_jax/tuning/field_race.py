@@ -239,7 +239,8 @@ class FieldRace:
             needed = tokens + racing
             budget = self.field.budget
             if needed > affordable:
-                short = "minutes" if needed <= budget.tokens_left() else "tokens"
+                has_tokens = needed <= budget.tokens_left() - self._reserve()
+                short = "minutes" if has_tokens else "tokens"
                 self.notes.append(
                     f"{candidate.label} was not tried: it takes {needed:,.0f} LM tokens, and the "
                     f"{short} that are left pay for {affordable:,.0f}."
