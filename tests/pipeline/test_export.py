@@ -114,6 +114,8 @@ def test_the_card_has_the_runs_metrics(opened, tmp_path):
     assert measured == pytest.approx(value)
     assert f"{value:.1f}\nin Python: CeilSelector" in said
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
+    assert card.k == setup.config.shots == 3
+    assert "k=3)" in (tmp_path / "selector" / "README.md").read_text()
     assert card.training_data == "from tiny on films; CEIL: 24 queries × 5 sets of 3"
     head = selector_of(run, setup, setup.row("head")).card
     assert head.language_model == ""
