@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel
@@ -22,11 +23,11 @@ class CountedLM(LanguageModel):
     """A local LM whose `tokens_read` are the tokens of prompts and answers, shared prefixes included
     each time.
 
-    Where the metric asks whether an answer is one of the accepted ones, the LM is not let write:
-    one pass over prompt and answer shows whether every token of the answer, and the line's end
-    behind it, is the one that greedy decoding would write. That is the same verdict for a tenth of
-    the time; where tokens are cut otherwise, the LM does write. What else it would have written
-    stays unknown, and is `WRONG`.
+    Where the metric asks whether an answer is one of the accepted ones and the LM reads on a CPU,
+    it is not let write: one pass over prompt and answer shows whether every token of the answer,
+    and the line's end behind it, is the one that greedy decoding would write. That is the same
+    verdict for a tenth of the time; where tokens are cut otherwise, the LM does write. What else it
+    would have written stays unknown, and is `WRONG`.
 
     Args:
         lm: reads; one of torch where answers are checked.
@@ -41,7 +42,7 @@ class CountedLM(LanguageModel):
         self.at_once = {"score": 64, "write": 64}
         self._read = 0
         self._template = task.template
-        self._checks = task.metric in ("exact_match", "squad_em")
+        self._checks = task.metric in ("exact_match", "squad_em") and _reads_on_cpu(lm)
         self._queries: Mapping[str, Example] = {task.template.query(q): q for q in queries}
 
     @property
@@ -130,6 +131,11 @@ class CountedLM(LanguageModel):
         while prompt[start:] not in self._queries:
             start = prompt.index(self._template.separator, start) + len(self._template.separator)
         return self._queries[prompt[start:]]
+
+
+def _reads_on_cpu(lm: LanguageModel) -> bool:
+    """Return whether an LM is one that `GreedyReader` can read with: torch's, on a CPU."""
+    return getattr(getattr(lm, "model", None), "device", None) == torch.device("cpu")
 
 
 class GreedyReader(TreeReader):
