@@ -139,10 +139,14 @@ def _reads_on_cpu(lm: LanguageModel) -> bool:
 
 
 class GreedyReader(TreeReader):
-    """Reads rows as its base does, and returns in place of log-probabilities the token that greedy
-    decoding would write at each scored place."""
+    """Reads rows as its base does; what it returns is tokens in place of log-probabilities."""
 
-    def _each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+    def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+        """Return the token that greedy decoding would write at each scored place of each row, int64,
+        and the number of tokens read."""
+        return self._by_core(self._written, rows)
+
+    def _written(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         trie = Trie([row.ids[:-1] for row in rows])
         after = np.concatenate(
             [path[row.start - 1 :] for path, row in zip(trie.paths, rows, strict=True)]

@@ -39,7 +39,8 @@ def largest_product(function, *arguments):
 
 @pytest.fixture
 def four_at_once(monkeypatch):
-    monkeypatch.setattr(lifting, "CHUNK_ON_CPU", 4 * N * D)
+    for chunk in ("CHUNK_ON_CPU", "CHUNK_ON_DEVICE"):
+        monkeypatch.setattr(lifting, chunk, 4 * N * D)
     jax.clear_caches()
     yield
     jax.clear_caches()

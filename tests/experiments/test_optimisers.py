@@ -6,18 +6,22 @@ from dataclasses import replace
 import numpy as np
 import optimisers
 import pytest
+import torch
 from films import film
 from harness.results_file import RESULTS, Published, read_results
+from lm_models import model, tokenizer
 from peers import arena as arenas
 from peers import dspy_programs, langchain_selectors
 from peers.arena import Arena, Shared, Sizes
 from peers.comparison import Comparison
-from peers.counted import CountedLM
+from peers.counted import CountedLM, GreedyReader
 from peers.ours import eight_nearest, zero
 
 from ceil_jax import Task, Template
 from ceil_jax.lm.base import Continuations
 from ceil_jax.lm.tiny import TinyLM
+from ceil_jax.lm.tokens import PairTokenizer
+from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks.words import Overlap
 
@@ -69,6 +73,20 @@ def test_one_pass_shows_whether_an_answer_would_be_written(written, verdict):
     lm = TinyLM()
     lm.tokenizer = Letters()
     assert CountedLM(lm, TASK, FILMS)._verdict([2, 0, 0, 3], written) is verdict
+
+
+@pytest.mark.parametrize("budget", [1000, 8])  # one pass, and several
+def test_the_greedy_reader_returns_the_likeliest_tokens(budget):
+    network = model("llama")
+    lm = TorchLM(network, tokenizer(bos=True), name="random")
+    rows = PairTokenizer(lm.tokenizer).pairs(
+        ["A film; It is", "A film; It is", "so so film"], [" good", " bad film", " great"]
+    )
+    tokens, _ = GreedyReader(lm.model, budget).each(rows)
+    for row, of_row in zip(rows, tokens, strict=True):
+        with torch.no_grad():
+            likeliest = network(torch.tensor([row.ids])).logits[0].argmax(-1)
+        assert of_row.tolist() == likeliest[row.start - 1 : -1].tolist()
 
 
 def test_no_row_has_two_uses_and_splits_judge_by_the_same_rows(arena, tmp_path):
