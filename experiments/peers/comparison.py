@@ -15,8 +15,8 @@ from ceil_jax.report.table import Number, Table, Value, signed
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
 """The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
-CLASSIFIER = "classifier"
-"""What `tune` recommends where that needs no LM and outputs are labels."""
+WITHOUT_LM = {"classifier": "classifier alone", "copied": "nearest output, copied"}
+"""What `tune` recommends where that needs no LM → its row. Each applies to some tasks alone."""
 PLAIN = "eight nearest"
 """What one does without a search."""
 PRICE = Price(0.15, 0.15)
@@ -44,7 +44,7 @@ class Comparison:
                 if records_of_place:
                     self.runs[row, task] = Runs(records_of_place)
         self.methods = [row for row in rows if not row.startswith(ABOUT_OURS)]
-        whole = [row for row in self.methods if row != "classifier alone"]
+        whole = [row for row in self.methods if row not in WITHOUT_LM.values()]
         self.tasks = [task for task in tasks if all((row, task) in self.runs for row in whole)]
         self.methods = whole
 
@@ -190,12 +190,12 @@ class Comparison:
         return Table(header, [*body, mean])
 
     def with_prompts(self) -> Table:
-        """Return what `tune` is ahead of each method on the tasks where it recommended a prompt, in
-        every split, and not the classifier."""
+        """Return what `tune` is ahead of each method on the tasks where it recommended a prompt in
+        every split, and nothing without an LM."""
         tasks = [
             task
             for task in self.tasks
-            if all(record.method != CLASSIFIER for record in self.runs[OURS, task].records)
+            if all(record.method not in WITHOUT_LM for record in self.runs[OURS, task].records)
         ]
         body = [[row, self.ahead(OURS, row, tasks)] for row in self.methods if row != OURS]
         return Table(["method", f"tune − it on {', '.join(tasks)}"], body if tasks else [])
@@ -210,10 +210,12 @@ class Comparison:
 
     def text(self) -> str:
         """Return all tables in Markdown."""
-        first = self.runs[OURS, self.tasks[0]].records
-        about = (
-            f"{len(self.tasks)} tasks, {first[0].queries} rows each, {len(first)} "
-            f"split{'s' if len(first) > 1 else ''}, {first[0].lm}"
+        records = [self.runs[OURS, task].records for task in self.tasks]
+        lms = ", ".join(dict.fromkeys(one.lm for of_task in records for one in of_task))
+        about = "; ".join(
+            f"{task}: {of_task[0].queries} rows, {len(of_task)} split{'s' * (len(of_task) > 1)}"
+            for task, of_task in zip(self.tasks, records, strict=True)
         )
+        about = f"{about}; {lms}"
         tables = (self.main(), self.trust(), self.with_prompts(), self.by_task(), self.chosen())
         return "\n".join([about, "", *(table.markdown() for table in tables)])

@@ -226,7 +226,11 @@ def test_where_a_prompt_is_recommended_it_stands_beside_the_others():
         record("eight nearest", "a", [0, 0, 0, 0]),
         record("ceil-jax tune", "b", [1, 1, 1, 0], method="dense top-k, K = 2"),
         record("eight nearest", "b", [1, 1, 0, 0]),
+        record("ceil-jax tune", "c", [1, 1, 0, 0], method="copied"),
+        record("nearest output, copied", "c", [1, 1, 0, 0]),
+        record("eight nearest", "c", [0, 0, 0, 0]),
     ]
+    assert Comparison(records).tasks == ["a", "b", "c"]
     table = Comparison(records).with_prompts()
     assert table.header == ["method", "tune − it on b"]
     [[method, ahead]] = table.rows
