@@ -48,7 +48,7 @@ FILE = Path(__file__).parents[1] / "docs" / "determinant.svg"
 GRID = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1)
 COUNTS = (4, 8, 16)
 SHORTLIST = 100
-SPLITS = {"geoquery": "GeoQuery", "geoquery.template": "its template split"}
+SPLITS = {"geoquery": "GeoQuery", "geoquery.template": "template split"}
 WORDINGS = ("{}", "please tell me : {}", "i would like to know {}")
 """An example of the bank with near-copies stands there once in each of these wordings."""
 NEAREST = "dense top-k"
