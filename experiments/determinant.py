@@ -228,7 +228,7 @@ TOP = 52
 WIDTH = 210
 HEIGHT = 150
 """The size of a panel."""
-GAP = 56
+GAP = 62
 """The gap between panels."""
 COLUMNS = 4
 """Panels in a row."""
