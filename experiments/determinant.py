@@ -17,6 +17,7 @@ file under the experiment `determinant`.
 from __future__ import annotations
 
 import argparse
+import datetime
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -182,6 +183,7 @@ def answered(
             trade_off=choice.trade_off,
             device=device(),
             examples=float(count),
+            date=datetime.datetime.now(datetime.UTC).date().isoformat(),
             statistics=statistics,
             overlap=shared,
             experiment="determinant",
@@ -192,22 +194,26 @@ def answered(
         yield replace(record, low=interval.low, high=interval.high)
 
 
-def answer_gains(records: Sequence[Published]) -> Iterator[Gain]:
-    """Yield the recorded gains in exact match."""
+def answer_gains(records: Sequence[Published], *, best: bool = False) -> Iterator[Gain]:
+    """Yield the recorded gains in exact match over as many nearest examples; with `best`, over that
+    number of nearest examples which answers most in the bank."""
     answers = [record for record in records if record.experiment == "determinant"]
     for record in answers:
-        place = record.task, record.column, record.config["shots"]
-        bases = [
+        near = ", near-copies" if "near-copies" in record.column else ""
+        nearest = [
             other
             for other in answers
-            if other.row == NEAREST and (other.task, other.column, other.config["shots"]) == place
+            if (other.row, other.task) == (NEAREST, record.task)
+            and other.column == f"K = {other.config['shots']}{near}"
+            and (best or other.column == record.column)
         ]
-        if record.trade_off is None or not bases:
+        if record.trade_off is None or not nearest:
             continue
-        near = ", near-copies" if "near-copies" in record.column else ""
-        points = bootstrap_interval(*paired(Runs((record,)).sample, Runs(bases).sample)).percent()
-        title = f"exact match, {SPLITS[record.task]}{near}"
-        yield Gain(title, record.config["shots"], record.trade_off, bases[0].value, points)
+        base = max(nearest, key=lambda other: other.value)
+        points = bootstrap_interval(*paired(Runs((record,)).sample, Runs((base,)).sample)).percent()
+        less = f" less the nearest {base.config['shots']}" if best else ""
+        title = f"exact match, {SPLITS[record.task]}{near}{less}"
+        yield Gain(title, record.config["shots"], record.trade_off, base.value, points)
 
 
 STYLE = """
@@ -333,12 +339,14 @@ def main(arguments: list[str] | None = None) -> None:
             for count in options.shots:
                 column = f"K = {count}{bank.name}"
                 keep(options.record, answered(bank, count, lm, options.encoder, column))
-        print(table(list(answer_gains(read_results(options.record)))))
+        records = read_results(options.record)
+        print(table([*answer_gains(records), *answer_gains(records, best=True)]))
         return
+    records = read_results(options.record)
     gains = [gain for bank in banks for gain in coverage_gains(bank)]
-    gains += answer_gains(read_results(options.record))
+    gains += answer_gains(records)
     FILE.write_text(drawing(gains), encoding="utf-8")
-    print(f"{table(gains)}\nwrote {FILE.name}")
+    print(f"{table([*gains, *answer_gains(records, best=True)])}\nwrote {FILE.name}")
 
 
 if __name__ == "__main__":
