@@ -15,8 +15,9 @@ from ceil_jax.report.table import Number, Table, Value, signed
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
 """The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
-WITHOUT_LM = {"classifier": "classifier alone", "copied": "nearest output, copied"}
-"""What `tune` recommends where that needs no LM → its row. Each applies to some tasks alone."""
+CLASSIFIER = "classifier alone"
+WITHOUT_LM = (CLASSIFIER, "nearest output, copied")
+"""The rows that ask no LM. Each applies to some tasks alone."""
 PLAIN = "eight nearest"
 """What one does without a search."""
 PRICE = Price(0.15, 0.15)
@@ -44,7 +45,7 @@ class Comparison:
                 if records_of_place:
                     self.runs[row, task] = Runs(records_of_place)
         self.methods = [row for row in rows if not row.startswith(ABOUT_OURS)]
-        whole = [row for row in self.methods if row not in WITHOUT_LM.values()]
+        whole = [row for row in self.methods if row not in WITHOUT_LM]
         self.tasks = [task for task in tasks if all((row, task) in self.runs for row in whole)]
         self.methods = whole
 
@@ -189,16 +190,18 @@ class Comparison:
         ]
         return Table(header, [*body, mean])
 
-    def with_prompts(self) -> Table:
-        """Return what `tune` is ahead of each method on the tasks where it recommended a prompt in
-        every split, and nothing without an LM."""
-        tasks = [
-            task
-            for task in self.tasks
-            if all(record.method not in WITHOUT_LM for record in self.runs[OURS, task].records)
+    def by_outputs(self) -> Table:
+        """Return what `tune` is ahead of each method on the tasks that a classifier can answer, and on
+        the others."""
+        labels = [task for task in self.tasks if (CLASSIFIER, task) in self.runs]
+        others = [task for task in self.tasks if task not in labels]
+        columns = [tasks for tasks in (labels, others) if tasks]
+        body = [
+            [row, *(self.ahead(OURS, row, tasks) for tasks in columns)]
+            for row in self.methods
+            if row != OURS
         ]
-        body = [[row, self.ahead(OURS, row, tasks)] for row in self.methods if row != OURS]
-        return Table(["method", f"tune − it on {', '.join(tasks)}"], body if tasks else [])
+        return Table(["method", *(f"tune − it on {', '.join(tasks)}" for tasks in columns)], body)
 
     def chosen(self) -> Table:
         """Return what `tune` recommended, by task, in each split."""
@@ -217,5 +220,5 @@ class Comparison:
             for task, of_task in zip(self.tasks, records, strict=True)
         )
         about = f"{about}; {lms}"
-        tables = (self.main(), self.trust(), self.with_prompts(), self.by_task(), self.chosen())
+        tables = (self.main(), self.trust(), self.by_outputs(), self.by_task(), self.chosen())
         return "\n".join([about, "", *(table.markdown() for table in tables)])

@@ -220,22 +220,22 @@ def test_tune_s_own_table_has_its_gain_and_what_it_loses_with_hindsight():
     assert [mean[1].value, mean[2].value, mean[3].value, *mean[5:]] == [75, 37.5, 12.5, 15, 150]
 
 
-def test_where_a_prompt_is_recommended_it_stands_beside_the_others():
+def test_tasks_that_a_classifier_answers_stand_apart_and_no_task_is_left_out_for_its_row():
     records = [
-        record("ceil-jax tune", "a", [1, 1, 0, 0], method="classifier"),
+        record("ceil-jax tune", "a", [1, 1, 0, 0]),
+        record("classifier alone", "a", [1, 1, 0, 0]),
         record("eight nearest", "a", [0, 0, 0, 0]),
-        record("ceil-jax tune", "b", [1, 1, 1, 0], method="dense top-k, K = 2"),
+        record("ceil-jax tune", "b", [1, 1, 1, 0]),
         record("eight nearest", "b", [1, 1, 0, 0]),
-        record("ceil-jax tune", "c", [1, 1, 0, 0], method="copied"),
+        record("ceil-jax tune", "c", [1, 0, 0, 0]),
         record("nearest output, copied", "c", [1, 1, 0, 0]),
-        record("eight nearest", "c", [0, 0, 0, 0]),
+        record("eight nearest", "c", [1, 1, 0, 0]),
     ]
-    assert Comparison(records).tasks == ["a", "b", "c"]
-    table = Comparison(records).with_prompts()
-    assert table.header == ["method", "tune − it on b"]
-    [[method, ahead]] = table.rows
+    table = Comparison(records).by_outputs()
+    assert table.header == ["method", "tune − it on a", "tune − it on b, c"]
+    [[method, on_labels, on_others]] = table.rows
     assert method == "eight nearest"
-    assert ahead.value == 25
+    assert [on_labels.value, on_others.value] == [50, 0]
 
 
 @pytest.mark.parametrize(("page", "table"), [("README.md", "main"), ("docs/tune.md", "trust")])
