@@ -3,6 +3,7 @@
 import determinant
 import numpy as np
 import pytest
+from harness.results_file import RESULTS, read_results
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.tasks.example import Example, Task, Template
@@ -46,3 +47,24 @@ def test_the_figure_has_a_panel_for_each_bank_and_a_line_for_each_count():
     printed = determinant.table(gains).splitlines()
     assert len(printed) == 2 + len(determinant.COUNTS)
     assert "λ = 0.05" in printed[0]
+
+
+def test_recorded_answers_stand_beside_as_many_nearest_examples_and_beside_the_best_number():
+    records = [one for one in read_results(RESULTS) if one.experiment == "determinant"]
+    template = [one for one in records if one.task == "geoquery.template"]
+    own = [one for one in template if "near-copies" not in one.column]
+    nearest = {one.config["shots"]: one.value for one in own if one.row == determinant.NEAREST}
+    best = max(nearest, key=nearest.get)
+    mine = [gain for gain in determinant.answer_gains(own) if gain.shots != best]
+    assert mine
+    assert all(gain.nearest == nearest[gain.shots] for gain in mine)
+    for gain in determinant.answer_gains(template, best=True):
+        if "near-copies" not in gain.panel:
+            assert gain.panel == f"exact match, template split less the nearest {best}"
+            assert gain.nearest == nearest[best]
+            [map_row] = [
+                one
+                for one in own
+                if (one.trade_off, one.config["shots"]) == (gain.trade_off, gain.shots)
+            ]
+            assert gain.points.mean == pytest.approx(map_row.value - nearest[best], abs=0.01)

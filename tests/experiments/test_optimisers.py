@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import optimisers
@@ -73,6 +74,14 @@ def test_one_pass_shows_whether_an_answer_would_be_written(written, verdict):
     lm = TinyLM()
     lm.tokenizer = Letters()
     assert CountedLM(lm, TASK, FILMS)._verdict([2, 0, 0, 3], written) is verdict
+
+
+@pytest.mark.parametrize(("device", "checks"), [("cpu", True), ("cuda", False), (None, False)])
+def test_only_an_lm_that_reads_on_a_cpu_is_not_let_write(device, checks):
+    lm = TinyLM()
+    if device:
+        lm.model = SimpleNamespace(device=torch.device(device))
+    assert CountedLM(lm, replace(TASK, metric="exact_match"), FILMS)._checks is checks
 
 
 @pytest.mark.parametrize("budget", [1000, 8])  # one pass, and several
