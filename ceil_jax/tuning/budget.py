@@ -121,12 +121,23 @@ class Budget:
         return max(0.0, (self.limit - self.tokens) / self.ratio)
 
     def left(self, reserve: float = 0.0, seconds: float = 0.0) -> float:
-        """Return how many estimated LM tokens may be read now, at least 0, if `reserve` LM tokens
-        and `seconds` are kept for later."""
-        rest = self.tokens_left()
+        """Return how many estimated LM tokens may be read now, at least 0, if `reserve` estimated
+        LM tokens and `seconds` are kept for later.
+
+        What is read now may take all of its estimate, and must not exceed the limit. What is kept
+        for later is kept at the tokens that answers have taken so far.
+        """
+        rest = self.tokens_left() - self.expected * reserve
         if self.minutes is not None and self.pace:
-            rest = min(rest, (self.seconds_left - seconds) / self.pace)
-        return max(0.0, rest - reserve)
+            rest = min(rest, (self.seconds_left - seconds) / self.pace - reserve)
+        return max(0.0, rest)
+
+    def pays_for(self, tokens: float, seconds: float = 0.0) -> bool:
+        """Return whether work of so many estimated LM tokens and `seconds` of other work is
+        expected to fit into what is left, by the tokens that answers have taken so far."""
+        return self.expected * tokens <= self.tokens_left() and not self.out_of_time(
+            tokens, seconds
+        )
 
     def needed(self, tokens: float, seconds: float) -> str:
         """Return the flags (--lm-tokens, --minutes) of a budget that also pays for this work: those

@@ -67,6 +67,9 @@ class FieldRace:
         methods: the methods of the search, with those that the LM prepares.
         ks: the numbers of examples of the search, with those that were cut.
         tokens_of_zero: the mean LM tokens of a prompt without examples, its answer included.
+        tolerance: points of the metric, from 0 to 100, that the cheapest finalist may be behind the
+            winner.
+        price: the price of tokens, by which the cheapest is found; by tokens if None.
         notes: sentences for the reader of the outcome; the race adds its own.
     """
 
@@ -78,6 +81,8 @@ class FieldRace:
         methods: Sequence[Row],
         ks: Sequence[int],
         tokens_of_zero: float,
+        tolerance: float,
+        price: Price | None,
         notes: list[str],
     ) -> None:
         self.field = field
@@ -87,8 +92,12 @@ class FieldRace:
         self.ks = ks
         self.notes = notes
         self._tokens_of_zero = tokens_of_zero
+        self._tolerance = tolerance
+        self._price = price
         self._final_rows = extent.final
         """For how many final rows LM tokens are kept."""
+        self._over = False
+        """Whether the race is over, but for candidates that join."""
         self.plain = field.enter(plain(extent), queries)
         self.entrants = self._entrants()
         """The candidates, numbered as `race` does."""
@@ -118,6 +127,7 @@ class FieldRace:
         if not self.extent.first:
             return
         hold(self.race, self._ask, self._left)
+        self._over = True
         if self.field.budget.out_of_time() and not any(map(len, self.race.scores)):
             self.notes.append("The minutes had passed before the race began.")
         for entrant in self._with_more_examples():
@@ -132,21 +142,19 @@ class FieldRace:
         """The best of the candidates that have answered the most rows."""
         return self.entrants[self.race.winner()]
 
-    def finalists(self, tolerance: float, price: Price | None) -> list[Finalist]:
-        """Return the candidates that answer the final rows, the winner first.
+    @property
+    def cheapest(self) -> Entrant:
+        """The cheapest candidate that the race could not tell from the winner."""
+        costs = [entrant.cost(self._price) for entrant in self.entrants]
+        return self.entrants[self.race.near(self._tolerance / 100, costs)[0]]
 
-        Args:
-            tolerance: points of the metric, from 0 to 100, that the cheapest may be behind the
-                winner.
-            price: the price of tokens, by which the cheapest is found; by tokens if None.
-        """
+    def finalists(self) -> list[Finalist]:
+        """Return the candidates that answer the final rows, the winner first."""
         finalists = [(self.plain.candidate, "plain prompt"), (ZERO, "")]
         if any(len(scores) for scores in self.race.scores):
-            costs = [entrant.cost(price) for entrant in self.entrants]
-            cheapest = self.race.near(tolerance / 100, costs)[0]
             finalists = [
                 (self.winner.candidate, "winner of the race"),
-                (self.entrants[cheapest].candidate, "cheapest within noise"),
+                (self.cheapest.candidate, "cheapest within noise"),
                 *finalists,
             ]
         roles: dict[Candidate, list[str]] = {}
@@ -193,7 +201,12 @@ class FieldRace:
         """Let another candidate join the race."""
         self.race.join(entrant.tokens)
         self.entrants.append(entrant)
-        hold(self.race, self._ask, self._left)
+        joining = float(entrant.tokens.mean())
+        hold(
+            self.race,
+            lambda next_round: self._ask(next_round, joining),
+            lambda: self._left(joining),
+        )
 
     def _with_more_examples(self) -> Iterator[Entrant]:
         """Yield the best candidate that has examples with each larger K that was cut from the
@@ -207,11 +220,9 @@ class FieldRace:
             if k in self.extent.ks or best.shots >= shots:
                 continue
             entrant = self.field.enter(replace(best, shots=shots), self.queries)
-            # two candidates as dear as the dearest answer the final rows
-            dearer = max(0.0, float(entrant.tokens.mean()) - self.race.dearest())
-            needed = float(entrant.tokens.sum()) + 2 * _MARGIN * self._final_rows * dearer
+            needed = float(entrant.tokens.sum()) + self._reserve(float(entrant.tokens.mean()))
             # it may take more than is expected: the race pays for every round at its longest answers
-            if self.field.budget.expected * needed > self._left():
+            if not self.field.budget.pays_for(needed, self._choosing):
                 return
             self.notes.append(
                 f"{entrant.candidate.label} joined when the race was over, for what was left of the "
@@ -230,7 +241,8 @@ class FieldRace:
                 self.entrants, key=lambda entrant: abs(entrant.candidate.shots - candidate.shots)
             )
             racing = float(similar.tokens.sum())
-            affordable = self._left()
+            reserve = self._reserve(float(similar.tokens.mean()))
+            affordable = self._left(float(similar.tokens.mean()))
             try:
                 tokens, seconds = self.field.preparation(candidate, similar, affordable - racing)
             except UserError as error:
@@ -239,14 +251,14 @@ class FieldRace:
             needed = tokens + racing
             budget = self.field.budget
             if needed > affordable:
-                has_tokens = needed <= budget.tokens_left() - self._reserve()
+                has_tokens = needed <= budget.tokens_left() - budget.expected * reserve
                 short = "minutes" if has_tokens else "tokens"
                 self.notes.append(
                     f"{candidate.label} was not tried: it takes {needed:,.0f} LM tokens, and the "
                     f"{short} that are left pay for {affordable:,.0f}."
                 )
                 continue
-            if budget.out_of_time(needed + self._reserve(), seconds + self._choosing):
+            if budget.out_of_time(needed + reserve, seconds + self._choosing):
                 self.notes.append(
                     f"{candidate.label} was not tried: training takes about {duration(seconds)}, and "
                     f"{budget.remaining()}."
@@ -254,8 +266,9 @@ class FieldRace:
                 continue
             yield self.field.enter(candidate, self.queries)
 
-    def _ask(self, next_round: Round) -> Mapping[int, np.ndarray]:
-        """Return the scores of each racer on the rows of a round; {} to end the race."""
+    def _ask(self, next_round: Round, joining: float = 0.0) -> Mapping[int, np.ndarray]:
+        """Return the scores of each racer on the rows of a round; {} to end the race. For `joining`
+        see `_reserve`."""
         racers, start, stop = next_round
         states = self.race.states
         budget = self.field.budget
@@ -275,7 +288,7 @@ class FieldRace:
             self.queries,
             slice(start, stop),
             f"the race, up to row {stop}",
-            reserve=self._reserve(),
+            reserve=self._reserve(joining),
             reserve_seconds=self._choosing,
         )
         scores_of_racers = [answers_of_one.scores for answers_of_one in answers]
@@ -297,11 +310,26 @@ class FieldRace:
             return {}
         return dict(zip(racers, scores_of_racers, strict=True))
 
-    def _reserve(self) -> float:
+    def _reserve(self, joining: float = 0.0) -> float:
         """LM tokens that the final rows may take, for zero examples, the plain prompt and two
-        candidates of the race."""
-        tokens_of_row = 2 * self.race.dearest() + self._tokens_of_zero + self.plain.tokens.mean()
-        return _MARGIN * self._final_rows * float(tokens_of_row)
+        candidates of the race: any two while it goes on, then the winner and the cheapest that it
+        cannot be told from.
+
+        Args:
+            joining: the mean LM tokens of a row of a candidate that joins, and may win.
+        """
+        tokens_of_row = self._tokens_of_zero + float(self.plain.tokens.mean()) + joining
+        if self._over:
+            known = (ZERO, self.plain.candidate)
+            others = {entrant.candidate: entrant for entrant in (self.winner, self.cheapest)}
+            tokens_of_row += sum(
+                float(entrant.tokens.mean())
+                for candidate, entrant in others.items()
+                if candidate not in known
+            )
+        else:
+            tokens_of_row += 2 * self.race.dearest()
+        return _MARGIN * self._final_rows * tokens_of_row
 
     @property
     def _choosing(self) -> float:
@@ -309,6 +337,6 @@ class FieldRace:
         `_reserve`, because a fast LM could read more in them than all tokens of the budget."""
         return _CHOOSING * 60 * (self.field.budget.minutes or 0.0)
 
-    def _left(self) -> float:
-        """LM tokens that the race may take."""
-        return self.field.budget.left(self._reserve(), self._choosing)
+    def _left(self, joining: float = 0.0) -> float:
+        """LM tokens that the race may take. For `joining` see `_reserve`."""
+        return self.field.budget.left(self._reserve(joining), self._choosing)

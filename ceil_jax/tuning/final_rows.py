@@ -35,10 +35,18 @@ def answer_final_rows(
         queries: the final rows; all finalists answer the first of them.
     """
     budget = field.budget
-    paid = int((np.cumsum(_tokens_of_rows(entrants)) <= budget.tokens_left()).sum())
-    paid = min(len(queries), max(LEAST_FINAL, paid))
-    log.info("final rows: %d prompts on %d rows; %s", len(entrants), paid, budget.remaining())
-    return field.answer(entrants, queries, slice(0, paid), "the final rows", least=LEAST_FINAL)
+    tokens = _tokens_of_rows(entrants)
+    answered = 0
+    while True:
+        # most answers are shorter than they may be, and leave tokens for further rows
+        more = int((np.cumsum(tokens[answered:]) <= budget.tokens_left()).sum())
+        paid = min(len(queries), max(LEAST_FINAL, answered + more))
+        log.info("final rows: %d prompts on %d rows; %s", len(entrants), paid, budget.remaining())
+        span = slice(0, paid)
+        answers = field.answer(entrants, queries, span, "the final rows", least=LEAST_FINAL)
+        if len(answers[0].scores) < paid or paid in (answered, len(queries)):
+            return answers
+        answered = paid
 
 
 def notes_on_number(

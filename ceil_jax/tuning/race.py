@@ -145,7 +145,7 @@ class Race:
 
     def near(self, points: float = 1.0, costs: Sequence[float] | None = None) -> list[int]:
         """Return the winner and the candidates that are at most `points` and noise behind it, the
-        cheapest first.
+        cheapest first; the winner alone, if no row has been answered.
 
         Args:
             points: how far below the winner's mean score they may be.
@@ -155,7 +155,8 @@ class Race:
         count = len(self.scores[winner])
         near_the_winner = [winner]
         for i, values in enumerate(self.scores):
-            if i == winner or len(values) < count or self.states[i] == "worse":
+            answered = 0 < count <= len(values)
+            if i == winner or not answered or self.states[i] == "worse":
                 continue
             ahead = self.scores[winner] - values[:count]
             if ahead.mean() <= points and chances(ahead[None])[0] > NEAR:

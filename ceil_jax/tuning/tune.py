@@ -194,6 +194,8 @@ class Search:
             self.methods,
             self.ks,
             self.costs.zero,
+            self.search.tolerance,
+            self.price,
             self.notes,
         )
         # encoding and the answers without an LM go first: the race is given the time that is left
@@ -201,7 +203,7 @@ class Search:
         without_lm = self._replies_without_lm()
         self.race.hold()
         # the tokens that the race has left pay for as many final rows as there are
-        finalists = self.race.finalists(self.search.tolerance, self.price)
+        finalists = self.race.finalists()
         standings = self.race.standings()
         entrants = [self.field.enter(finalist.candidate, self.held_out) for finalist in finalists]
         answers = answer_final_rows(self.field, entrants, self.held_out)

@@ -205,6 +205,17 @@ def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
     assert budget.left() == 0
 
 
+def test_what_is_kept_for_later_is_kept_at_the_tokens_that_answers_take():
+    budget = Budget(1000, minutes=1)
+    budget.spend(Cost(10.0, 100), estimated=400)
+    assert budget.expected == 0.25
+    assert budget.left(reserve=800) == 900 - 0.25 * 800
+    assert budget.pays_for(1600)
+    assert not budget.pays_for(2400)  # minutes
+    assert not budget.pays_for(1600, seconds=30)
+    assert not Budget(1000).pays_for(1001)
+
+
 def test_the_first_prompts_do_not_say_how_fast_an_lm_is():
     budget = Budget(1000)
     budget.spend(Cost(60.0, 100), estimated=10, measured=False)

@@ -363,7 +363,10 @@ def test_a_larger_k_that_was_cut_races_where_tokens_are_left(tmp_path):
     assert outcome.recommended.candidate.shots == 4
     assert sum("joined when the race was over" in note for note in outcome.notes) == 1
     assert outcome.tokens <= 12_000
-    poor = search(tmp_path / "b", lm_tokens=6_000, models=One(NeedsFour()), **settings)
+    # tokens are kept for the finalists that there are, and not for two as dear as the dearest
+    just = search(tmp_path / "b", lm_tokens=8_000, models=One(NeedsFour()), **settings)
+    assert just.run().recommended.candidate.shots == 4
+    poor = search(tmp_path / "c", lm_tokens=6_000, models=One(NeedsFour()), **settings)
     assert {finalist.candidate.shots for finalist in poor.run().race} == {0, 2}
 
 
@@ -402,17 +405,19 @@ def test_short_answers_leave_tokens_for_a_larger_k_and_long_ones_do_not_exceed_t
     made = search(
         tmp_path,
         task=task,
-        lm_tokens=36_000,
+        lm_tokens=32_000,
         models=One(BriefFromFour(long)),
         method=("zero", "topk"),
         ks=(2, 4, 8),
     )
     assert made.forecast.extent.ks == (2,)
     outcome = made.run()
-    assert outcome.tokens <= 36_000
+    assert outcome.tokens <= 32_000
     assert outcome.recommended.candidate.shots == 4
     if not long:
         assert sum("joined when the race was over" in note for note in outcome.notes) == 2
+        # and for every final row, of which answers at their longest would leave some out
+        assert outcome.finals.rows == len(made.held_out) == 40
 
 
 def test_the_cheapest_within_noise_is_the_one_of_the_lowest_price(finished, tmp_path):
