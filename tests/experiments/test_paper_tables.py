@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import figure5
+import fixed_rows
 import numpy as np
 import pytest
 import table2
@@ -101,6 +102,16 @@ def test_table2_says_where_both_encoders_learn():
     assert "CEIL, both encoders" in both
     assert "CEIL" not in both
     assert "EPR" in both
+
+
+def test_examples_of_each_label_are_a_row_where_there_are_labels(tmp_path):
+    films = fixed_rows.entries(replace(SMALL, task="movie_reviews"), ExperimentOptions())
+    assert [entry.cell.method for entry in films] == list(fixed_rows.NAMES)
+    rows = [("how long is the nile", "answer(len(nile))"), ("which states", "answer(state(all))")]
+    data = geoquery(tmp_path, standard_train=rows, standard_validation=rows)
+    config = replace(SMALL, task="geoquery", data_dir=data)
+    programs = {entry.cell.method for entry in fixed_rows.entries(config, ExperimentOptions())}
+    assert programs == {"random", "topk", "free", "fixed", "fixed_near"}
 
 
 def test_figure5_compares_few_examples_of_ceil_with_many_of_others():
