@@ -24,7 +24,7 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
 from ceil_jax.store.hub import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
-from ceil_jax.store.weights import check_weights
+from ceil_jax.store.weights import check_weights, inner_models, several_models
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
@@ -91,10 +91,11 @@ def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool
 def _from_folder(folder: Path, name: str) -> Encoder:
     if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
         # archives are often unpacked into an inner folder
-        inner = [
-            file.parent for file in (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))
-        ]
+        inner = inner_models(folder)
+        if len(inner) > 1:
+            raise UserError(several_models(folder, inner))
         folder = inner[0] if inner else folder
+    check_weights(folder, "encoder")
     if not (folder / FACTORY_FILE).is_file():
         return read_folder(folder, name)
     factory = str(read_config(folder / FACTORY_FILE).get("factory"))

@@ -13,12 +13,15 @@ Names are looked up as in sentence-transformers' `encode_query` and `encode_docu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ceil_jax.errors import UserError
+
+log = logging.getLogger(__name__)
 
 QUERY_NAMES = ("query",)
 BANK_NAMES = ("document", "passage", "corpus")
@@ -79,4 +82,14 @@ def read_prompts(config: Mapping[str, Any], file: Path) -> Prompts:
             f"{file}: default_prompt_name is {str(default_name)[:40]!r}, which is none of its "
             f"prompts {list(by_name)}"
         )
-    return Prompts(by_name, default_name)
+    prompts = Prompts(by_name, default_name)
+    if any(by_name.values()) and not (prompts.query or prompts.bank):
+        log.warning(
+            "%s: none of the prompts %s is used: they are called neither %s nor %s, and there is no "
+            "default; rename those of queries and of documents",
+            file,
+            ", ".join(by_name),
+            " or ".join(QUERY_NAMES),
+            " or ".join(BANK_NAMES),
+        )
+    return prompts

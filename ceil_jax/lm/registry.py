@@ -4,7 +4,6 @@ servers."""
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +18,7 @@ from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_
 from ceil_jax.store.hashing import file_sha256, is_sidecar
 from ceil_jax.store.hub import hub_name, hub_snapshot
 from ceil_jax.store.places import user_path
-from ceil_jax.store.weights import check_weights
+from ceil_jax.store.weights import check_weights, inner_models, several_models
 
 LMS: Registry[Callable[[], LanguageModel]] = Registry("language model")
 """The language models that `register_lm` has added, by name."""
@@ -112,8 +111,9 @@ def source_of(spec: str) -> tuple[str, str]:
         return str(converted(spec)), spec
     folder = hub_snapshot(user_path(spec))
     if folder.is_dir():
-        check_adapter(folder)
         check_weights(folder, "lm")
+        if not (folder / "config.json").is_file() and (inner := inner_models(folder)):
+            raise UserError(several_models(folder, inner))
         return str(folder), f"{hub_name(folder)}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         check_weights(spec, "lm")
@@ -122,26 +122,6 @@ def source_of(spec: str) -> tuple[str, str]:
         "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."
     )
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
-
-
-def check_adapter(folder: Path) -> None:
-    """Raise a UserError for the folder of an adapter, such as LoRA's, which does not contain a
-    whole model."""
-    file = folder / "adapter_config.json"
-    if not file.is_file() or (folder / "config.json").is_file():
-        return
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-        kind = str(settings.get("peft_type") or "PEFT")
-        base = str(settings.get("base_model_name_or_path") or "BASE")
-    except (ValueError, AttributeError, OSError):
-        kind = "PEFT"
-        base = "BASE"
-    raise UserError(
-        f"{folder} holds an adapter ({kind}) of the model {base}, not a model; merge it and give the folder "
-        f"of the whole: PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({base!r}), "
-        f"{str(folder)!r}).merge_and_unload().save_pretrained('merged'), and the tokenizer beside it"
-    )
 
 
 def _fingerprint(folder: Path) -> str:

@@ -40,7 +40,7 @@ class PairTokenizer:
     in a space.
 
     Raises:
-        UserError: the tokenizer, of transformers, is not a fast one.
+        UserError: the tokenizer, of transformers, is not a fast one, or has no vocabulary.
     """
 
     def __init__(self, tokenizer: Any):
@@ -51,6 +51,12 @@ class PairTokenizer:
                 "AutoTokenizer.from_pretrained(…, use_fast=True)"
             )
         self._backend = tokenizer.backend_tokenizer
+        # transformers makes one of the model's type where the files are missing
+        if not self._backend.get_vocab_size(with_added_tokens=False):
+            raise UserError(
+                f"{tokenizer.name_or_path} has no tokenizer; put the files of the model's own beside its "
+                "weights: AutoTokenizer.from_pretrained(…).save_pretrained(folder)"
+            )
         self._backend.no_truncation()
         self._backend.no_padding()
         # byte-level tokenizers may leave white space out of a token's offsets: ";\n" would seem to
@@ -116,11 +122,15 @@ def pair_tokenizer(source: str) -> PairTokenizer:
 
 @contextmanager
 def loading_errors(what: str) -> Iterator[None]:
-    """Turn the errors of transformers for a missing or unreadable model into a UserError."""
+    """Turn the errors of transformers for a missing, unreadable or damaged model into a
+    UserError. An ImportError names a package that a quantised model needs."""
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+    except (OSError, ValueError, SafetensorError, ImportError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0].rstrip(".")
         raise UserError(
             f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a "
             "packaged one, such as SmolLM2-135M-Instruct"

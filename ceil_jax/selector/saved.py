@@ -22,7 +22,8 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.rows import as_examples
 from ceil_jax.selector.settings import Settings
-from ceil_jax.store.hashing import file_sha256, is_sidecar
+from ceil_jax.store.hashing import file_sha256, is_pointer, is_sidecar
+from ceil_jax.store.weights import POINTER
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.rows import Columns
 
@@ -168,6 +169,8 @@ def check_files(content: Path, files: Mapping[str, str]) -> None:
             is_whole = path.is_file() and file_sha256(path) == sha256
         except OSError:
             is_whole = False
+        if not is_whole and is_pointer(path):
+            raise UserError(f"{path} {POINTER}")
         if not is_whole:
             raise UserError(f"{path} is missing, damaged, or of another save; {AGAIN}")
     for encoder in ENCODERS:

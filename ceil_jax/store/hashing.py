@@ -15,6 +15,8 @@ import numpy as np
 NO_KEY = {"key": False}
 """The metadata of a dataclass field that is left out of a stage's key."""
 
+_POINTER = b"version https://git-lfs"
+
 _SIDECARS = {
     "thumbs.db",
     "ehthumbs.db",
@@ -67,6 +69,16 @@ def file_sha256(file: Path) -> str:
     """Return the sha256 of a file's content, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def is_pointer(file: Path) -> bool:
+    """Return whether a file is a pointer of Git LFS, as a clone without Git LFS has in place of a
+    large file."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return False
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

@@ -1,19 +1,21 @@
-"""Whether a model's weights are safetensors, by the list of its files, before any of them is
-fetched.
+"""Whether a model's folder or repository holds a whole model with safetensors, before its weights
+are read or fetched.
 
 Pickles (`pytorch_model.bin`) may run code when they are read, so they are never opened.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.hashing import is_pointer
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +29,23 @@ _PICKLE = re.compile(r"(pytorch_)?model[^/]*\.(bin|pt|pth|ckpt)")
 _SECONDS = 10.0
 """Seconds to wait for the list of a repository's files."""
 
+POINTER = "is a Git LFS pointer, which stands for the file; fetch the file itself: git lfs pull"
+"""The end of a message that begins with a file."""
+
 _OTHER = re.compile(r"[^/]*\.(h5|msgpack|gguf|ggml|ot|onnx)")
 
 
 def check_weights(model: str | Path, use: Use) -> None:
-    """Raise a UserError if the weights in a folder or a hub repository are only in other formats;
-    the message says what to do.
+    """Raise a UserError if the weights in a folder or a hub repository are only in other formats, or
+    if a folder holds an adapter or pointers of Git LFS; the message says what to do.
 
     A repository whose files cannot be listed, for example without a network, is accepted.
     """
+    if isinstance(model, Path) and model.is_dir():
+        _check_adapter(model, use)
+        for file in sorted(model.iterdir()):
+            if is_pointer(file):
+                raise UserError(f"{file} {POINTER}")
     names = _names(model) if isinstance(model, Path) else _listed(model)
     if any(name.endswith(".safetensors") for name in names):
         return
@@ -53,6 +63,39 @@ def check_weights(model: str | Path, use: Use) -> None:
             f"{model} has its weights as {weights} alone; safetensors are read here: name a "
             "repository or folder of the same model that holds model.safetensors"
         )
+
+
+def inner_models(folder: Path) -> list[Path]:
+    """Return the folders of models in a folder that is none itself, such as that of a trainer's
+    checkpoints, in order of their names; a sentence-transformers folder counts as one."""
+    marks = (*folder.glob("*/modules.json"), *folder.glob("*/config.json"))
+    return sorted({file.parent for file in marks})
+
+
+def several_models(folder: Path, inner: Sequence[Path]) -> str:
+    """Return a message for a folder with these models in it."""
+    names = ", ".join(path.name for path in inner[:5]) + (", …" if len(inner) > 5 else "")
+    return f"{folder} holds no model, but folders of models ({names}); name one: {inner[-1]}"
+
+
+def _check_adapter(folder: Path, use: Use) -> None:
+    """Raise a UserError for the folder of an adapter, such as LoRA's, which does not contain a
+    whole model."""
+    file = folder / "adapter_config.json"
+    if not file.is_file() or (folder / "config.json").is_file():
+        return
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        kind = str(settings.get("peft_type") or "PEFT")
+        base = str(settings.get("base_model_name_or_path") or "BASE")
+    except (ValueError, AttributeError, OSError):
+        kind = "PEFT"
+        base = "BASE"
+    raise UserError(
+        f"{folder} holds an adapter ({kind}) of the model {base}, not a model; merge it and give the folder "
+        f"of the whole: PeftModel.from_pretrained({_CLASSES[use]}.from_pretrained({base!r}), "
+        f"{str(folder)!r}).merge_and_unload().save_pretrained('merged'), and the tokenizer beside it"
+    )
 
 
 def _first(form: re.Pattern[str], names: Iterable[str]) -> str | None:

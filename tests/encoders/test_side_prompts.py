@@ -69,6 +69,22 @@ def test_prompts_that_are_none(bert, tmp_path, config, said):
         load_encoder(folder)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "default", "warns"),
+    [
+        ({"search_query": "q: ", "search_document": "d: "}, None, True),
+        ({"search_query": "q: ", "search_document": "d: "}, "search_query", False),
+        ({"query": "q: ", "sts": "s: "}, None, False),
+        ({"query": "", "document": ""}, None, False),
+        ({}, None, False),
+    ],
+)
+def test_prompts_by_other_names_are_not_left_unused_silently(caplog, prompts, default, warns):
+    read_prompts({"prompts": prompts, "default_prompt_name": default}, "file")
+    said = "file: none of the prompts search_query, search_document is used"
+    assert (said in caplog.text) == warns == bool(caplog.text)
+
+
 def test_queries_and_bank_get_their_prompts_as_in_sentence_transformers(bert, tmp_path):
     from sentence_transformers import SentenceTransformer
 

@@ -73,6 +73,14 @@ def test_two_encoders_and_an_empty_bank(tiny, tmp_path):
     assert len(again.select(QUERY, k=2).picks) == 2
 
 
+def test_a_clone_without_lfs_says_so(saved, tmp_path):
+    selector, _ = saved
+    selector.save_pretrained(tmp_path)
+    (content(tmp_path) / "vectors.npy").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with refused("vectors.npy is a Git LFS pointer.*git lfs pull"):
+        CeilSelector.from_pretrained(tmp_path)
+
+
 def test_damaged_folders(saved, tmp_path):
     selector, _ = saved
     selector.save_pretrained(tmp_path)

@@ -92,3 +92,28 @@ def test_a_folder_of_pickles_as_lm_says_how_to_convert_it(tmp_path):
     (tmp_path / "pytorch_model.bin").touch()
     with refused(f"{tmp_path} has its weights as pytorch_model.bin alone.*then --lm ./converted"):
         load_lm(str(tmp_path))
+
+
+@pytest.mark.parametrize("load", [load_lm, load_encoder])
+def test_a_clone_without_lfs_says_so(tmp_path, load):
+    (tmp_path / "config.json").write_text("{}")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 9\n"
+    (tmp_path / "model.safetensors").write_text(pointer)
+    with refused(f"{tmp_path}/model.safetensors is a Git LFS pointer.*git lfs pull"):
+        load(str(tmp_path))
+
+
+def test_an_adapter_of_an_encoder_says_what_to_merge_it_with(tmp_path):
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
+    with refused(r"adapter \(PEFT\) of the model owner/base.*\(AutoModel.from_pretrained"):
+        load_encoder(str(tmp_path))
+
+
+@pytest.mark.parametrize("load", [load_lm, load_encoder])
+def test_of_several_models_in_a_folder_none_is_taken(tmp_path, load):
+    for name in ("checkpoint-500", "checkpoint-1000"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "modules.json").write_text("[]")
+    with refused(r"folders of models \(checkpoint-1000, checkpoint-500\); name one: "):
+        load(str(tmp_path))

@@ -32,15 +32,28 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
         device_map: transformers' device_map; None for one device, a GPU if there is one.
 
     Raises:
-        UserError: there is no such LM, its files cannot be read, or the dtype is unknown.
+        UserError: there is no such LM, its files cannot be read, weights are missing, or the dtype
+            is unknown.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     precision = _precision(dtype)
     with loading_errors(f"the language model {source}"):
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=precision, device_map=device_map, use_safetensors=True
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=precision,
+            device_map=device_map,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    model, found = loaded
+    if missing := sorted(found["missing_keys"]):
+        # transformers would go on with random numbers in their place
+        raise UserError(
+            f"{source} has no weights for {len(missing)} parameters of a language model, such as "
+            f"{missing[0]}: it may be an encoder, or only the body of a model; give the folder or hub "
+            "id of a whole causal language model"
         )
     if device_map is None:
         model.to(_device())

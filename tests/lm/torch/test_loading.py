@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from films import SMALL, films
 from lm_models import model, tokenizer
+from refusing import refused
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
@@ -93,6 +94,31 @@ def test_loading_says_what_is_wrong(tmp_path):
         load_lm("nobody/nothing")
     with pytest.raises(UserError, match="unknown dtype 'int8'; known: auto, "):
         load_lm(str(tmp_path), dtype="int8")
+
+
+def test_no_weights_are_drawn_at_random(tmp_path):
+    body = model("llama").model  # without the layer of tokens, as AutoModel saves it
+    body.save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    with refused("no weights for 1 parameters of a language model, such as lm_head.weight"):
+        load_lm(str(tmp_path))
+
+
+def test_no_tokenizer_is_made_up(tmp_path):
+    model("gpt2").save_pretrained(tmp_path)
+    with refused(f"{tmp_path} has no tokenizer; put the files of the model's own beside"):
+        load_lm(str(tmp_path))
+    with refused(f"{tmp_path} has no tokenizer"):
+        counting_lm(str(tmp_path), "float32")
+
+
+def test_weights_that_are_cut_are_no_traceback(tmp_path):
+    model("gpt2").save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with refused("cannot load the language model .*: Error while deserializing header"):
+        load_lm(str(tmp_path))
 
 
 def test_the_speed_of_reading():
