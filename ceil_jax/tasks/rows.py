@@ -102,10 +102,13 @@ def nested(table: TableRows) -> str:
     names = [repr(name) for name, value in row.items() if nests(value)]
     if not names:
         return ""
-    return (
-        f" (in {', '.join(names)} stand objects or lists: write what is in them as columns; Label "
-        "Studio does as JSON-MIN or CSV)"
-    )
+    way = "write what is in them as columns; Label Studio does as JSON-MIN or CSV"
+    if not {"messages", "conversations"}.isdisjoint(row):
+        way = (
+            "a bank of conversations is made by conversation_examples of "
+            "ceil_jax.selector.adapters.conversations"
+        )
+    return f" (in {', '.join(names)} stand objects or lists: {way})"
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,15 @@ def _names(selection: Selection, example: Example) -> dict[str, str]:
     return {name: example.input for name in names if name not in example.fields}
 
 
-def _system_of(conversations: Sequence[Sequence[Message]]) -> str | None:
+def _system_of(conversations: Sequence[Sequence[Message]]) -> Any:
     """The system message of all conversations; None if they differ or have none."""
-    contents = {
+    contents = [
         next((turn.get("content") for turn in turns if _is_system(turn)), None)
         for turns in conversations
-    }
-    return contents.pop() if len(contents) == 1 else None
+    ]
+    # a content may be a list of parts, which cannot be in a set
+    is_shared = bool(contents) and all(content == contents[0] for content in contents)
+    return contents[0] if is_shared else None
 
 
 def _without_system(turns: Sequence[Message]) -> list[Message]:

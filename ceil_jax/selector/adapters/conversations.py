@@ -4,14 +4,17 @@ tool calls and several turns."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.cells import plain
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.files import TableLike, read_table
 from ceil_jax.tasks.rows import examples_of, valid
 from ceil_jax.tasks.spec import FieldError, Row, RowError
+from ceil_jax.tasks.tables.frames import is_frame
 from ceil_jax.tasks.tables.table_rows import numbered_rows
 
 FIELD = "messages"
@@ -21,13 +24,16 @@ _COLUMNS = (FIELD, "conversations", "conversation", "prompt")
 _ROLES = {
     "human": "user",
     "gpt": "assistant",
+    "ai": "assistant",
     "bing": "assistant",
     "chatgpt": "assistant",
     "function_call": "assistant",
     "observation": "tool",
     "function_response": "tool",
 }
-"""ShareGPT's names of roles."""
+"""Names of roles in ShareGPT and LangChain, in lower case."""
+_TRAINING_ONLY = ("weight",)
+"""Keys of messages in fine-tuning files that chat servers refuse."""
 _EXPECTED = (
     'a list of messages such as {"role": "user", "content": "…"} or {"from": "human", "value": "…"}'
 )
@@ -52,10 +58,13 @@ def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> li
         >>> example.input, example.output, example.fields["lang"]
         ('Hall light on', 'Done.', 'en')
     """
-    if isinstance(source, list | tuple):
-        rows = numbered_rows(source, "conversations")
-        return examples_of(rows, "conversation", (), _example)
-    return examples_of(read_table(source), "conversation", (), _example)
+    is_table = isinstance(source, str | os.PathLike | Mapping) or is_frame(source)
+    if is_table or not isinstance(source, Iterable):
+        table = read_table(source)
+    else:
+        rows: list[Any] = list(source)
+        table = numbered_rows(rows, "conversations")
+    return examples_of(table, "conversation", (), _example)
 
 
 def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
@@ -100,6 +109,10 @@ def turns_of(example: Example) -> list[dict[str, Any]]:
 def _example(id: str, row: Row) -> Example:
     if isinstance(row, RowError):
         raise row
+    if not isinstance(row, Mapping):
+        raise RowError(f'expected {{"messages": […]}}, found {type(row).__name__}')
+    # pandas reads lists in parquet files as arrays
+    row = {name: plain(value) for name, value in row.items()}
     column = next((name for name in _COLUMNS if isinstance(row.get(name), list | str)), "")
     if not column:
         raise FieldError(FIELD, _EXPECTED, None)
@@ -120,7 +133,8 @@ def _example(id: str, row: Row) -> Example:
 
 
 def _turns(column: str, value: Any) -> list[dict[str, Any]]:
-    """Messages in OpenAI's form."""
+    """Messages in OpenAI's form, as servers take them: without keys that have no value, which tables
+    write because all of their rows have the same keys, and without those for training alone."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -129,27 +143,77 @@ def _turns(column: str, value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not value:
         raise FieldError(column, _EXPECTED, value)
     turns: list[dict[str, Any]] = []
-    for message in value:
-        if not isinstance(message, Mapping):
-            raise FieldError(column, _EXPECTED, message)
+    for entry in value:
+        if not isinstance(entry, Mapping):
+            raise FieldError(column, _EXPECTED, entry)
+        message = _present(entry)
         if "from" in message:
-            turns.append(_from_share_gpt(message, turns))
+            turns.append(_from_share_gpt(column, message, turns))
         elif isinstance(message.get("role"), str):
-            turns.append(dict(message))
+            turns.append(_from_open_ai(entry, message, turns))
         else:
-            raise FieldError(column, _EXPECTED, message)
+            raise FieldError(column, _EXPECTED, entry)
     return turns
 
 
-def _from_share_gpt(message: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> Any:
+def _present(value: Any) -> Any:
+    """A JSON value without the keys of its objects that have no value."""
+    value = plain(value)
+    if isinstance(value, Mapping):
+        return {name: _present(inner) for name, inner in value.items() if inner is not None}
+    return [_present(item) for item in value] if isinstance(value, list) else value
+
+
+def _from_open_ai(
+    entry: Mapping[str, Any], message: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A message of OpenAI or of transformers in OpenAI's form: tool calls have ids, and their
+    arguments are text. `entry` is the message with the keys that have no value."""
+    turn = {name: value for name, value in message.items() if name not in _TRAINING_ONLY}
+    turn["role"] = _ROLES.get(turn["role"].lower(), turn["role"])
+    if "content" in entry:
+        turn.setdefault("content", None)
+    calls = turn.get("tool_calls")
+    if isinstance(calls, list) and all(isinstance(call, Mapping) for call in calls):
+        turn["tool_calls"] = [
+            _complete_call(call, f"call_{len(earlier)}_{number}")
+            for number, call in enumerate(calls)
+        ]
+    if turn["role"] == "tool" and "tool_call_id" not in turn:
+        turn["tool_call_id"] = _call_before(earlier)
+    return turn
+
+
+def _complete_call(call: Mapping[str, Any], id: str) -> dict[str, Any]:
+    """A tool call with an id, a type, and arguments as text."""
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        return dict(call)
+    function = {**function, "arguments": _text(function.get("arguments", {}))}
+    return {"id": id, "type": "function", **call, "function": function}
+
+
+def _call_before(earlier: Sequence[Mapping[str, Any]]) -> str:
+    """The id of the first tool call that no turn has answered yet, for a result that names none."""
+    answered = {turn.get("tool_call_id") for turn in earlier}
+    calls = [call for turn in earlier for call in turn.get("tool_calls") or []]
+    return next((call["id"] for call in calls if call.get("id") not in answered), "call")
+
+
+def _from_share_gpt(
+    column: str, message: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
+) -> Any:
     """A message of ShareGPT in OpenAI's form. In ShareGPT's, a tool call is a turn by itself."""
     sender = str(message["from"])
     text = message.get("value") or ""
-    role = _ROLES.get(sender, sender)
+    role = _ROLES.get(sender.lower(), sender)
     if sender == "function_call":
         # a call, a list of calls, or the bare name of a function
         is_json = str(text).lstrip()[:1] in ("{", "[")
-        calls = json.loads(text) if is_json else {"name": text}
+        try:
+            calls = json.loads(text) if is_json else {"name": text}
+        except ValueError:
+            raise FieldError(column, "a function call as JSON", text) from None
         if not isinstance(calls, list):
             calls = [calls]
         tool_calls = [
@@ -165,10 +229,7 @@ def _from_share_gpt(message: Mapping[str, Any], earlier: Sequence[Mapping[str, A
         ]
         return {"role": role, "content": None, "tool_calls": tool_calls}
     if role == "tool":
-        # the result of the call in the turn before it
-        calls = earlier[-1].get("tool_calls") if earlier else None
-        call_id = calls[0]["id"] if calls else "call"
-        return {"role": role, "tool_call_id": call_id, "content": text}
+        return {"role": role, "tool_call_id": _call_before(earlier), "content": text}
     return {"role": role, "content": text}
 
 

@@ -3,7 +3,11 @@
 import doctest
 import json
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 from refusing import refused
 from selector_words import Words
 
@@ -107,6 +111,43 @@ def test_share_gpt_is_read_as_it_is():
     assert messages[2] == {"role": "tool", "tool_call_id": call["id"], "content": "done"}
 
 
+def as_sent(rows):
+    return chat_messages(selected(rows, "x", k=1))[:-1]
+
+
+def test_tables_write_keys_without_a_value_and_servers_get_none_of_them(tmp_path):
+    rows = [{"messages": TOOLS}, {"messages": TOOLS}]
+    file = tmp_path / "tools.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    # a column of structs has all keys in all rows, and pandas has arrays in place of lists
+    assert pq.read_table(file).to_pylist()[0]["messages"][1]["tool_calls"] is None
+    for source in (file, pd.read_parquet(file), Dataset.from_list(rows)):
+        assert as_sent(source) == TOOLS
+
+
+def test_keys_that_only_training_reads_are_not_sent():
+    turns = [user("Hello"), assistant("Hi."), user("And?"), assistant("No.")]
+    weighted = [{**turn, "weight": 0} if turn["role"] == "assistant" else turn for turn in turns]
+    assert as_sent([{"messages": weighted}]) == turns
+
+
+def test_tool_calls_of_transformers_get_ids_and_arguments_as_text():
+    call = {"type": "function", "function": {"name": "set_light", "arguments": {"room": "hall"}}}
+    results = [{"role": "tool", "name": "set_light", "content": text} for text in ("on", "off")]
+    turns = [user("Light"), assistant(None, tool_calls=[call, call]), *results, assistant("Done.")]
+    _, calling, first, second, _ = as_sent([{"messages": turns}])
+    assert [made["function"] for made in calling["tool_calls"]] == [CALL["function"]] * 2
+    assert first["tool_call_id"] == calling["tool_calls"][0]["id"]
+    assert second["tool_call_id"] == calling["tool_calls"][1]["id"] != first["tool_call_id"]
+
+
+def test_a_system_message_in_parts_and_roles_of_langchain():
+    system = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    turns = [system, {"role": "human", "content": "Hello"}, {"role": "ai", "content": "Hi."}]
+    assert as_sent([{"messages": turns}]) == [system, user("Hello"), assistant("Hi.")]
+    assert as_sent(iter([{"messages": turns}])) == as_sent([{"messages": turns}])
+
+
 def test_parts_of_a_content_and_the_old_function_call():
     parts = [{"type": "text", "text": "Hall "}, {"type": "text", "text": "light"}]
     turns = [user(parts), assistant(None, function_call=CALL["function"])]
@@ -135,3 +176,18 @@ def test_a_field_called_messages_that_is_none_is_a_field():
     rows = [{"input": f"a{i}", "output": "b", "messages": "[{nothing"} for i in range(3)]
     selection = CeilSelector.from_examples(rows, encoder=Words()).select("a", k=1)
     assert chat_messages(selection)[1] == assistant("b")
+
+
+def test_rows_that_are_no_mappings_and_calls_that_are_no_json(tmp_path):
+    with refused(r"row 1: expected \{.messages.: .*found list"):
+        conversation_examples([SEVERAL])
+    broken = [{"from": "human", "value": "Light"}, {"from": "function_call", "value": "{name"}]
+    with refused("row 1, field 'conversations': expected a function call as JSON, found '{name'"):
+        conversation_examples([{"conversations": broken}])
+
+
+def test_a_file_of_conversations_says_what_reads_it(tmp_path):
+    file = tmp_path / "tuning.jsonl"
+    file.write_text(f"{json.dumps({'messages': SEVERAL})}\n" * 2)
+    with refused("no column 'input'.*in 'messages' stand objects.*conversation_examples"):
+        CeilSelector.from_csv(file, encoder=Words())
