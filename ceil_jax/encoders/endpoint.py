@@ -62,8 +62,13 @@ class EndpointEncoder:
         try:
             return self._embedded(texts)
         except Refused as refusal:
-            if len(texts) == 1 or refusal.status not in (400, 413, 422):
+            if refusal.status not in (400, 413, 422):
                 raise
+            if len(texts) == 1:
+                what = f"a text of {len(texts[0]):,} characters, {texts[0][:60]!r}"
+                raise Refused(
+                    f"{refusal}; asked for the vector of {what}", refusal.status
+                ) from None
             self._batch = min(self._batch, len(texts) // 2)
             return self._halves(texts)
 
@@ -76,9 +81,18 @@ class EndpointEncoder:
 
         def read(answer: Any) -> np.ndarray:
             entries = in_order(answer["data"], len(texts))
+            if any(_is_list_of_vectors(entry["embedding"]) for entry in entries):
+                raise ValueError(
+                    "expected a vector of each text, found vectors of its tokens: switch pooling on, "
+                    "such as --pooling mean of llama.cpp"
+                )
             vectors = np.array([entry["embedding"] for entry in entries], np.float64)
             if vectors.ndim != 2 or not (np.abs(vectors) <= np.finfo(np.float32).max).all():
                 raise ValueError("expected vectors of finite numbers, all of one length")
             return vectors.astype(np.float32)
 
         return self._client.post("/embeddings", body, read)
+
+
+def _is_list_of_vectors(embedding: Any) -> bool:
+    return isinstance(embedding, list) and any(isinstance(item, list) for item in embedding)

@@ -84,7 +84,7 @@ def ended_at_stop(answer: Answer, stop: Sequence[str]) -> Answer:
     """
     if "fence" in answer.removed or answer.ended == "tool_call":
         return answer
-    end = _end_of_json(answer.text)
+    end = end_of_json(answer.text)
     if end is None:
         # a JSON value that the token limit has cut
         if answer.ended == "length" and _begins_json(answer.text):
@@ -104,9 +104,9 @@ def _begins_json(text: str) -> bool:
     return re.match(r"""\s*(\{\s*("|\}|\Z)|\[\s*(["{\[\]\d]|\Z))""", text) is not None
 
 
-def _end_of_json(text: str) -> int | None:
-    """The end of the JSON object or list with which a text begins; None if it does not begin with
-    one."""
+def end_of_json(text: str) -> int | None:
+    """Return the end of the JSON object or list with which a text begins; None if it does not begin
+    with one."""
     if not _begins_json(text):
         return None
     start = len(text) - len(text.lstrip())

@@ -80,6 +80,7 @@ def option_in(text: str, options: Sequence[str]) -> str | None:
 def _bare(text: str) -> str:
     """A text without the characters that may surround a label; the sign of a number is kept."""
     plain = unicodedata.normalize("NFKC", question_key(text))
+    plain = re.sub(r"\\([_*#-])", r"\1", plain)  # as Markdown writes card_arrival: card\_arrival
     plain = re.sub(r"\A<([^<>]+)>\Z", r"\1", plain)
     plain = re.sub(r"\A[-–•]\s+", "", plain)
     return plain.lstrip(_BEFORE).rstrip(_BEHIND) or text.strip()

@@ -86,3 +86,29 @@ def test_wrong_vectors(server, remote, change, said):
         remote.encode(["a", "b", "c"])
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_text_that_is_too_long_is_shown(server, remote, status):
+    def short(path, request, answer):
+        if any(len(text) > 50 for text in request.get("input", ())):
+            said = "input is too large to process. increase the physical batch size"
+            return status, {"error": {"message": said}}
+        return answer
+
+    server.change = short
+    texts = ["good", "film " * 20, "bad"]
+    with pytest.raises(UserError, match=r"too large.*a text of 100 characters, 'film film"):
+        remote.encode(texts)
+    # it is no passing failure, which would be tried again and again
+    assert sum(body["input"] == texts[1:2] for _, body in server.requests if body) == 1
+
+
+def test_vectors_of_tokens_name_pooling(server, remote):
+    def tokens(path, request, answer):
+        entries = [{**entry, "embedding": [entry["embedding"]] * 2} for entry in answer["data"]]
+        return {**answer, "data": entries}
+
+    server.change = tokens
+    with pytest.raises(UserError, match="vectors of its tokens: switch pooling on"):
+        remote.encode(["good"])

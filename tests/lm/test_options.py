@@ -159,3 +159,7 @@ def test_labels_of_all_kinds(text, options, option):
 def test_an_option_to_the_letter_is_itself(option):
     assert option_in(option, (option, "other")) == option
     assert option_in("other", (option, "other")) == "other"
+
+
+def test_markdown_writes_a_backslash_before_an_underscore():
+    assert option_in(r"**card\_arrival**", ["card_arrival", "card_lost"]) == "card_arrival"

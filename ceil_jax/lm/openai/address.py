@@ -20,6 +20,7 @@ _PASTED = re.compile(
 """The ends of addresses that providers' pages show for single requests."""
 _OLLAMA = re.compile(r"/api(/(chat|generate|tags|embed|embeddings))?/?$")
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)")
+_HUB = re.compile(r"(www\.)?(huggingface\.co|hf\.co)")
 _QUERY = "api-version"
 """The only allowed field of a query; others may be keys."""
 
@@ -42,6 +43,7 @@ def is_address(spec: str) -> bool:
     >>> [is_address(spec) for spec in ("http://host", "localhost:8000/v1#m", "owner/name", "my_lm:load")]
     [True, True, False, False]
     """
+    spec = spec.strip()
     return _SCHEME.match(spec) is not None or any(
         pattern.fullmatch(spec) for pattern in (_HOST_AND_PORT, _LOCAL, _DOTTED)
     )
@@ -59,9 +61,15 @@ def parse_address(spec: str) -> Address:
     Raises:
         UserError: the address has no host or an invalid port; or it contains a password or a query,
             where people put keys. Addresses are shown and stored, and keys must not be; so the
-            message repeats neither.
+            message repeats neither. Or it is a page of the Hugging Face hub.
     """
-    parts = _split(spec)
+    parts = _split(spec.strip())
+    if _HUB.fullmatch(parts.hostname or ""):
+        id = "/".join(parts.path.strip("/").split("/")[:2])
+        raise UserError(
+            f"{parts.scheme}://{parts.netloc}{parts.path} is a page of the Hugging Face hub, not a "
+            f"server of a model; give the id {id or 'owner/name'} to fetch the model"
+        )
     fields = parse_qsl(parts.query, keep_blank_values=True)
     present = {name: value for name, value in fields if value}
     version = present.pop(_QUERY, None)
@@ -88,7 +96,7 @@ def _split(spec: str) -> SplitResult:
         local = _HOST_AND_PORT.fullmatch(spec) or _LOCAL.fullmatch(spec)
         address = f"{'http' if local else 'https'}://{spec}"
     try:
-        parts = urlsplit(address.strip())
+        parts = urlsplit(address)
         host = parts.hostname
         _ = parts.port
     except ValueError:

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from ceil_jax.lm.answers import Answer, Ended, Removed, trimmed
+from ceil_jax.lm.answers import Answer, Ended, Removed, end_of_json, trimmed
 from ceil_jax.lm.openai.http import FailedAnswer
 
 _BLOCK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
@@ -33,6 +33,8 @@ _FENCE = re.compile(
     r"(?:(?:[^\n`]{0,200}\n+){0,2}[^\n`]{0,200}:\s*\n+)?(```+|~~~+)[^\n`]*\n(.*?)(?:\n?\1|\Z)",
     re.DOTALL,
 )
+_LEAD = re.compile(r"(?:[^\n]{0,200}\n+){0,2}[^\n]{0,200}:[ *]*\n+(?=[{\[])")
+"""Lines before an answer that is JSON, such as "Here is the JSON:"."""
 _TAG = re.compile(
     r"(?:\A|(?<=\s))(<(answer|output|response|final_answer)>)(?P<text>.*?)(?:</\2>(?=\s|\Z)|\Z)",
     re.DOTALL | re.IGNORECASE,
@@ -57,6 +59,7 @@ _ENDED: dict[str, Ended] = {
     "max_tokens": "length",
     "max_output_tokens": "length",
     "model_length": "length",
+    "model_context_window_exceeded": "length",
     "content_filter": "refused",
     "content_filtered": "refused",
     "refusal": "refused",
@@ -64,9 +67,12 @@ _ENDED: dict[str, Ended] = {
     "recitation": "refused",
     "blocklist": "refused",
     "prohibited_content": "refused",
+    "sensitive": "refused",
 }
-"""Reasons for an end that servers give, in lower case; all others mean that the text is
-complete."""
+"""Reasons for an end that servers give, in lower case. All others mean that the text is complete,
+except those of `_FAILED`."""
+_FAILED = ("error", "abort", "network_error", "insufficient_system_resource")
+"""Reasons for an end at which the server could not go on."""
 
 
 def chat_answer(choices: Any, prompt: str) -> Answer:
@@ -86,7 +92,7 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     choice = min(choices, key=lambda choice: choice.get("index") or 0) if choices else {}
     message = choice.get("message") or {}
     ended = _ended(choice)
-    content = message.get("content") or choice.get("text") or ""
+    content = _text(message.get("content")) or choice.get("text") or ""
     entries = content if isinstance(content, list) else [content]
     parts: list[Any] = [{"text": entry} if isinstance(entry, str) else entry for entry in entries]
     # the content in full: the answer, perhaps with reasoning and marks around it
@@ -113,6 +119,14 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     return Answer(inner, ended, tuple(name for name, was_removed in removed.items() if was_removed))
 
 
+def _text(content: Any) -> Any:
+    """A content that is a text or a list of parts unchanged. Some servers parse an answer that is
+    JSON: a value that no text is becomes JSON again."""
+    if content is None or isinstance(content, str | list):
+        return content
+    return json.dumps(content, ensure_ascii=False)
+
+
 def completed_answer(choice: Any, *_: str) -> Answer:
     """Return the answer in a choice of /completions, which may also begin with reasoning. Raises
     what `chat_answer` does."""
@@ -126,10 +140,11 @@ def _ended(choice: Any) -> Ended:
     """Why a choice ended. Raises a FailedAnswer if it is an error."""
     reason = choice.get("finish_reason") or choice.get("stop_reason") or ""
     error = choice.get("error")
-    if error or reason == "error":
+    reason = str(reason).lower()
+    if error or reason in _FAILED:
         message = error.get("message") if isinstance(error, dict) else error
-        raise FailedAnswer(f"the answer is an error: {message or 'no message'}")
-    return _ENDED.get(str(reason).lower(), "stop")
+        raise FailedAnswer(f"the answer is an error: {message or reason}")
+    return _ENDED.get(reason, "stop")
 
 
 class _Call(NamedTuple):
@@ -189,6 +204,8 @@ def _once_unwrapped(text: str, prompt: str) -> tuple[str, bool]:
     text = _without_special_tokens(text, prompt)
     if (fence := _FENCE.match(text)) and fence[1] not in prompt:
         return trimmed(fence[2]), True
+    if (lead := _LEAD.match(text)) and end_of_json(text[lead.end() :]) is not None:
+        return text[lead.end() :], False
     for pattern in (_TAG, _BOX):
         if (match := pattern.search(text)) and match[1] not in prompt:
             text = match["text"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import Address
@@ -36,6 +37,9 @@ _OTHERWISE = {
     "encoding_format": "",
 }
 """Fields that some servers refuse → the field to send instead; "" for none."""
+_PATHS = ("", "/openai/v1", "/api/v1")
+"""Paths of interfaces that are not under /v1: Infinity's and Perplexity's, Azure's and Groq's,
+OpenRouter's."""
 BREACH = "; the server does not keep to the interface"
 """The end of messages about incomplete answers."""
 CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
@@ -165,26 +169,39 @@ class Client:
     def listed(self, model: str | None) -> Listed:
         """Return the server's model of a name, or its only model if `model` is None.
 
-        If a server has no list of models, or an unusual one, the name is used unchecked. If it has
-        the list at its root, as Infinity does, all requests are sent there.
+        If a server has no list of models, or an unusual one, the name is used unchecked.
         """
         try:
-            return self._listed(model)
+            return self.at_its_path(lambda: self._listed(model))
         except Refused as refusal:
             if refusal.status == 401:
                 raise
-            if refusal.status == 404 and self.base.endswith("/v1"):
-                base = self.base
-                self.base = base.removesuffix("/v1")
-                try:
-                    return self._listed(model)
-                except Refused:
-                    self.base = base
             if model is None:
                 raise UserError(
                     f"{self.base} lists no models; name one, as in {self.base}#model-name"
                 ) from None
         return Listed(model)
+
+    def at_its_path(self, ask: Callable[[], Out]) -> Out:
+        """Return `ask()`. If there is nothing under /v1, it is asked under the server's root and, if
+        the address has no other path, under `_PATHS`; all later requests are sent to where it was
+        answered.
+        """
+        try:
+            return ask()
+        except Refused as refusal:
+            base = self.base
+            if refusal.status != 404 or not base.endswith("/v1"):
+                raise
+            for path in _PATHS if urlsplit(base).path == "/v1" else ("",):
+                self.base = base.removesuffix("/v1") + path
+                try:
+                    return ask()
+                except Refused as other:
+                    if other.status in (401, 403):
+                        raise
+            self.base = base
+            raise
 
     def _listed(self, model: str | None) -> Listed:
         read = partial(listed_model, model=model, base=self.base)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
 from ceil_jax.errors import Range, UserError, check_ranges
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAY_BE_KEY = re.compile(r"(?=.*\d)(?=.*[a-z]).{20,}")
+"""A long text with digits and small letters, which is not repeated in messages."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,11 @@ def read_key(variable: str | None) -> str | None:
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()
+    if not key and (_MAY_BE_KEY.fullmatch(variable) or not _NAME.fullmatch(variable)):
+        raise UserError(
+            "--endpoint.api-key-env (api_key_env) takes the name of an environment variable that holds "
+            "the key, such as MY_KEY: not the key itself, and no $"
+        )
     if not key:
         raise UserError(
             f"the environment variable {variable} is not set; it should hold the endpoint's key"

@@ -17,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.events import is_stream, whole_answer
+from ceil_jax.lm.openai.listing import one_line
 
 try:
     import httpcore2
@@ -44,6 +45,10 @@ _SENT = {
 """The headers that are sent, besides those with the key. The openai package adds others, some from
 environment variables that are meant for another server."""
 _NO_KEY = re.compile(r"api[ _-]?key|authenticat|unauthori[sz]ed", re.IGNORECASE)
+TOO_LONG = re.compile(
+    r"context (length|window|size)|too long|too many tokens|maximum context|too large to process"
+)
+"""The refusal of a text that is longer than the model reads."""
 _NO_MONEY = re.compile(r"insufficient_quota|exceeded your current quota|credit balance")
 
 
@@ -118,10 +123,12 @@ class Http(httpx2.Client):
         limits = httpx2.Limits(max_connections=config.concurrency)
         try:
             transport = _DeadlineTransport(proxy, limits)
-        except (ImportError, ValueError) as error:
-            scheme = urlsplit(proxy or "").scheme
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            scheme = (proxy or "").partition(":")[0]
+            # the message of an address that cannot be read may repeat a password
+            reason = "no address" if isinstance(error, httpx2.InvalidURL) else error
             raise UserError(
-                f"the environment names a {scheme} proxy for {base} ({error}); put the host into "
+                f"the environment names a {scheme} proxy for {base} ({reason}); put the host into "
                 "NO_PROXY if it is reached without one, or unset ALL_PROXY, HTTP_PROXY and "
                 "HTTPS_PROXY"
             ) from None
@@ -179,11 +186,14 @@ class Http(httpx2.Client):
         elif status >= 500 and self._key is None and _NO_KEY.search(whole.text):
             # LiteLLM answers 500 where other servers answer 401
             whole.status_code = 401
+        elif status >= 500 and TOO_LONG.search(whole.text):
+            # llama.cpp and Ollama answer 500 where other servers answer 400
+            whole.status_code = 400
         return whole
 
     def _answer(self, request: httpx2.Request, response: httpx2.Response, content: bytes) -> Any:
         """The JSON of an answer. If the server repeats the key, it is replaced."""
-        text = content.decode(errors="replace")
+        text = content.decode(errors="replace").removeprefix("\ufeff")
         try:
             answer = whole_answer(text) if is_stream(text) else json.loads(text)
             return answer if self._key is None else without(answer, self._key)
@@ -196,8 +206,13 @@ class Http(httpx2.Client):
                     f"{request.url} answers with a web page, not JSON; give the address of the "
                     "interface, which often ends in /v1"
                 ) from None
-            message = f"an answer of {len(content)} bytes that is not whole JSON"
+            beginning = repr(self._shown(text)) if text.strip() else "nothing"
+            message = f"an answer of {len(content)} bytes that is not whole JSON: {beginning}"
             raise httpx2.RemoteProtocolError(message, request=request) from None
+
+    def _shown(self, text: str) -> str:
+        """The beginning of an answer for a message, without the key."""
+        return one_line(text.replace(self._key, HIDDEN) if self._key else text, 60)
 
     def _unreachable(self, request: httpx2.Request, error: Exception) -> str:
         if self._proxied:
@@ -205,7 +220,13 @@ class Http(httpx2.Client):
                 f"{request.url}: cannot connect through the proxy of the environment ({error}); "
                 "put the host into NO_PROXY if it is reached without one"
             )
-        return f"{request.url}: cannot connect ({error}); is the server running there?"
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            way = "SSL_CERT_FILE names a file with the certificate of your own authority"
+        elif request.url.scheme == "https" and "SSL" in str(error):
+            way = "does it answer at http:// instead?"
+        else:
+            way = "is the server running there?"
+        return f"{request.url}: cannot connect ({error}); {way}"
 
 
 def proxy_of(base: str) -> str | None:
@@ -219,6 +240,7 @@ def proxy_of(base: str) -> str | None:
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy:
         return None
+    proxy = proxy.strip()
     if "://" not in proxy:
         return f"http://{proxy}"
     # as desktop settings write it

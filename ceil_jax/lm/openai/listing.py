@@ -33,6 +33,11 @@ class Listed:
     """If the model is not listed: the names that are."""
 
     @property
+    def listed(self) -> bool:
+        """Whether the server has a list of models."""
+        return bool(self.entry or self.others)
+
+    @property
     def context_length(self) -> int | None:
         """The most tokens of prompt and answer together; None if the server does not say."""
         meta = self.entry.get("meta")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import chat_answer, completed_answer
 from ceil_jax.lm.openai.client import BREACH, Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.http import Refused
+from ceil_jax.lm.openai.http import TOO_LONG, Refused
 from ceil_jax.lm.openai.listing import Listed, whole_number
 from ceil_jax.lm.openai.probe import FEW_TOKENS, Interface, find_interface, most_alternatives
 from ceil_jax.lm.openai.tokens import TokenCounter
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 
 CONTEXT_LENGTH = 4096
 """The assumed context length if neither the server nor the user states it: Ollama's default."""
-_TOO_LONG = re.compile(r"context (length|window|size)|too long|too many tokens|maximum context")
 _SHORTER = "; give --endpoint.context-length what the model reads, or a smaller --token-budget"
 
 In = TypeVar("In")
@@ -104,8 +102,12 @@ class EndpointLM(LanguageModel):
         log.info("%s: %s", self.name, self._what_it_does())
 
     def _find_interface(self, listed: Listed) -> Interface:
-        try:
+        def find() -> Interface:
             return find_interface(self._client, listed.model, self._config.chat)
+
+        try:
+            # the list, if there is one, was found under the right path
+            return find() if listed.listed else self._client.at_its_path(find)
         except Refused as refusal:
             if not listed.others or refusal.status not in (400, 404):
                 raise
@@ -280,7 +282,7 @@ class EndpointLM(LanguageModel):
         try:
             return self._client.post(self._interface.path, {"model": self._model, **body}, read)
         except Refused as refusal:
-            if refusal.status not in (400, 413, 422) or not _TOO_LONG.search(str(refusal)):
+            if refusal.status not in (400, 413, 422) or not TOO_LONG.search(str(refusal)):
                 raise
             raise Refused(f"{refusal}{_SHORTER}", refusal.status) from None
 

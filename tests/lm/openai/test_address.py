@@ -3,8 +3,11 @@
 import doctest
 
 import pytest
+from refusing import refused
 
+from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
+from ceil_jax.lm import load_lm
 from ceil_jax.lm.openai import address
 from ceil_jax.lm.openai.address import is_address, parse_address
 
@@ -38,6 +41,7 @@ def test_the_example_in_the_documentation():
         ("http://host:1/chat/completions", "http://host:1/v1", None),
         ("http://localhost:11434/api/chat#llama3", "http://localhost:11434/v1", "llama3"),
         ("http://localhost:11434/api#llama3", "http://localhost:11434/v1", "llama3"),
+        (" http://host:1/v1#m\n", "http://host:1/v1", "m"),
         # as curl takes them
         ("localhost:8000", "http://localhost:8000/v1", None),
         ("127.0.0.1:8000/v1#m", "http://127.0.0.1:8000/v1", "m"),
@@ -90,3 +94,10 @@ def test_addresses_hold_no_keys(spec):
         parse_address(spec)
     assert "sesame" not in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("page", ["huggingface.co/owner/name", "hf.co/owner/name/tree/main"])
+@pytest.mark.parametrize("load", [load_lm, load_encoder])
+def test_a_page_of_the_hub_is_no_server(page, load):
+    with refused(f"https://{page} is a page of the Hugging Face hub.*give the id owner/name"):
+        load(f"https://{page}")

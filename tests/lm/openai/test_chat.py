@@ -157,6 +157,8 @@ def test_no_answer_is_an_empty_one(choices):
         ({"finish_reason": "MAX_TOKENS"}, "good", "length"),
         ({"finish_reason": "content_filter"}, "good", "refused"),
         ({"finish_reason": None}, "good", "stop"),
+        ({"finish_reason": "model_context_window_exceeded"}, "good", "length"),
+        ({"finish_reason": "sensitive"}, "good", "refused"),
         ({"finish_reason": "eos"}, "good", "stop"),
         ({"finish_reason": "end_turn"}, "good", "stop"),
         ({}, "good", "stop"),
@@ -300,3 +302,33 @@ def test_an_error_in_a_choice_is_told_without_the_key(server, address, monkeypat
     with pytest.raises(UserError) as failure:
         lm.generate(["x"], 8)
     assert "the answer is an error: overloaded for ***. Given up; finished" in str(failure.value)
+
+
+@pytest.mark.parametrize("reason", ["abort", "network_error", "insufficient_system_resource"])
+def test_an_answer_that_the_server_broke_off_is_an_error(reason):
+    for read in (
+        lambda: chat_answer([message("First we") | {"finish_reason": reason}], PROMPT),
+        lambda: completed_answer({"text": "First we", "finish_reason": reason}),
+    ):
+        with pytest.raises(ValueError, match=f"the answer is an error: {reason}"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [({"team": "é"}, '{"team": "é"}'), (5, "5"), (False, "false")]
+)
+def test_an_answer_that_the_server_has_parsed_is_json_again(content, text):
+    assert chat_answer([message(content)], PROMPT).text == text
+
+
+@pytest.mark.parametrize("json", ['{"a": 1}', '[\n  "a"\n]', '{"a": 1}\n\nHope it helps.'])
+@pytest.mark.parametrize("lead", ["Here is the JSON:\n\n", "Sure!\n\n**The JSON is:**\n"])
+def test_a_line_before_json_is_removed_and_counted(lead, json):
+    assert chat_answer([message(lead + json)], PROMPT) == (json, "stop", ("wrapper",))
+
+
+@pytest.mark.parametrize(
+    "content", ["Steps:\n[see below", "def f(x):\n\n    return x", "Dear Ann:\n{x}"]
+)
+def test_what_is_no_json_keeps_the_lines_before_it(content):
+    assert chat_answer([message(content)], "Write.").text == content

@@ -562,3 +562,34 @@ def test_each_worker_sees_the_tokens_of_its_own_work(server, address):
     # three tokens read and two written a request
     assert dict(client.each(tokens_of, [1, 2, 3, 4])) == {0: 5, 1: 10, 2: 15, 3: 20}
     assert client.tokens_read == 50
+
+
+def test_a_byte_order_mark_before_the_json_is_no_fault(server, address):
+    body = b'\xef\xbb\xbf{"data": [{"id": "m", "max_model_len": 99}]}'
+    server.faults = [(200, {"content-type": "application/json"}, body)]
+    assert client_of(address, QUICK).listed("m").context_length == 99
+
+
+def test_what_is_no_json_is_shown(server, address, waits):
+    server.faults = [(200, {"content-type": "text/plain"}, b"no healthy upstream")] * 9
+    assert "not whole JSON: 'no healthy upstream'" in message(client_of(address, QUICK))
+
+
+@pytest.mark.parametrize("given", ["sk-abc", "$MY_KEY", "gsk_Ab1xxxxxxxxxxxxxxxxxxxx"])
+def test_a_key_in_place_of_its_variable_is_not_repeated(given):
+    with pytest.raises(UserError, match="takes the name of an environment variable") as refusal:
+        client_of("http://127.0.0.1:1/v1", replace(QUICK, api_key_env=given))
+    assert given not in str(refusal.value)
+
+
+@pytest.mark.parametrize("proxy", ["http://me:secret", "http://[::1", "http://h:secret"])
+def test_a_proxy_that_is_no_address_ends_in_one_line(monkeypatch, proxy):
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(UserError, match=r"names a http proxy for .*NO_PROXY") as refusal:
+        client_of("http://llm.invalid/v1")
+    assert "secret" not in str(refusal.value)
+
+
+def test_https_to_a_server_without_it_says_so(address):
+    said = message(client_of(address.replace("http:", "https:"), QUICK))
+    assert "does it answer at http:// instead?" in said

@@ -411,6 +411,33 @@ def test_a_server_with_neither_names_both(server, address):
     assert "an address often ends in /v1" in said
 
 
+@pytest.mark.parametrize("prefix", ["", "/openai/v1", "/api/v1"])
+@pytest.mark.parametrize("lists", [True, False])
+def test_an_interface_that_is_not_under_v1_is_found_from_the_address_of_the_host(
+    server, address, monkeypatch, prefix, lists
+):
+    """Perplexity has it at its root and no list of models, Azure under /openai/v1."""
+    standard = server.answer
+    known = ("/chat/completions", *(["/models"] if lists else []))
+
+    def elsewhere(path, body):
+        if path.removeprefix(prefix) not in known or not path.startswith(prefix):
+            return 404, {"error": {"message": "Resource not found"}}
+        return standard(f"/v1{path.removeprefix(prefix)}", body)
+
+    monkeypatch.setattr(server, "answer", elsewhere)
+    lm = load_lm(f"{address.removesuffix('/v1')}#tiny", endpoint=QUICK)
+    assert lm.generate(PROMPTS, 6) == [text.strip() for text in TinyLM().generate(PROMPTS, 6)]
+    assert server.requests[-1][0] == f"{prefix}/chat/completions"
+
+
+def test_where_nothing_is_found_the_first_path_is_told(server, address, monkeypatch):
+    monkeypatch.setattr(server, "answer", lambda path, body: (404, {"error": "Not Found"}))
+    assert f"{address}/chat/completions: HTTP 404" in refused(
+        lambda: load_lm(f"{address}#tiny", endpoint=QUICK)
+    )
+
+
 def test_a_chat_that_cannot_answer_in_few_tokens_is_there_all_the_same(server, address):
     said = "Could not finish the message because max_tokens or model output limit was reached"
 
