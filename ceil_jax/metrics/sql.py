@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _COMMAND = [sys.executable, "-I", "-S", str(Path(__file__).with_name("sql_worker.py"))]
 
+_SQLITE = b"SQLite format 3\x00"
+"""The first bytes of a database."""
 _HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """The first bytes of a rollback journal that has not been rolled back or committed."""
 
@@ -132,6 +134,13 @@ class SqlExecution(Metric):
                     f"no file {path!r}; execution accuracy needs the path of an SQLite file in the "
                     "column 'database', relative to the data file; the papers' tasks have them "
                     "under data_dir/<task>/database/"
+                )
+            with open(path, "rb") as database:
+                beginning = database.read(len(_SQLITE))
+            if beginning != _SQLITE:
+                raise UserError(
+                    f"example {example.id!r}: {path} is no SQLite database: it begins with "
+                    f"{beginning!r}; it may be packed, a script of SQL, or a Git LFS pointer"
                 )
             _check_whole(path)
 

@@ -201,7 +201,8 @@ class CeilSelector(Settings):
             UserError: the store is not a vector store, or has no embeddings and no `encoder` is
                 given; or a setting does not fit.
         """
-        if not callable(getattr(store, "similarity_search", None)):
+        is_class = isinstance(store, type)
+        if is_class or not callable(getattr(store, "similarity_search", None)):
             raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
         embed_query = None
         if encoder is None:

@@ -86,8 +86,12 @@ class Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "template" and isinstance(value, str):
             value = column_template(value, "\n", self.input_key, self.output_key)
-        if name == "fixed" and isinstance(value, list):
-            value = tuple(value)
+        if name == "fixed" and isinstance(value, list | tuple):
+            # rows may have numbers as ids, which are texts in examples
+            is_number = [isinstance(id, Integral) and not isinstance(id, bool) for id in value]
+            value = tuple(
+                str(id) if number else id for id, number in zip(value, is_number, strict=True)
+            )
         if name in _ALLOWED:
             kind, allowed, expected = _ALLOWED[name]
             # truth values are integers in Python, but not numbers of examples

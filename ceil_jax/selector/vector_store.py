@@ -213,8 +213,12 @@ class StoreBank:
     def _rows(self, documents: Sequence[Any], columns: Columns) -> list[dict[str, Any]]:
         rows = []
         for document in documents:
-            # stores may also hold lists and mappings
-            fields = {name: v for name, v in document.metadata.items() if as_text(v) is not None}
+            # stores may also hold lists and mappings; those that are used are checked
+            fields = {
+                name: value
+                for name, value in document.metadata.items()
+                if name in columns.used or as_text(value) is not None
+            }
             # Qdrant's documents have their ids among their metadata
             id = getattr(document, "id", None) or fields.pop("_id", None)
             fields.pop("_collection_name", None)

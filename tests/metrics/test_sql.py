@@ -257,6 +257,16 @@ def question(id: str, database, query: str) -> Example:
     return Example(id, "q", query, fields={"database": str(database), "db_id": "zoo"})
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"version https://git-lfs.github.com/spec/v1\n", b"CREATE TABLE cat (name);"]
+)
+def test_a_file_that_is_no_database_is_told_before_anything_is_asked(tmp_path, content):
+    file = tmp_path / "zoo.sqlite"
+    file.write_bytes(content)
+    with refused("validation-0.*zoo.sqlite is no SQLite database: it begins with"):
+        METRICS["sql_execution"].check([question("validation-0", file, "SELECT 1")])
+
+
 def test_metric(database, caplog):
     examples = [question(f"validation-{i}", database, "SELECT count(*) FROM cat") for i in range(3)]
     examples.append(question("validation-3", database, "SELECT broken"))

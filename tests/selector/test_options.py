@@ -47,3 +47,12 @@ def test_a_misspelt_option_of_a_call_is_named():
     selector = CeilSelector.from_examples(BANK, encoder="tiny")
     with pytest.raises(UserError, match=r"'token_budgets'; did you mean 'token_budget'\?"):
         selector.select("a film", token_budgets=5)
+
+
+def test_fixed_examples_may_be_named_by_the_numbers_that_rows_have_as_ids():
+    bank = [{"id": number, **row} for number, row in enumerate(BANK)]
+    selector = CeilSelector.from_examples(bank, encoder="tiny", fixed=[1])
+    assert selector.fixed == ("1",)
+    assert selector.select("a film", k=2).examples[0].id == "1"
+    with pytest.raises(UserError, match="expected a list of different ids"):
+        CeilSelector.from_examples(bank, encoder="tiny", fixed=(1, "1"))

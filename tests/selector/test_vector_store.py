@@ -82,6 +82,28 @@ def test_a_document_that_is_no_example_is_left_out_and_named_once(store, caplog)
     assert caplog.text.count("is left out: ") == 1
 
 
+def test_a_label_in_a_list_of_one_is_its_item():
+    listed = InMemoryVectorStore(DeterministicFakeEmbedding(size=16))
+    labels = [["good"], ["bad"], ["good", "bad"], {"choices": ["good"]}]
+    listed.add_texts(
+        [f"film {i}" for i in range(4)], metadatas=[{"output": label} for label in labels]
+    )
+    chosen = CeilSelector.from_vector_store(listed).select("a film", k=4)
+    assert {example.input: example.output for example in chosen} == {
+        "film 0": "good",
+        "film 1": "bad",
+    }
+    with refused("expected a text that is not empty, found .'good', 'bad'."):
+        only = InMemoryVectorStore(DeterministicFakeEmbedding(size=16))
+        only.add_texts(["film"], metadatas=[{"output": ["good", "bad"]}])
+        CeilSelector.from_vector_store(only).select("a film", k=1)
+
+
+def test_a_class_of_stores_is_no_store():
+    with refused("store is <class .*expected a LangChain VectorStore"):
+        CeilSelector.from_vector_store(InMemoryVectorStore)
+
+
 @pytest.mark.parametrize("blank", [" ", "\n\t", "\u00a0"])
 def test_a_blank_document_is_left_out(blank):
     blank_too = InMemoryVectorStore(DeterministicFakeEmbedding(size=16))

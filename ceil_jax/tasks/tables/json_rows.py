@@ -90,7 +90,8 @@ def _list_rows(text: str) -> TableRows:
 
 def _object(text: str) -> Row | RowError:
     try:
-        value = json.loads(text, object_pairs_hook=_mapping)
+        # files with byte order marks that were joined have some in the middle
+        value = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_mapping)
     except (ValueError, RecursionError) as error:
         return RowError(f"not JSON ({error}): {text.strip()[:60]!r}")
     return value if isinstance(value, dict) else _not_a_row(value)

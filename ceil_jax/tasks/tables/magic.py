@@ -89,8 +89,14 @@ _PATTERNS = (
     (re.compile(rb"[l-s][\x01\x02]\x01\x00"), Kind("a Stata file", _TABLE)),
     (re.compile(rb"\x80[\x02-\x05].*\.\Z", re.S), PICKLE),
     (
-        re.compile(_MARK + rb"\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body)\b", re.I | re.S),
-        Kind("a web page", "a download that needs a login gives one; fetch the file itself"),
+        re.compile(
+            _MARK + rb"\s*(<!--.*?-->\s*)?<(!doctype html|html|head|body|table)\b", re.I | re.S
+        ),
+        Kind(
+            "a web page",
+            "a download that needs a login gives one; fetch the file itself, or, if the page shows the "
+            "table, save that as CSV (UTF-8)",
+        ),
     ),
     (re.compile(_MARK + rb"\s*<\?xml\b", re.I), Kind("an XML document", _TABLE)),
 )

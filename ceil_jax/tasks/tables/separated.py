@@ -79,7 +79,8 @@ def separated_rows(text: str, usual: str = "", delimiter: str | None = None) -> 
 
 
 def _row(header: list[str], line: int, cells: list[str], written: list[str]) -> Row | RowError:
-    if cells == written:
+    # behind a byte order mark where two files were joined
+    if [cells[0].removeprefix("\ufeff"), *cells[1:]] == written:
         return RowError("the header once more")
     if len(cells) == len(header):
         return dict(zip(header, cells, strict=True))

@@ -106,3 +106,8 @@ def test_what_annotation_tools_export(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(plain))
     task = load_file(tmp_path / "a.json", input="text", output="sentiment")
     assert {row.output for row in task.train} == {"good"}
+
+
+def test_byte_order_marks_of_files_that_were_joined(tmp_path):
+    (tmp_path / "a.jsonl").write_text('\ufeff{"a": 1}\n\ufeff{"a": 2}\n', encoding="utf-8")
+    assert read_table(tmp_path / "a.jsonl").rows == [{"a": 1}, {"a": 2}]

@@ -97,3 +97,10 @@ def test_names_that_are_one_name(tmp_path):
     with refused(r"two columns have one name: 'text', 'text\\u200b'"):
         read(tmp_path, "text,text\u200b\na,b\n")
     assert read(tmp_path, "text,,\na,b,c\n") == [("a", "c")]
+
+
+def test_a_header_behind_a_byte_order_mark_is_the_header_once_more(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n\ufeffa,b\n3,4\n", encoding="utf-8")
+    first, second, third = read_table(tmp_path / "a.csv").rows
+    assert (first, third) == ({"a": "1", "b": "2"}, {"a": "3", "b": "4"})
+    assert str(second) == "the header once more"
