@@ -214,7 +214,8 @@ class Comparison:
     def text(self) -> str:
         """Return all tables in Markdown."""
         records = [self.runs[OURS, task].records for task in self.tasks]
-        lms = ", ".join(dict.fromkeys(one.lm for of_task in records for one in of_task))
+        every_lm = [record.lm for runs in self.runs.values() for record in runs.records]
+        lms = ", ".join(dict.fromkeys(every_lm))
         about = "; ".join(
             f"{task}: {of_task[0].queries} rows, {len(of_task)} split{'s' * (len(of_task) > 1)}"
             for task, of_task in zip(self.tasks, records, strict=True)
