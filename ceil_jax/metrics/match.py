@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from typing import Any
+import unicodedata
 
 from ceil_jax.tasks.example import Example
 
@@ -18,30 +18,47 @@ def accuracy(prediction: str, example: Example) -> float:
 
 
 def exact_match(prediction: str, example: Example) -> float:
-    """Return 1 if the answer equals an accepted one, else 0. Blanks at the ends do not count; JSON
-    objects and lists are compared by value."""
-    answer = prediction.strip()
-    golds = [gold.strip() for gold in _golds(example)]
+    """Return 1 if the answer equals an accepted one, else 0.
+
+    Blanks at the ends, the kind of line ends, and whether an accented letter is one character or
+    two (Unicode's canonical equivalence) do not count. JSON objects and lists are compared by value.
+    """
+    answer = _canonical(prediction)
+    golds = [_canonical(gold) for gold in _golds(example)]
     if answer in golds:
         return 1.0
     value = _json_value(answer)
     return float(value is not None and any(_json_value(gold) == value for gold in golds))
 
 
-def _json_value(text: str) -> Any:
-    """The value of a text that is a JSON object or list; None for any other text."""
+def _canonical(text: str) -> str:
+    """A text in Unicode's normal form NFC, with line feeds as line ends, without blanks at its
+    ends."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return unicodedata.normalize("NFC", lines).strip()
+
+
+def _json_value(text: str) -> str | None:
+    """The value of a text that is a JSON object or list, as the one text that all its spellings
+    have; None for any other text. 1 and 1.0 are one value; 1 and true are not, though Python says
+    so."""
     if text[:1] not in ("{", "["):
         return None
     try:
-        return json.loads(text)
+        return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
     except (ValueError, RecursionError):
         return None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def squad_normalised(answer: str) -> str:
     """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation
     compares them."""
-    words = answer.lower().translate(_PUNCTUATION)
+    words = unicodedata.normalize("NFC", answer).lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", words).split())
 
 

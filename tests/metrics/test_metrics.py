@@ -17,6 +17,16 @@ CASES = [
     ("exact_match", "answer( m0)", ["answer(m0)"], 0),
     ("exact_match", "b", ["a", "b"], 1),
     ("exact_match", "", ["a"], 0),
+    # canonically equal letters, line ends
+    ("exact_match", "caf\u00e9", ["cafe\u0301"], 1),
+    ("exact_match", "ﬁn", ["fin"], 0),
+    ("exact_match", "a\r\nb", ["a\nb"], 1),
+    ("squad_em", "caf\u00e9", ["Cafe\u0301"], 1),
+    # JSON by value
+    ("exact_match", '{"b": [1, true], "a": 1e400}', ['{"a": 1e999, "b": [1.0, true]}'], 1),
+    ("exact_match", '{"a": true}', ['{"a": 1}'], 0),
+    ("exact_match", '{"a": false}', ['{"a": 0}'], 0),
+    ("exact_match", '{"a": 1546130668394913792}', ['{"a": 1546130668394913793}'], 0),
     ("squad_em", "The U.S. of A!", ["us of"], 1),  # punctuation, then articles, then blanks
     ("squad_em", "Theodore", ["odore"], 0),  # an article is a whole word
     ("squad_em", "jamaican english", ["Patois", "Jamaican English"], 1),
