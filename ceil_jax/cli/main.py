@@ -4,6 +4,7 @@ project."""
 from __future__ import annotations
 
 import argparse
+import errno
 import functools
 import io
 import logging
@@ -131,16 +132,15 @@ def command(
                 log.warning(
                     "%s stands twice: the last one counts; several values stand behind one", flag
                 )
+        _check_platforms()
         load_plugins()
         import_plugins(shared_flags.plugin)
         code = run(scales[scale], rest)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # the reader of the output, such as `head`, has closed it: nothing more can be written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except OSError as error:
+        code = _output_ended(name, error)
     except KeyboardInterrupt:
         message = "finished stages and the prompts that the LM has read are kept"
         print(
@@ -148,6 +148,42 @@ def command(
         )
         return 130
     return code or 0
+
+
+def _output_ended(name: str, error: OSError) -> int:
+    """Return the exit code of a command whose output cannot be written any more.
+
+    Raises:
+        OSError: it is about something else; of files, a full disk is a UserError.
+    """
+    closed = isinstance(error, BrokenPipeError)  # by the reader of the output, such as `head`
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and not error.filename
+    if not closed and not full:
+        raise error
+    # at the exit Python would try to write what is left
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if closed:
+        return 141
+    kept = "what was finished is kept: make room and run the same command again"
+    print(f"{name}: cannot write the output: {error.strerror}; {kept}", file=sys.stderr)
+    return 2
+
+
+def _check_platforms() -> None:
+    """Raise a UserError if JAX_PLATFORMS names devices that are not here."""
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if not platforms:
+        return
+    import jax
+
+    try:
+        jax.devices()
+    except Exception as error:  # JAX raises whatever its plugins do
+        why = f" ({error})".replace("\n", " ") if str(error) else ""
+        raise UserError(
+            f"JAX_PLATFORMS={platforms}: JAX finds no such device here{why}; unset JAX_PLATFORMS, or "
+            "install JAX for the device, such as pip install 'ceil-jax[cuda]'"
+        ) from None
 
 
 def import_plugins(modules: Sequence[str]) -> None:

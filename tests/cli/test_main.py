@@ -1,6 +1,7 @@
 """Commands as a user types them, and what a mistake prints."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -350,3 +351,27 @@ def test_a_start_is_a_method_by_its_name(capsys, tmp_path):
     assert stages["base"] < stages["tst"]
     assert main([*flags, "--epr.start", "fre"]) == 2
     assert "did you mean 'free'" in capsys.readouterr().err
+
+
+def run_command(*words, **options):
+    command = [sys.executable, "-m", "ceil_jax.cli.main", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_devices_that_are_not_here_are_one_line():
+    ended = run_command("tasks", env={**os.environ, "JAX_PLATFORMS": "no_such"})
+    assert ended.returncode == 2
+    [line] = ended.stderr.splitlines()
+    assert "JAX_PLATFORMS=no_such: JAX finds no such device here" in line
+    assert line.endswith("pip install 'ceil-jax[cuda]'")
+
+
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="Linux has this file that is always full"
+)
+def test_an_output_that_cannot_be_written_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        ended = run_command("tasks", stdout=full)
+    assert ended.returncode == 2
+    [line] = ended.stderr.splitlines()
+    assert "cannot write the output: No space left on device; what was finished is kept" in line
