@@ -289,7 +289,7 @@ def test_fixed_examples_stand_first_in_every_prompt(tiny, tmp_path):
     selector.fixed = ["d", "nowhere"]
     with refused("fixed: no example with id 'nowhere' in the bank"):
         selector.select("q", k=2)
-    for value in (["a", "a"], "a", [1]):
+    for value in (["a", "a"], "a", [True]):
         with refused("fixed is"):
             selector.fixed = value
     CeilSelector.from_examples(ROWS, encoder=tiny, fixed=["row-3"]).save_pretrained(tmp_path)
