@@ -4,8 +4,8 @@ query, and prompts with an example of each likely label, beside random and the n
     python experiments/fixed_rows.py --tasks sst5 movie_reviews mrpc geoquery --scale small \\
         --limit 200 --seeds 0 1 2 --data-dir DATA
 
-The tokens beside a score are those of preparing: `fixed` and `fixed_near` score sets of examples on
-held-back rows of the bank. A row that does not apply to a task is left out of it.
+`fixed` and `fixed_near` score sets of examples on held-back rows of the bank; the tokens of a record
+hold these and those of the answers. A row that does not apply to a task is left out of it.
 """
 
 import sys

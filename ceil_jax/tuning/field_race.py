@@ -241,8 +241,9 @@ class FieldRace:
                 self.entrants, key=lambda entrant: abs(entrant.candidate.shots - candidate.shots)
             )
             racing = float(similar.tokens.sum())
-            reserve = self._reserve(float(similar.tokens.mean()))
-            affordable = self._left(float(similar.tokens.mean()))
+            joining = float(similar.tokens.mean())
+            reserve = self._reserve(joining)
+            affordable = self._left(joining)
             try:
                 tokens, seconds = self.field.preparation(candidate, similar, affordable - racing)
             except UserError as error:
