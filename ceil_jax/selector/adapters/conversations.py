@@ -196,8 +196,10 @@ def _complete_call(call: Mapping[str, Any], id: str) -> dict[str, Any]:
 def _call_before(earlier: Sequence[Mapping[str, Any]]) -> str:
     """The id of the first tool call that no turn has answered yet, for a result that names none."""
     answered = {turn.get("tool_call_id") for turn in earlier}
-    calls = [call for turn in earlier for call in turn.get("tool_calls") or []]
-    return next((call["id"] for call in calls if call.get("id") not in answered), "call")
+    lists = [turn.get("tool_calls") for turn in earlier]
+    calls = [call for some in lists if isinstance(some, list) for call in some]
+    ids = [call.get("id") for call in calls if isinstance(call, Mapping)]
+    return next((id for id in ids if id is not None and id not in answered), "call")
 
 
 def _from_share_gpt(
