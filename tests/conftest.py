@@ -65,10 +65,9 @@ def encoders_made_once():
         ENCODERS[name] = cache(ENCODERS[name])
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def registrations_undone():
-    """Undo all registrations of a test when it ends."""
-
+    """Undo all registrations of a test when it ends, so that no test depends on which ran before."""
     from ceil_jax.encoders.registry import ENCODERS
     from ceil_jax.lm.prompts import ORDERS
     from ceil_jax.lm.registry import LMS

@@ -42,7 +42,7 @@ def test_every_public_class_has_an_example():
 
 
 @pytest.mark.parametrize(("file", "docstring"), EXAMPLES)
-def test_an_example_prints_what_it_says(file, docstring, registrations_undone):
+def test_an_example_prints_what_it_says(file, docstring):
     # not doctest's own search, which misses jitted functions
     try:
         module = importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))

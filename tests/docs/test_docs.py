@@ -192,7 +192,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("note", "code"), PROGRAMS)
-def test_code_runs(note, code, tmp_path, monkeypatch, registrations_undone):
+def test_code_runs(note, code, tmp_path, monkeypatch):
     assert note in ("run", "run: packages", *(f"with: {name}" for name in PREPARED)), (
         f"unknown note {note!r}"
     )

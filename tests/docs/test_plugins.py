@@ -33,7 +33,7 @@ FEW = replace(TASK, validation=TASK.validation[:4])
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch, registrations_undone):
+def plugin(tmp_path, monkeypatch):
     """Write a page's file to the current folder, and return what is run with it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -178,7 +178,7 @@ def test_a_folder_imports_nothing(own_module, tmp_path, monkeypatch):
             load_encoder(name)
 
 
-def test_a_registered_encoder(tmp_path, registrations_undone):
+def test_a_registered_encoder(tmp_path):
     register_encoder("scaled tiny", lambda: load_encoder("tiny"))
     encoder = load_encoder("scaled tiny")
     assert encoder.name == "scaled tiny"

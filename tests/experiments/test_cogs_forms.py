@@ -9,7 +9,6 @@ import cogs_forms
 from ceil_jax.pipeline.config import SCALES
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.load import load_task
-from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.structures import form_without_words
 
 COMMON = "* cookie ( x _ 1 ) ; {} . agent ( x _ 2 , Emma ) AND {} . theme ( x _ 2 , x _ 1 )"
@@ -39,10 +38,9 @@ def test_the_task_has_the_even_queries_and_the_rest_of_its_settings(tmp_path):
     for split in ("train", "gen"):
         with gzip.open(folder / f"{split}.jsonl.gz", "wt") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
-    with TASKS.temporarily():
-        config = replace(SCALES["tiny"], task="cogs.ps", data_dir=tmp_path)
-        name = cogs_forms.forms_task(config)
-        task = load_task(name, tmp_path)
+    config = replace(SCALES["tiny"], task="cogs.ps", data_dir=tmp_path)
+    name = cogs_forms.forms_task(config)
+    task = load_task(name, tmp_path)
     assert name == "cogs.ps.forms"
     assert len(task.validation) == cogs_forms.EACH + 2
     assert len(task.train) == len(rows)

@@ -15,7 +15,7 @@ BANK = [Example(str(i), text, "") for i, text in enumerate(INPUTS)]
 
 
 @pytest.fixture
-def set_bsr(registrations_undone):
+def set_bsr():
     yield importlib.import_module("set_bsr")
     del sys.modules["set_bsr"]
 

@@ -123,7 +123,7 @@ def test_the_plane_keeps_neighbours_together():
 
 
 @pytest.fixture
-def flags(tmp_path, registrations_undone):
+def flags(tmp_path):
     """The command line of a small run on a COGS of twelve forms, in a folder of its own."""
     form = "{0} ( x _ 1 ) AND {1} . theme ( x _ 2 , x _ 1 )"
     words = [

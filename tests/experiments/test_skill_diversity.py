@@ -25,7 +25,7 @@ BANK = [
 
 
 @pytest.fixture(autouse=True)
-def registered(registrations_undone):
+def registered():
     register()
 
 

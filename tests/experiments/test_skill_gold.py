@@ -114,7 +114,7 @@ class Counts:
         return np.array([(1, 0) if "a count" in text else (0, 1) for text in texts], np.float32)
 
 
-def test_the_nearest_gold_skills(registrations_undone):
+def test_the_nearest_gold_skills():
     register()
     bank = [
         Example(f"train-{i}", "", f"SELECT {one} FROM t") for i, one in enumerate(["a", "count(*)"])

@@ -157,7 +157,7 @@ def test_reserve_is_the_longest_option_or_what_may_be_generated():
     assert answer_reserve(lm, TEMPLATE, [free], longest=2) == 4
 
 
-def test_an_order_of_ones_own_sees_what_fits(registrations_undone):
+def test_an_order_of_ones_own_sees_what_fits():
     seen = []
 
     def order(relevance, gains):
@@ -177,7 +177,7 @@ def test_an_order_of_ones_own_sees_what_fits(registrations_undone):
     assert prompts.build(QUERY, BANK, [0.1, 0.2, 0.3, 0.4], "similarity").order == (2, 3)
 
 
-def test_an_order_that_loses_an_example_is_named(registrations_undone):
+def test_an_order_that_loses_an_example_is_named():
     register_order("first", lambda relevance, gains: [0])
     prompts = PromptBuilder(Lm(), TEMPLATE, 1, order="first")
     with refused(r"order 'first' returned \[0\] for 4 examples; expected each of 0 to 3"):

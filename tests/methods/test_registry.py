@@ -34,7 +34,7 @@ class Other(EPR):
     """A method with the name of another one."""
 
 
-def test_a_method_with_the_name_of_a_setting_is_refused_in_one_line(registrations_undone):
+def test_a_method_with_the_name_of_a_setting_is_refused_in_one_line():
     register_row("order", Row("by order", Order()))
     for use in (
         lambda: open_run(SMALL, TASK).setup.row("order"),
@@ -45,7 +45,7 @@ def test_a_method_with_the_name_of_a_setting_is_refused_in_one_line(registration
             use()
 
 
-def test_a_name_is_one_row_and_one_class(registrations_undone):
+def test_a_name_is_one_row_and_one_class():
     with pytest.raises(UserError, match="'ceil' is registered already"):
         register_row("ceil", Row("mine", CEIL()))
     with pytest.raises(UserError, match="a method 'epr' is registered already"):
@@ -76,13 +76,13 @@ class Idle(Method):
     [(Undecorated(), r"write @dataclass\(frozen=True\)"), (Idle(), "says in no way how it learns")],
     ids=["without its decorator", "without a way to learn"],
 )
-def test_a_class_that_is_no_method_is_refused(registrations_undone, method, message):
+def test_a_class_that_is_no_method_is_refused(method, message):
     with pytest.raises(UserError, match=message):
         register_row("mine", Row("mine", method))
     assert "mine" not in ROWS
 
 
-def test_a_methods_defaults_are_those_it_was_registered_with(registrations_undone):
+def test_a_methods_defaults_are_those_it_was_registered_with():
     register_row("order", Row("mine", Mine(instances=7)))
     assert RunConfig().method(Mine).instances == 7
     changed = RunConfig().with_method(Mine, epochs=2).row("order").method

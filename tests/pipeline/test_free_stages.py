@@ -56,7 +56,7 @@ class TwoHeads(LearnsFromOutputs):
         return {"first head": fit_label_head, "second head": fit_label_head}
 
 
-def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path, registrations_undone):
+def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path):
     """As docs/extending.md promises. Films of one label share their words, so that the cosine finds
     them as well as a head within noise, and is taken."""
     register_row("two_heads", Row("two heads", TwoHeads(), NEAREST))

@@ -35,14 +35,14 @@ def ones(*rows):
         None,
     ],
 )
-def test_what_is_no_choice_is_refused(registrations_undone, answer):
+def test_what_is_no_choice_is_refused(answer):
     choose = SimpleNamespace(choose=lambda queries, k: answer)
     register_retriever("mine", lambda arguments: choose)
     with refused("retriever 'mine' returned .*expected a `Choice` with at most 3 different"):
         build_retriever("mine", BANK).retrieve(QUERIES, 3)
 
 
-def test_fewer_than_k_and_none_are_a_choice(registrations_undone):
+def test_fewer_than_k_and_none_are_a_choice():
     choose = SimpleNamespace(choose=lambda queries, k: ones([3, 1], []))
     register_retriever("mine", lambda arguments: choose)
     first, second = build_retriever("mine", BANK).retrieve(QUERIES, 3)
@@ -82,9 +82,7 @@ class Ranks:
         (Ranks(None), "is not a callable object"),
     ],
 )
-def test_what_makes_no_retriever_is_refused_where_it_is_registered(
-    registrations_undone, build, message
-):
+def test_what_makes_no_retriever_is_refused_where_it_is_registered(build, message):
     with refused(f"retriever 'mine': .*{message}; .* has choose.queries, k.*extending.md"):
         register_retriever("mine", build)
     assert "mine" not in RETRIEVERS
@@ -92,7 +90,7 @@ def test_what_makes_no_retriever_is_refused_where_it_is_registered(
 
 
 @pytest.mark.parametrize("made", [Ranks(None), None, SimpleNamespace(chose=len)])
-def test_what_a_function_makes_is_checked_where_it_is_built(registrations_undone, made):
+def test_what_a_function_makes_is_checked_where_it_is_built(made):
     register_retriever("mine", lambda arguments: made)
     with refused(f"retriever 'mine': the {type(made).__name__} that it builds has no `choose`"):
         build_retriever("mine", BANK)
@@ -103,7 +101,7 @@ def test_a_misspelt_option_is_refused():
         build_retriever("bm25", BANK, trade_of=0.1)
 
 
-def test_a_metric_from_outside_is_checked(registrations_undone):
+def test_a_metric_from_outside_is_checked():
     for number, value in enumerate((None, float("nan"), 100.0, -1.0)):
         register_metric(f"odd{number}", lambda prediction, example, value=value: value)
         with refused("the metric of the answer 'x' to query 'v' is .*; expected 0 to 1"):

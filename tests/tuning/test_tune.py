@@ -741,7 +741,7 @@ def test_a_small_bank_is_not_trained_on(tmp_path):
     assert "A bank of 80 examples is too small to train on." in outcome.notes
 
 
-def test_registered_retrievers_join_by_themselves(registrations_undone):
+def test_registered_retrievers_join_by_themselves():
     register_retriever("mine", BM25Ranking, Needs(trade_off="tunable"), label="Mine")
     register_retriever("oracle", BM25Ranking, Needs(gold_outputs=True))
     wide = TuneConfig(ks=(2, 400), trade_offs=(0.1,))
