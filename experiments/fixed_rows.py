@@ -1,8 +1,8 @@
 """Rows beside the usual ones (no paper's table): prompts that begin with the same examples for every
 query, and prompts with an example of each likely label, beside random and the nearest examples.
 
-    python experiments/fixed_rows.py --tasks sst5 movie_reviews mrpc geoquery --scale small \\
-        --limit 200 --seeds 0 1 2 --data-dir DATA
+    python experiments/fixed_rows.py --tasks sst5 movie_reviews mrpc qnli geoquery mtop.intents \\
+        --plugin intents --scale small --limit 400 --seeds 0 1 2 --data-dir DATA
 
 `fixed` and `fixed_near` score sets of examples on held-back rows of the bank; the tokens of a record
 hold these and those of the answers. A row that does not apply to a task is left out of it.
@@ -18,7 +18,7 @@ from ceil_jax.methods.registry import applicable
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.load import load_task
 
-NAMES = ("random", "topk", "free", "by_label", "fixed", "fixed_near")
+NAMES = ("classifier", "zero", "random", "topk", "free", "by_label", "fixed", "fixed_near")
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
