@@ -47,7 +47,7 @@ from ceil_jax.tasks.words import overlap
 
 FILE = Path(__file__).parents[1] / "docs" / "determinant.svg"
 GRID = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1)
-COUNTS = (4, 8, 16)
+COUNTS = (4, 8, 16, 50)
 SHORTLIST = 100
 SPLITS = {"geoquery": "GeoQuery", "geoquery.template": "template split"}
 WORDINGS = ("{}", "please tell me : {}", "i would like to know {}")
@@ -220,12 +220,12 @@ STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
 line { stroke: #d0d7de } .zero { stroke: #59636e } polyline { fill: none; stroke-width: 2 }
 .mark { stroke-width: 1.5 }
-.c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a }
-.t0 { fill: #2f6f9f } .t1 { fill: #bf5700 } .t2 { fill: #6a3d9a }
+.c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a } .c3 { stroke: #1a7f37 }
+.t0 { fill: #2f6f9f } .t1 { fill: #bf5700 } .t2 { fill: #6a3d9a } .t3 { fill: #1a7f37 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
-  .c0 { stroke: #58a6d8 } .c1 { stroke: #ffa657 } .c2 { stroke: #c9a2f2 }
-  .t0 { fill: #58a6d8 } .t1 { fill: #ffa657 } .t2 { fill: #c9a2f2 }
+  .c0 { stroke: #58a6d8 } .c1 { stroke: #ffa657 } .c2 { stroke: #c9a2f2 } .c3 { stroke: #56d364 }
+  .t0 { fill: #58a6d8 } .t1 { fill: #ffa657 } .t2 { fill: #c9a2f2 } .t3 { fill: #56d364 }
 }
 """
 LEFT = 34
