@@ -13,6 +13,7 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
 - `vectors`: the vectors of texts and of examples
 - `learning`: the stages in which heads and encoders are trained
 - `choosing`: the chosen examples, and candidate sets
+- `prompting`: the prompts of a task for an LM, and the work of reading them
 - `scoring`: the LM's scores of candidate sets, and λ
 - `fixed_examples`: one set of examples for all queries
 - `ways`: how an LM answers: by log-probabilities of choices, by generation, or by generating a

@@ -13,7 +13,7 @@ import numpy as np
 from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.choosing import Choose
-from ceil_jax.pipeline.scoring import Prompting, sample, work_of_reading
+from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.vectors import HeadInputs
 from ceil_jax.pipeline.views import Examples

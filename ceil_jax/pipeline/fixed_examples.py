@@ -20,11 +20,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.readings import LMRequest
 from ceil_jax.methods.fixed import FixedPart
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.choosing import StoredSets
-from ceil_jax.pipeline.scoring import Prompting, Scores, work_of_reading
+from ceil_jax.pipeline.prompting import Prompting, work_of_reading
+from ceil_jax.pipeline.scoring import Scores
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import BankQueries, Examples
@@ -34,7 +34,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.identity import question_key
 from ceil_jax.tasks.labels import labels_of
 from ceil_jax.training.candidates import CandidateSets
-from ceil_jax.training.scoring import by_set, read_outputs, set_prompts
+from ceil_jax.training.scoring import by_set, set_prompts
 from ceil_jax.training.shared_sets import (
     Measure,
     balanced_sets,
@@ -146,21 +146,9 @@ class SharedScores(Scores):
     def estimate(self, run: Run) -> Work:
         queries = self.queries.examples
         sets, times = some_sets(run, self.sets, len(queries), len(self.bank), self.shape)
-        prompts = self.prompts(run, queries, sets)
-        query_of_prompt = [query for query in queries for _ in range(sets.subsets.shape[1])]
-        template = self.prompting.template
-        per_token = self.prompting.per_token
-        requests = [
-            LMRequest(
-                prompts[i],
-                tuple(
-                    template.continuation(query_of_prompt[i], output)
-                    for output in read_outputs(query_of_prompt[i], self.all_choices)
-                ),
-                per_token and bool(query_of_prompt[i].choices),
-            )
-            for i in by_set(len(queries), sets.subsets.shape[1])
-        ]
+        by_query = self.requests(run, queries, sets)
+        order = by_set(len(queries), sets.subsets.shape[1])
+        requests = [by_query[number] for number in order]
         return work_of_reading(run, self.prompting.lm, requests, times, together=True)
 
 

@@ -12,92 +12,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ceil_jax.lm.lazy import Lazy
-from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import CachedLM, LMRequest, ReadingMeter, Readings
-from ceil_jax.pipeline.models import NamedLM
+from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.store.shards import Shard
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
-from ceil_jax.training.scoring import read_outputs, score_sets, set_prompts
+from ceil_jax.training.scoring import score_sets, set_prompts
 from ceil_jax.training.trade_offs import TRADE_OFFS, best_trade_off, trade_off_note
 
 log = logging.getLogger(__name__)
 
 LOG_DET_SHARE = "log_det_share"
 """The name of `training.trade_offs.log_det_share` in the summary of `choosing.MapSets`."""
-
-SAMPLED = 24
-"""Number of queries whose prompts are counted to estimate the tokens of all."""
-
-
-@dataclass(frozen=True)
-class Prompting:
-    """The prompts of a task for an LM."""
-
-    lm: NamedLM
-    template: Template
-    few_shot: tuple[Example, ...] = ()
-    fit: Fit = "greedy"
-    order: str = "relevance"
-    per_token: bool = False
-    max_new_tokens: int = 128
-    token_budget: int | None = None
-
-    def __post_init__(self) -> None:
-        # refuse an unknown order before anything is computed
-        ORDERS.require(self.order)
-
-    @property
-    def registered(self) -> tuple[Any, ...]:
-        """The order of examples. A plugin's code becomes part of the key."""
-        return (ORDERS[self.order],)
-
-    def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
-        """Return a prompt builder for these queries."""
-        lm = run.lm(self.lm)
-        reserve = answer_reserve(lm, self.template, queries, self.max_new_tokens)
-        return PromptBuilder(
-            lm, self.template, reserve, self.few_shot, self.token_budget, self.order
-        )
-
-
-def sample(count: int) -> slice:
-    """Return a slice that takes about SAMPLED of `count` queries, evenly spaced."""
-    return slice(None, None, max(1, count // SAMPLED))
-
-
-def work_of_reading(
-    run: Run,
-    lm: NamedLM,
-    requests: Sequence[LMRequest],
-    times: float,
-    answers: Sequence[str] = (),
-    *,
-    together: bool = False,
-) -> Work:
-    """Return the work of reading `times` as many prompts as in a sample of requests, less those
-    that have been read before. The run's LM may be one that only counts tokens.
-
-    Args:
-        run: gives the LM and its readings.
-        lm: reads the prompts.
-        requests: a sample of the prompts with their continuations.
-        times: how many times as many prompts there are in all.
-        answers: texts that are as long as the generated answers.
-        together: whether prompts with the same beginning follow one another, so that a local LM
-            reads the beginning once.
-    """
-    if not requests:
-        return Work()
-    reader = run.lm(lm)
-    counting = run.models.counting(lm)
-    unread = reader.missing(requests) / len({request.key(reader.name) for request in requests})
-    read, written = counting.count(requests, answers, together=together)
-    return Work(times * unread * read, times * unread * written, parameters=counting.parameters)
 
 
 @dataclass(frozen=True)
@@ -171,22 +101,21 @@ class Scores(Stage[dict[str, np.ndarray]]):
         else:
             sets = self._random_sets(len(sampled))
             times *= self.differing
-        prompts = iter(self.prompts(run, sampled, sets))
-        template = self.prompting.template
-        per_token = self.prompting.per_token
-        requests = [
-            LMRequest(
-                next(prompts),
-                tuple(
-                    template.continuation(query, output)
-                    for output in read_outputs(query, self.all_choices)
-                ),
-                per_token and bool(query.choices),
-            )
-            for query in sampled
-            for _ in range(sets.subsets.shape[1])
-        ]
+        requests = self.requests(run, sampled, sets)
         return work_of_reading(run, self.prompting.lm, requests, times)
+
+    def requests(
+        self, run: Run, queries: Sequence[Example], sets: CandidateSets
+    ) -> list[LMRequest]:
+        """Return the LM request that scores each set of each query, query by query, to estimate the
+        work. They are the requests that `compute` makes, so that readings of them are found."""
+        sets_of_query = sets.subsets.shape[1]
+        return [
+            self.prompting.scoring_request(
+                prompt, queries[number // sets_of_query], all_choices=self.all_choices
+            )
+            for number, prompt in enumerate(self.prompts(run, queries, sets))
+        ]
 
     def _random_sets(self, queries: int) -> CandidateSets:
         """Random sets in place of those that are not drawn yet, to estimate the tokens of

@@ -17,7 +17,7 @@ from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_lengt
 from ceil_jax.lm.price import Usage
 from ceil_jax.lm.readings import LMRequest
 from ceil_jax.pipeline.models import NamedEncoder, NamedLM
-from ceil_jax.pipeline.scoring import sample, work_of_reading
+from ceil_jax.pipeline.prompting import sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
 from ceil_jax.pipeline.views import Examples, RetrievalTexts
 from ceil_jax.store.folder import load_arrays, save_arrays

@@ -14,7 +14,7 @@ from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.answers import TROUBLES, trimmed
 from ceil_jax.lm.options import option_in
 from ceil_jax.lm.readings import LMRequest
-from ceil_jax.pipeline.scoring import Prompting
+from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.tasks.example import Example, Template
 
 NO_OPTION = "no option"

@@ -1,0 +1,94 @@
+"""The prompts of a task for an LM, and the estimated work of reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
+from ceil_jax.lm.readings import LMRequest
+from ceil_jax.pipeline.models import NamedLM
+from ceil_jax.pipeline.stage import Run, Work
+from ceil_jax.tasks.example import Example, Template
+from ceil_jax.training.scoring import read_outputs
+
+SAMPLED = 24
+"""Number of queries whose prompts are counted to estimate the tokens of all."""
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """The prompts of a task for an LM."""
+
+    lm: NamedLM
+    template: Template
+    few_shot: tuple[Example, ...] = ()
+    fit: Fit = "greedy"
+    order: str = "relevance"
+    per_token: bool = False
+    max_new_tokens: int = 128
+    token_budget: int | None = None
+
+    def __post_init__(self) -> None:
+        # refuse an unknown order before anything is computed
+        ORDERS.require(self.order)
+
+    @property
+    def registered(self) -> tuple[Any, ...]:
+        """The order of examples. A plugin's code becomes part of the key."""
+        return (ORDERS[self.order],)
+
+    def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
+        """Return a prompt builder for these queries."""
+        lm = run.lm(self.lm)
+        reserve = answer_reserve(lm, self.template, queries, self.max_new_tokens)
+        return PromptBuilder(
+            lm, self.template, reserve, self.few_shot, self.token_budget, self.order
+        )
+
+    def scoring_request(self, prompt: str, query: Example, *, all_choices: bool) -> LMRequest:
+        """Return the request that scores the gold output of a query behind its prompt, or all of
+        its choices (`training.scoring.read_outputs`)."""
+        outputs = read_outputs(query, all_choices)
+        return LMRequest(
+            prompt,
+            tuple(self.template.continuation(query, output) for output in outputs),
+            # only choices are compared by the mean of their tokens; written outputs by the sum
+            self.per_token and bool(query.choices),
+        )
+
+
+def sample(count: int) -> slice:
+    """Return a slice that takes about SAMPLED of `count` queries, evenly spaced."""
+    return slice(None, None, max(1, count // SAMPLED))
+
+
+def work_of_reading(
+    run: Run,
+    lm: NamedLM,
+    requests: Sequence[LMRequest],
+    times: float,
+    answers: Sequence[str] = (),
+    *,
+    together: bool = False,
+) -> Work:
+    """Return the work of reading `times` as many prompts as in a sample of requests, less those
+    that have been read before. The run's LM may be one that only counts tokens.
+
+    Args:
+        run: gives the LM and its readings.
+        lm: reads the prompts.
+        requests: a sample of the prompts with their continuations.
+        times: how many times as many prompts there are in all.
+        answers: texts that are as long as the generated answers.
+        together: whether prompts with the same beginning follow one another, so that a local LM
+            reads the beginning once.
+    """
+    if not requests:
+        return Work()
+    reader = run.lm(lm)
+    counting = run.models.counting(lm)
+    unread = reader.missing(requests) / len({request.key(reader.name) for request in requests})
+    read, written = counting.count(requests, answers, together=together)
+    return Work(times * unread * read, times * unread * written, parameters=counting.parameters)
