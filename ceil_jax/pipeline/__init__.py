@@ -22,8 +22,8 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
 - `usage`: the tokens of a row's prompts, for prices
 - `lineup`: the rows that are to be evaluated, with their stages
 - `evaluate`: rows evaluated, with their cost and all else that tables show
-- `plan`: what a run would compute, in LM tokens and minutes; `minutes`: a comparison cut to fit a
-  time limit
+- `plan`: what a run would compute, in LM tokens and minutes; `speed`: the speed of this machine;
+  `minutes`: a comparison cut to fit a time limit
 - `export`: a row as a selector
 - `records`: the record of an evaluation
 - `models`: LMs and encoders by name: where they run, and what they need; `config`: settings and

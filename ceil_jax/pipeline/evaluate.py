@@ -9,9 +9,9 @@ from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.answering import Measurement
 from ceil_jax.pipeline.lineup import Lineup
-from ceil_jax.pipeline.plan import this_machine
 from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.speed import this_machine
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.usage import PromptTokens
 from ceil_jax.pipeline.views import failures

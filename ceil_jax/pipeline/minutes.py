@@ -13,15 +13,9 @@ from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.lineup import Lineup, lineup_of
-from ceil_jax.pipeline.plan import (
-    WRITING,
-    Machine,
-    duration,
-    minutes_for,
-    plan,
-    this_machine,
-)
+from ceil_jax.pipeline.plan import duration, minutes_for, plan
 from ceil_jax.pipeline.setup import Setup, setup_of
+from ceil_jax.pipeline.speed import Machine, this_machine, tokens_as_read
 from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.draws import draw
@@ -154,8 +148,7 @@ def measured_machine(run: Run, setup: Setup, rows: Sequence[Row]) -> Machine:
         run.get(probe)
     machine = this_machine()
     if work.read and meter.now.seconds:
-        tokens = work.read + WRITING * work.written
-        return machine._replace(lm=tokens * work.parameters / meter.now.seconds)
+        return machine._replace(lm=tokens_as_read(work) * work.parameters / meter.now.seconds)
     # if all was answered before, use the time that it took then
     cost = run.own_cost(probe)
     if not cost.tokens or not cost.seconds:

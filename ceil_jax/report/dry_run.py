@@ -8,7 +8,8 @@ from typing import Any
 
 from ceil_jax.lm.price import Price
 from ceil_jax.pipeline.lineup import Lineup
-from ceil_jax.pipeline.plan import Machine, Plan, duration, this_machine
+from ceil_jax.pipeline.plan import Plan, duration
+from ceil_jax.pipeline.speed import Machine, this_machine
 from ceil_jax.pipeline.stage import Stage, closure
 from ceil_jax.report.table import Table
 

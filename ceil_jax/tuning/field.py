@@ -20,8 +20,8 @@ from ceil_jax.pipeline.answering import Answers, Predictions
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.plan import this_machine
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
+from ceil_jax.pipeline.speed import this_machine
 from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.usage import before_answering
 from ceil_jax.pipeline.views import Examples

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.models import CountingModels
-from ceil_jax.pipeline.plan import Machine, this_machine
+from ceil_jax.pipeline.speed import Machine, this_machine
 from ceil_jax.report.dry_run import DryRun
 from harness.grid import Entry, Grid
 

@@ -16,8 +16,8 @@ from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline import minutes as minutes_module
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.minutes import FEWEST_QUERIES, cut_to_fit, cuts
-from ceil_jax.pipeline.plan import Machine
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.speed import Machine
 
 TASK = films(60, 200)
 ROWS = ("majority", "random", "epr", "epr_map", "ceil")

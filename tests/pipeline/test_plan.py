@@ -6,8 +6,9 @@ import pytest
 from films import SMALL, TASK, metric_of
 
 from ceil_jax.pipeline.models import CountingModels
-from ceil_jax.pipeline.plan import Machine, Plan, plan, this_machine
+from ceil_jax.pipeline.plan import Plan, plan
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.speed import Machine
 from ceil_jax.pipeline.stage import Run, Work, closure
 from ceil_jax.tasks.load import load_task
 
@@ -67,36 +68,3 @@ def test_seconds_by_hand():
     # (2 + 4 · 1) · 50 / 100 + 30 / 10 + 4 / 1
     assert machine.seconds(work) == 3 + 3 + 4
     assert Plan().seconds(machine) == Plan().tokens == 0
-
-
-def test_a_machine_is_measured_once_and_the_speed_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("CEIL_JAX_CACHE", str(tmp_path))
-    measurements = []
-
-    def measure():
-        measurements.append(1)
-        return Machine("m", 3.0, 2.0, 1.0)
-
-    monkeypatch.setattr("ceil_jax.pipeline.plan.measured", measure)
-    speeds = []
-    for _ in range(2):
-        this_machine.cache_clear()  # as in another process
-        machine = this_machine()
-        speeds.append((machine.lm, machine.encode, machine.train))
-    assert speeds == [(3.0, 2.0, 1.0)] * 2
-    assert len(measurements) == 1
-    [file] = tmp_path.glob("machine-*.json")
-    file.write_text("{")
-    this_machine.cache_clear()
-    assert this_machine().lm == 3.0
-    assert len(measurements) == 2
-    this_machine.cache_clear()
-
-
-def test_a_machine_without_a_cache_is_measured_and_kept_nowhere(monkeypatch):
-    """A container may have a user without a home folder."""
-    monkeypatch.setattr("ceil_jax.pipeline.plan.has_cache", lambda: False)
-    monkeypatch.setattr("ceil_jax.pipeline.plan.measured", lambda: Machine("here", 1.0, 2.0, 3.0))
-    this_machine.cache_clear()
-    assert this_machine().name == "here"
-    this_machine.cache_clear()
