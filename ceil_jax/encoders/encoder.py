@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
 import math
@@ -54,6 +53,11 @@ HF_FILES = (
 )
 
 
+_CACHED = ("fingerprint", "sides", "_on_devices")
+"""Attributes that are computed when they are first read, and belong to one encoder's parameters."""
+_NOT_PICKLED = (*_CACHED, "apply", "_jitted")
+
+
 class Encoder:
     """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` returns
     another one.
@@ -103,12 +107,32 @@ class Encoder:
         # the name of each parameter → its path in the network
         self._paths = {".".join(map(str, path)): path for path in leaves}
         self.params: Params = {name: leaves[path].get_value() for name, path in self._paths.items()}
-        # not a method, so that copies share the compiled function and it keeps no parameters alive
-        self.apply = _apply(self._graphdef, self._constants, self._paths)
-        self._jitted = jax.jit(self.apply)
+        self._compile()
         # the shortest batch, to find out what the network returns
         self._probe = pad([[0]], padded_length(1, max_length), tokenizer.pad_id)
         self.dim: int = jax.eval_shape(self.apply, self.params, self._probe).shape[1]
+
+    def _compile(self) -> None:
+        # not a method, so that copies share the compiled function and it keeps no parameters alive
+        self.apply = _apply(self._graphdef, self._constants, self._paths)
+        self._jitted = jax.jit(self.apply)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The encoder to be pickled: parameters on the host, nothing that is compiled or cached."""
+        state = {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
+        return {**state, "params": {name: np.asarray(v) for name, v in self.params.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._compile()
+
+    def __copy__(self) -> Encoder:
+        """A copy that shares parameters and compiled functions."""
+        return self._changed()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Encoder:
+        """The encoder itself, because it is immutable."""
+        return self
 
     def with_params(self, params: Params) -> Encoder:
         """Return this encoder with other parameters; the compiled functions are shared.
@@ -143,10 +167,9 @@ class Encoder:
         return self._changed(tokenizer=self.tokenizer.with_prefix(prompt), checkpoint=checkpoint)
 
     def _changed(self, **attributes: Any) -> Encoder:
-        other = copy.copy(self)
-        for cached in ("fingerprint", "sides", "_on_devices"):
-            other.__dict__.pop(cached, None)
-        other.__dict__.update(attributes)
+        other = type(self).__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name not in _CACHED}
+        vars(other).update(kept, **attributes)
         return other
 
     @property

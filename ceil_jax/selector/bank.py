@@ -5,13 +5,14 @@ Readers use a `Snapshot`, which never changes; a writer replaces it by a new one
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -189,6 +190,16 @@ class Bank:
         never written to."""
         with self._changing:
             return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Bank:
+        """The same as `copy.copy`, whose copies are already independent."""
+        return copy.copy(self)
+
+    def __reduce__(self) -> Any:
+        """The live examples, which are all that is pickled."""
+        with self._changing:
+            vectors = np.asarray(self.snapshot.live_vectors)
+            return type(self), (list(self.snapshot), vectors, self.next_id)
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append n examples with their unit vectors, float32 [n, D], and return their ids. Examples

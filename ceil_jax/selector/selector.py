@@ -299,12 +299,6 @@ class CeilSelector(Settings):
         """The same as `copy.copy`, whose copies are already independent."""
         return copy.copy(self)
 
-    def __reduce__(self) -> Any:
-        raise UserError(
-            "a selector is not pickled: save_pretrained(folder) here, "
-            "CeilSelector.from_pretrained(folder) there"
-        )
-
     def _own_bank(self) -> Bank:
         if not isinstance(self.bank, Bank):
             raise UserError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,20 @@ class RememberedQueries:
     store."""
 
     def __init__(self, embeddings: Any) -> None:
-        self.embed_documents = embeddings.embed_documents
-        self.embed_query = lru_cache(QUERIES_REMEMBERED)(embeddings.embed_query)
+        self._embeddings = embeddings
+        self._remembered = lru_cache(QUERIES_REMEMBERED)(embeddings.embed_query)
         model_name = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
         self.model = str(model_name or type(embeddings).__name__)
+
+    def __reduce__(self) -> Any:
+        """The embeddings without what is remembered, which cannot be pickled."""
+        return type(self), (self._embeddings,)
+
+    def embed_documents(self, texts: list[str]) -> Any:
+        return self._embeddings.embed_documents(texts)
+
+    def embed_query(self, text: str) -> Any:
+        return self._remembered(text)
 
 
 def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
@@ -76,11 +86,12 @@ def _of_langchain(embeddings: Any) -> tuple[FunctionEncoder, FunctionEncoder]:
     """LangChain embeddings as an encoder of examples and one of queries."""
     model = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
     name = str(model or type(embeddings).__name__)
-
-    def embed_queries(texts: Sequence[str]) -> list[Any]:
-        return [embeddings.embed_query(text) for text in texts]
-
+    embed_queries = partial(_embed_queries, embeddings)
     return FunctionEncoder(embeddings.embed_documents, name), FunctionEncoder(embed_queries, name)
+
+
+def _embed_queries(embeddings: Any, texts: Sequence[str]) -> list[Any]:
+    return [embeddings.embed_query(text) for text in texts]
 
 
 def embed(

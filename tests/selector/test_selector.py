@@ -1,7 +1,6 @@
 """The selector as an application uses it: choice, live bank, threads, folders, hub."""
 
 import copy
-import pickle
 import threading
 from collections import Counter
 from types import SimpleNamespace
@@ -545,8 +544,6 @@ def test_what_other_people_give_a_selector(tmp_path):
         CeilSelector.from_dataframe(frame, template="{titel}: {text} {label}", **keys)
     with refused("row 2, field 'label': expected one of the choices a, c, found 'b'"):
         CeilSelector.from_dataframe(frame.assign(choices=[["a", "c"]] * 6), **keys)
-    with refused("a selector is not pickled: save_pretrained"):
-        pickle.dumps(selector)
     (tmp_path / "README.md").write_text("mine")
     selector = CeilSelector.from_dataframe(frame, **{**keys, "encoder": "tiny"})
     with refused("is there already and is no selector"):

@@ -69,14 +69,20 @@ class Client:
     def __init__(self, address: Address, config: EndpointConfig) -> None:
         self.base = address.base
         self.budget = RequestBudget(self.base, config)
+        self._address = address
         self._config = config
-        self._key = read_key(config.api_key_env)
-        self._http = Http(self.base, self.budget, config, self._key)
         self._spelt: dict[str, str] = {}
         """Fields that the server has refused → the names under which they are sent instead."""
-        self._worker = threading.local()
         self._estimates = False
-        version = address.api_version
+        self._connect()
+
+    def _connect(self) -> None:
+        """Read the key and make what sends the requests, which another process makes anew."""
+        config = self._config
+        self._key = read_key(config.api_key_env)
+        self._http = Http(self.base, self.budget, config, self._key)
+        self._worker = threading.local()
+        version = self._address.api_version
         self._openai = openai.OpenAI(
             base_url=self.base,
             # `Http` sends the key; without an argument, the package would look for one
@@ -86,6 +92,19 @@ class Client:
             http_client=self._http,
             default_query=None if version is None else {"api-version": version},
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The client to be pickled, without the key: the other process reads its own environment."""
+        made = ("_key", "_http", "_worker", "_openai")
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._connect()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Client:
+        """The client itself, so that copies share its budget."""
+        return self
 
     def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
         """Send a POST request, count the tokens of its answer, and return `read(answer)`.

@@ -80,6 +80,12 @@ class RequestBudget:
         self._lock = threading.Lock()
         self._thread = threading.local()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {n: value for n, value in vars(self).items() if n not in ("_lock", "_thread")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock(), _thread=threading.local())
+
     def ask(self) -> None:
         """Count a request before it is sent. A `UserError` if the budget is spent."""
         with self._lock:

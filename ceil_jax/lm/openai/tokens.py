@@ -58,6 +58,10 @@ class TokenCounter:
         self._counts: dict[str, int] = {}
         self._count: Callable[[str], int] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The counter to be pickled; the way to count is chosen again."""
+        return {**vars(self), "_count": None}
+
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
         new = [text for text in dict.fromkeys(texts) if text not in self._counts]

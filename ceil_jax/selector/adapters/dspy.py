@@ -200,6 +200,13 @@ class _Choosing:
 
     chooser: DemoBank
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """As of any object, but with the class made again, because no module has it."""
+        reduced: Any = super().__reduce_ex__(protocol)
+        [base] = (kind for kind in type(self).__bases__ if kind is not _Choosing)
+        # behind the function and its arguments stands the state
+        return (_unpickled, (base,), *reduced[2:])
+
     def forward(self, **inputs: Any) -> Any:
         inputs.setdefault("demos", self.chooser(inputs))
         return super().forward(**inputs)  # type: ignore[misc]
@@ -229,10 +236,18 @@ class _Choosing:
 def _choose_by(predictor: Predict, bank: DemoBank) -> None:
     """Make a predictor take its demos from a bank."""
     if not isinstance(predictor, _Choosing):
-        # a subclass of the predictor's class, which may be the user's
-        kind = type(predictor)
-        predictor.__class__ = types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
+        predictor.__class__ = _choosing(type(predictor))
     predictor.chooser = bank
+
+
+def _choosing(kind: type[Any]) -> type[Any]:
+    """The subclass that chooses its demos, of a class of predictors that may be the user's."""
+    return types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
+
+
+def _unpickled(kind: type[Any]) -> Any:
+    """An empty predictor, for unpickling."""
+    return object.__new__(_choosing(kind))
 
 
 def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:

@@ -60,12 +60,6 @@ class DemoBank:
     def __deepcopy__(self, memo: dict[int, Any]) -> DemoBank:
         return self
 
-    def __reduce__(self) -> Any:
-        raise UserError(
-            "a bank is not pickled: program.save('program.json') keeps it, and "
-            "CeilFewShot(encoder).load(student, 'program.json') brings it back"
-        )
-
     def state(self) -> dict[str, Any]:
         """Return the bank as JSON values: examples, vectors and settings, without the encoder.
 
