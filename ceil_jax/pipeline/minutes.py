@@ -33,6 +33,9 @@ _PROBE = 64
 """Number of queries that the LM answers to measure its speed, with random examples if the comparison
 has the row `random`, else without examples."""
 
+_SHARES = (1.0, 0.75, 0.5, 0.25)
+"""The shares of the training queries that are tried, before a row is dropped."""
+
 SHARE = 0.95
 """The share of the minutes that is planned; the rest is for loading models and writing the page."""
 
@@ -71,17 +74,27 @@ class Cut(Stage[Comparison]):
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         machine = measured_machine(run, self.whole.setup, self.whole.rows)
         limit = 60 * SHARE * self.minutes
-        estimates = []
+        seconds_of_cuts: list[float] = []
+        # if nothing fits, the loop ends with the smallest comparison, which is run all the same
         for setup, rows in cuts(self.whole.setup, self.whole.rows):
-            estimates.append(seconds_of(run, setup, rows, machine))
-            if estimates[-1] <= limit:
+            seconds_of_cuts.append(seconds_of(run, setup, rows, machine))
+            if seconds_of_cuts[-1] <= limit:
                 break
-        message = _message(run, setup, rows, self.whole.rows, machine, estimates[0], estimates[-1])
-        if estimates[-1] > limit:
+        seconds = seconds_of_cuts[-1]
+        message = _message(
+            run,
+            setup,
+            rows,
+            all_rows=self.whole.rows,
+            machine=machine,
+            whole=seconds_of_cuts[0],
+            seconds=seconds,
+        )
+        if seconds > limit:
             message += (
                 f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
             )
-        return {"cut": len(estimates) - 1, "message": message}
+        return {"cut": len(seconds_of_cuts) - 1, "message": message}
 
     def load(self, run: Run, folder: Path) -> Comparison:
         summary = run.summary(self)
@@ -90,35 +103,40 @@ class Cut(Stage[Comparison]):
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
-    """Yield the setups and methods of ever smaller comparisons, the whole one first."""
+    """Yield the setups and rows of ever smaller comparisons, the whole one first; `cut_to_fit` has
+    their order."""
     remaining = tuple(rows)
-    queries = len(setup.task.validation)
-    shares = (1.0, 0.75, 0.5, 0.25)
-
-    def cut(share: float = 1.0) -> tuple[Setup, tuple[Row, ...]]:
-        drawn = draw(setup.task.validation, queries, setup.config.data_seed)
-        config = with_fewer_training_queries(setup.config, share)
-        smaller = setup_of(config, replace(setup.task, validation=drawn), setup.models)
-        return smaller, tuple(config.configured(row) for row in remaining)
-
     trained = [row for row in reversed(remaining) if row.trains]
     # first the methods that learn from sets, then those that learn from single examples; of each
     # kind, the last one first
     trained_with_lm = [row for row in trained if row.learns_from_lm]
     trained_with_lm.sort(key=lambda row: not row.method.learns_sets)
     trained_without_lm = [row for row in trained if row not in trained_with_lm]
-    for share in shares:
-        yield cut(share)
+    queries = len(setup.task.validation)
+    for share in _SHARES:
+        yield _smaller(setup, remaining, queries, share)
     for dropped in trained_with_lm:
         remaining = tuple(row for row in remaining if row != dropped)
-        for share in shares if any(row in trained_with_lm for row in remaining) else shares[:1]:
-            yield cut(share)
+        has_training_queries = any(row in trained_with_lm for row in remaining)
+        for share in _SHARES if has_training_queries else (1.0,):
+            yield _smaller(setup, remaining, queries, share)
     while queries > FEWEST_QUERIES:
         queries = max(FEWEST_QUERIES, int(0.9 * queries))
-        yield cut()
+        yield _smaller(setup, remaining, queries)
     for dropped in trained_without_lm:
         remaining = tuple(row for row in remaining if row != dropped)
-        yield cut()
+        yield _smaller(setup, remaining, queries)
+
+
+def _smaller(
+    setup: Setup, rows: Sequence[Row], queries: int, share: float = 1.0
+) -> tuple[Setup, tuple[Row, ...]]:
+    """A comparison of some rows, with the first `queries` queries of a draw, and with a share of the
+    training queries of methods that learn from the LM."""
+    drawn = draw(setup.task.validation, queries, setup.config.data_seed)
+    config = with_fewer_training_queries(setup.config, share)
+    smaller = setup_of(config, replace(setup.task, validation=drawn), setup.models)
+    return smaller, tuple(config.configured(row) for row in rows)
 
 
 def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
@@ -172,12 +190,14 @@ def _message(
     run: Run,
     setup: Setup,
     rows: Sequence[Row],
+    *,
     all_rows: Sequence[Row],
     machine: Machine,
     whole: float,
     seconds: float,
 ) -> str:
-    """The cuts in words, in one line."""
+    """The cuts in words, in one line. `whole` and `seconds` are the times of the whole comparison
+    and of the one with these rows."""
     counting = run.models.counting(setup.lm)
     speed = machine.lm / counting.parameters
     parts = [f"{len(setup.queries):,} queries"]
