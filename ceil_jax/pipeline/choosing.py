@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,41 +62,14 @@ class Choose(Stage[Choice]):
         bank = run.get(self.bank)
         examples = run.get(self.queries)
         trade_off = run.value(self.trade_off)
-        sketch = PARTS.get(self.language)
-        check_needs(
-            self.retriever,
-            encoder=True,
-            rewrite=True,
-            sketch=sketch is not None,
-            trade_off=trade_off,
-            fixed=self.fixed is not None,
-        )
-        skills = {
-            _question(example): texts
-            for side in self.skills
-            for example, *texts in zip(
-                side[0].rows.examples, *(run.get(order) for order in side), strict=True
-            )
-        }
-        arguments = RetrieverArguments(
-            bank,
-            vectors=None if self.bank_vectors is None else run.get(self.bank_vectors),
-            encoder=None if self.encoders is None else run.get(self.encoders),
-            trade_off=0.0 if trade_off is None else trade_off,
-            shortlist=self.shortlist or 1,
-            min_relevance=self.min_relevance,
-            fixed=() if self.fixed is None else run.get(self.fixed).tolist(),
-            seed=self.seed or 0,
-            rewrite=lambda several: [skills[_question(example)] for example in several],
-            sketch=sketch,
-        )
+        retriever = self.retriever.retriever(self._arguments(run, bank, trade_off))
         queries = Queries(
             examples,
             # by id, because the texts may be skills, which many examples share
             OwnRows(bank, "id")(examples),
             None if self.query_vectors is None else run.get(self.query_vectors),
         )
-        answer = self.retriever.retriever(arguments).choose(queries, self.k)
+        answer = retriever.choose(queries, self.k)
         choice = checked_choice(self.retriever, answer, queries, len(bank), self.k)
         save_arrays(
             folder / "choice.npz",
@@ -106,11 +79,57 @@ class Choose(Stage[Choice]):
         )
         return {} if trade_off is None else {"trade_off": trade_off}
 
+    def _arguments(
+        self, run: Run, bank: Sequence[Example], trade_off: float | None
+    ) -> RetrieverArguments:
+        """The arguments that the retriever is built from, which lack nothing that it needs. A
+        retriever does not read what it does not need, so that any value may stand there."""
+        sketch = PARTS.get(self.language)
+        check_needs(
+            self.retriever,
+            # `row_stages.choice` gives encoders and skills to every retriever that needs them
+            encoder=True,
+            rewrite=True,
+            sketch=sketch is not None,
+            trade_off=trade_off,
+            fixed=self.fixed is not None,
+        )
+        skills = self._skills_of_questions(run)
+
+        def rewrite(some: Sequence[Example]) -> list[list[str]]:
+            return [skills[_question(example)] for example in some]
+
+        return RetrieverArguments(
+            bank,
+            vectors=None if self.bank_vectors is None else run.get(self.bank_vectors),
+            encoder=None if self.encoders is None else run.get(self.encoders),
+            trade_off=0.0 if trade_off is None else trade_off,
+            shortlist=self.shortlist or 1,
+            min_relevance=self.min_relevance,
+            fixed=() if self.fixed is None else run.get(self.fixed).tolist(),
+            seed=self.seed or 0,
+            rewrite=rewrite,
+            sketch=sketch,
+        )
+
+    def _skills_of_questions(self, run: Run) -> dict[tuple[str, str], list[str]]:
+        """The skills of every question of the bank and of the queries, one for each order of the
+        demonstrations."""
+        skills: dict[tuple[str, str], list[str]] = {}
+        for orders in self.skills:
+            examples = orders[0].rows.examples
+            skills_by_order = [run.get(order) for order in orders]
+            for number, example in enumerate(examples):
+                skills[_question(example)] = [of_order[number] for of_order in skills_by_order]
+        return skills
+
     def load(self, run: Run, folder: Path) -> Choice:
         return Choice(**load_arrays(folder / "choice.npz"))
 
 
 def _question(example: Example) -> tuple[str, str]:
+    """What the skill of an example depends on: its input, and the schema of its database if the task
+    has one."""
     return example.input, example.fields.get("schema", "")
 
 
