@@ -86,15 +86,15 @@ def _record(run: Run, setup: Setup, row: Row, metric: Measurement) -> Record:
         }
     training = method_stages.learning_stage(setup, row.method) if row.trains else None
     record = RecordOfRun(
-        task.name,
-        row.name,
-        metric.metric,
-        setup.lm.key,
-        settings,
-        metric.predictions,
-        metric,
-        Texts(setup.queries, setup.bank),
-        row,
-        training,
+        task=task.name,
+        method=row.name,
+        metric=metric.metric,
+        lm=setup.lm.key,
+        config=settings,
+        predictions=metric.predictions,
+        metrics=metric,
+        texts=Texts(setup.queries, setup.bank),
+        row=row,
+        training=training,
     )
     return run.get(record)

@@ -376,20 +376,24 @@ def best_set(
     finder = part.method
     seed = setup.config.data_seed
     held_back = np.sort(np.concatenate([queries.positions for queries in rounds]))
-    pool = Pool(bank, vectors, held_back, part.pool, seed)
-    queries, *more = rounds
-    sets: SharedSets = RandomSets(pool, queries, finder.sets, part.size, seed)
+    pool = Pool(bank, vectors, held_back, size=part.pool, seed=seed)
+    first_rows, *further_rows = rounds
+    # random sets first
+    sets: SharedSets = RandomSets(pool, first_rows, finder.sets, part.size, seed)
     shape = (finder.sets, part.size)
-    trials: tuple[Trial, ...] = (scored_trial(setup, sets, queries, shape, "random sets"),)
+    trials: tuple[Trial, ...] = (scored_trial(setup, sets, first_rows, shape, "random sets"),)
+    # then waves of challengers, each chosen by the scores of all sets before it
     for _ in range(finder.waves if finder.challengers else 0):
-        sets = Challengers(pool, trials, queries, finder.challengers, seed)
+        sets = Challengers(pool, trials, first_rows, finder.challengers, seed)
         shape = (finder.challengers, part.size)
-        trials = (*trials, scored_trial(setup, sets, queries, shape, "challengers"))
+        trials = (*trials, scored_trial(setup, sets, first_rows, shape, "challengers"))
+    # the best sets are scored on further rows, and each round halves their number
     finals: tuple[Trial, ...] = ()
     count = finder.finalists
-    for queries in more:
-        sets = Finalists(pool, trials, finals, queries, count)
-        finals = (*finals, scored_trial(setup, sets, queries, (count, part.size), "finalists"))
+    for rows in further_rows:
+        sets = Finalists(pool, trials, finals, rows, count)
+        shape = (count, part.size)
+        finals = (*finals, scored_trial(setup, sets, rows, shape, "finalists"))
         count = max(1, count // 2)
     return BestSet(pool, trials, finals)
 
@@ -410,8 +414,21 @@ def scored_trial(
     label = f"{label} of fixed examples"
     if setup.lm.can_score:
         return SharedScores(
-            setup.answering, queries, setup.bank, sets, shape, label, all_choices=True
+            setup.answering,
+            queries,
+            setup.bank,
+            sets,
+            shape=shape,
+            label=label,
+            all_choices=True,
         )
-    stop = tuple(setup.task.stop)
-    metric = setup.task.metric
-    return SharedAnswers(setup.answering, stop, metric, queries, setup.bank, sets, shape, label)
+    return SharedAnswers(
+        setup.answering,
+        stop=tuple(setup.task.stop),
+        metric=setup.task.metric,
+        queries=queries,
+        bank=setup.bank,
+        sets=sets,
+        shape=shape,
+        label=label,
+    )

@@ -113,10 +113,14 @@ def trained_head(setup: Setup, method: LearnsFromOutputs) -> TrainedHead:
     states = None
     if method.needs_states:
         states = HiddenStates(setup.lm, setup.task.template, bank)
-    # an LM reads the two texts of a pair together
-    pairs = bank.pairs and states is None
     inputs = head_inputs(
-        networks, texts(setup, bank), pairs, bank.parser, outputs=True, states=states
+        networks,
+        texts(setup, bank),
+        # an LM reads the two texts of a pair together
+        pairs=bank.pairs and states is None,
+        parser=bank.parser,
+        outputs=True,
+        states=states,
     )
     return TrainedHead(method, inputs)
 
@@ -135,22 +139,30 @@ def trained_encoders(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
     method.check()
     start = encoders(setup, method.start)
     queries = training_queries(setup, method)
-    bank = bank_texts(setup, method)
+    query_view = texts(setup, queries)
+    # what the trained encoders will read of the bank; the start may read less (`--context`)
+    bank_view = bank_texts(setup, method)
     fixed = None
     if start.head is not None:
-        query_side = query_blocks(start.head, texts(setup, queries), queries)
-        fixed = BlocksInTraining(start.head, query_side, bank_blocks(start.head, bank))
+        fixed = BlocksInTraining(
+            start.head,
+            queries=query_blocks(start.head, query_view, queries),
+            bank=bank_blocks(start.head, bank_view),
+        )
+    start_vectors = None
+    if method.reads_bank_vectors:
+        start_vectors = bank_vectors(setup, method.start, bank_view)
     return TrainedEncoders(
         method,
-        scored_candidates(setup, method),
-        texts(setup, queries),
-        bank,
-        start.networks,
-        setup.config.seed,
-        fixed,
-        trade_off_of_training(setup, method),
-        bank_vectors(setup, method.start, bank) if method.reads_bank_vectors else None,
-        learnt_by_start(setup, method),
+        scored=scored_candidates(setup, method),
+        queries=query_view,
+        bank=bank_view,
+        start=start.networks,
+        seed=setup.config.seed,
+        fixed=fixed,
+        trade_off=trade_off_of_training(setup, method),
+        bank_vectors=start_vectors,
+        learnt=learnt_by_start(setup, method),
     )
 
 
@@ -162,12 +174,22 @@ def scored_candidates(setup: Setup, method: LearnsFromScores) -> ScoredCandidate
     sampler = method.candidate_sampler(len(setup.bank))
     sets = candidate_sets(setup, method, sampler, queries)
     if method.scores == "outputs":
-        query_side = output_vectors(setup, queries)
-        bank_side = output_vectors(setup, setup.bank)
-        return ScoredCandidates(sets, OutputScores(query_side, bank_side, sets))
-    label = f"{method.title}'s {'candidate sets' if sampler.size > 1 else 'candidates'}"
-    shape = (sampler.sets, sampler.size)
-    return ScoredCandidates(sets, Scores(setup.prompting, queries, setup.bank, sets, shape, label))
+        by_outputs = OutputScores(
+            queries=output_vectors(setup, queries),
+            bank=output_vectors(setup, setup.bank),
+            sets=sets,
+        )
+        return ScoredCandidates(sets, by_outputs)
+    what = "candidate sets" if sampler.size > 1 else "candidates"
+    by_lm = Scores(
+        setup.prompting,
+        queries,
+        setup.bank,
+        sets,
+        shape=(sampler.sets, sampler.size),
+        label=f"{method.title}'s {what}",
+    )
+    return ScoredCandidates(sets, by_lm)
 
 
 def candidate_sets(
@@ -183,16 +205,27 @@ def candidate_sets(
         queries: the training queries.
     """
     start = method.start
-    needs_vectors = sampler.needs_vectors
+    # a need that the sampler does not read would be computed for nothing, and change the key
+    near = None
+    query_side = None
+    bank_side = None
+    trade_off = None
+    if sampler.shortlist:
+        near = nearest(setup, start, queries, sampler.shortlist)
+    if sampler.needs_vectors:
+        query_side = query_vectors(setup, start, queries)
+        bank_side = bank_vectors(setup, start)
+    if sampler.needs_trade_off:
+        trade_off = trade_off_of_training(setup, method)
     return Sets(
         sampler,
-        texts(setup, queries),
-        bank_texts(setup, start),
-        setup.config.data_seed,
-        nearest(setup, start, queries, sampler.shortlist) if sampler.shortlist else None,
-        query_vectors(setup, start, queries) if needs_vectors else None,
-        bank_vectors(setup, start) if needs_vectors else None,
-        trade_off_of_training(setup, method) if sampler.needs_trade_off else None,
+        queries=texts(setup, queries),
+        bank=bank_texts(setup, start),
+        seed=setup.config.data_seed,
+        nearest=near,
+        query_vectors=query_side,
+        bank_vectors=bank_side,
+        trade_off=trade_off,
     )
 
 
@@ -251,22 +284,22 @@ def given_or_tuned(
     shots = setup.config.shots
     shared = setup.for_all_seeds
     sets = MapSets(
-        nearest(shared, method, queries, setup.config.shortlist),
-        query_vectors(shared, method, queries),
-        bank_vectors(shared, method),
-        shots,
+        nearest=nearest(shared, method, queries, setup.config.shortlist),
+        query_vectors=query_vectors(shared, method, queries),
+        bank_vectors=bank_vectors(shared, method),
+        size=shots,
         # sets are cut to the token budget of answers, and what is left is scored whole
-        setup.answering,
-        queries,
-        setup.bank,
+        prompting=setup.answering,
+        queries=queries,
+        examples=setup.bank,
     )
     scores = Scores(
         setup.prompting,
         queries,
         setup.bank,
         sets,
-        (len(TRADE_OFFS), shots),
-        f"λ of {method.name}",
+        shape=(len(TRADE_OFFS), shots),
+        label=f"λ of {method.name}",
         # neighbouring values of λ often choose the same set: of five sets, 2.0 to 3.0 were distinct
         # on five tasks
         differing=0.47,
@@ -364,11 +397,11 @@ def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
     """
     return Choose(
         NEAREST,
-        bank_texts(setup, method),
-        texts(setup, queries),
-        min(n, len(setup.bank) - 1),
-        bank_vectors(setup, method),
-        query_vectors(setup, method, queries),
+        bank=bank_texts(setup, method),
+        queries=texts(setup, queries),
+        k=min(n, len(setup.bank) - 1),
+        bank_vectors=bank_vectors(setup, method),
+        query_vectors=query_vectors(setup, method, queries),
     )
 
 
@@ -408,8 +441,8 @@ def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) 
     return head_inputs(
         of_bank.vectors.encoders,
         view,
-        of_bank.parts is not None,
-        of_bank.parser,
+        pairs=of_bank.parts is not None,
+        parser=of_bank.parser,
         outputs=outputs,
         states=states,
     )
@@ -418,9 +451,9 @@ def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) 
 def head_inputs(
     encoders: Stage[EncoderPair],
     view: RetrievalTexts,
+    *,
     pairs: bool,
     parser: str,
-    *,
     outputs: bool,
     states: HiddenStates | None = None,
 ) -> HeadInputs:
@@ -492,9 +525,9 @@ def skills(setup: Setup, examples: Examples, orders: Iterable[int]) -> tuple[Ski
             examples,
             setup.skill_lm,
             setup.demonstrations,
-            config.skills.orders,
-            order,
-            config.data_seed,
+            orders=config.skills.orders,
+            order=order,
+            seed=config.data_seed,
         )
         for order in orders
     )

@@ -71,9 +71,9 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
         setup.bank,
         setup.answering,
         examples,
-        tuple(setup.task.stop),
-        setup.config.shots if row.chooses else 0,
-        row.label,
+        stop=tuple(setup.task.stop),
+        shots=setup.config.shots if row.chooses else 0,
+        label=row.label,
     )
 
 
@@ -119,11 +119,11 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         fixed = fixed_examples(setup, row.method)
     return Choose(
         row.retriever,
-        bank_view,
-        query_view,
-        config.shots,
-        bank_side,
-        query_side,
+        bank=bank_view,
+        queries=query_view,
+        k=config.shots,
+        bank_vectors=bank_side,
+        query_vectors=query_side,
         encoders=networks,
         trade_off=trade_off,
         shortlist=config.shortlist if needs.shortlist else None,
