@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -25,6 +25,10 @@ from ceil_jax.pipeline.config import (
     RunConfig,
 )
 from ceil_jax.tuning.config import HELD_OUT, TuneConfig
+
+if TYPE_CHECKING:
+    from ceil_jax.cli.first import CheckedCommand
+    from ceil_jax.tasks.example import Task
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Flags = tyro.conf.arg(name="")
@@ -116,12 +120,11 @@ def compare_command(
     from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.compare import comparison_of
     from ceil_jax.report.dry_run import planned
-    from ceil_jax.store.hashing import digest
 
     models = CountingModels() if dry_run else opened.models
     session = open_run(opened.config, opened.task, models)
     lineup = lineup_of(*session, opened.rows)
-    remarks = opened.remarks
+    remarks = [*filter(None, [_quick_look(opened.task)]), *opened.remarks]
     if dry_run:
         print("\n".join([planned(lineup, tokens_price), *remarks]))
         return
@@ -135,8 +138,9 @@ def compare_command(
     table = comparison_of(evaluation, remarks=remarks, price=tokens_price)
     if not json:
         print("\n" + table.text())
-    key = [replace(config, out=Path()), own_data, [row.name for row in lineup.rows]]
-    page = table.write_report(config.out / f"report-{table.record.task}-{digest(key)[:8]}")
+    page = table.write_report(
+        _folder("report", opened, own_data, [row.name for row in lineup.rows], price)
+    )
     if json:
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
     else:
@@ -252,7 +256,6 @@ def tune_command(
     tokens_price = None if price is None else parse_price(price)
     opened = begin(config, own_data, search.method, held_out=HELD_OUT)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
-    from ceil_jax.store.hashing import digest
     from ceil_jax.tuning.tune import Search
     from ceil_jax.tuning.write import write_outcome
 
@@ -263,8 +266,7 @@ def tune_command(
     if running.forecast.cut:
         print(running.forecast.cut, file=out)
     outcome = running.run()
-    key = [replace(config, out=Path()), own_data, search]
-    files = write_outcome(running, outcome, config.out / f"tune-{config.task}-{digest(key)[:8]}")
+    files = write_outcome(running, outcome, _folder("tune", opened, own_data, search, price))
     if json:
         _print_json({**outcome.data(), "page": str(files.page), "selector": str(files.selector)})
         return
@@ -311,6 +313,39 @@ def report_command(
     from ceil_jax.report.write import write_page
 
     print(f"report: {write_page(runs, out or runs[0] / 'report.html')}")
+
+
+QUICK_LOOK = 100
+"""A comparison that asks fewer of a task's queries is a quick look."""
+
+
+def _quick_look(task: Task) -> str:
+    """A remark that a limit leaves few queries; "" if it leaves many, or the task has no more."""
+    asked = len(task.validation)
+    if asked >= min(task.available, QUICK_LOOK):
+        return ""
+    return (
+        f"A quick look: {task.asked}, which only shows that everything runs. --scale small asks up "
+        f"to 200 and trains on more; --limit {task.available} asks all."
+    )
+
+
+def _folder(kind: str, opened: CheckedCommand, own_data: OwnData, *more: Any) -> Path:
+    """The folder of a command's results. Its name depends on the settings and on the rows, so that
+    only the same command on the same rows writes into it again.
+
+    Args:
+        kind: the beginning of its name.
+        opened: the settings and the rows.
+        own_data: the user's file.
+        more: further settings of the command.
+    """
+    from ceil_jax.store.hashing import digest
+
+    task = opened.task
+    settings = replace(opened.config, out=Path())
+    key = digest([settings, own_data, [*task.train], [*task.validation], *more])
+    return opened.config.out / f"{kind}-{task.name}-{key[:8]}"
 
 
 def _print_json(value: Any) -> None:

@@ -49,9 +49,12 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
     selector.card = replace(selector.card, license=license)
     save(selector, folder)
     metrics = ", ".join(f"{metric} {value:.1f}" for metric, value in selector.card.metrics.items())
+    limited = ""
+    if len(selector) == setup.config.bank_limit:
+        limited = f" (--bank-limit {len(selector)}; selector.add(rows) adds further ones)"
     metrics = metrics or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
-        f"{folder}: {selector.card.title}, {len(selector):,} examples; {metrics}\n"
+        f"{folder}: {selector.card.title}, {len(selector):,} examples{limited}; {metrics}\n"
         f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query", '
         f"k={setup.config.shots})"
     )

@@ -20,9 +20,9 @@ from ceil_jax.tasks.tables import magic
 from ceil_jax.tasks.tables.columnar import columnar_rows
 from ceil_jax.tasks.tables.decoding import decoded
 from ceil_jax.tasks.tables.frames import frame_rows
-from ceil_jax.tasks.tables.json_rows import is_json, json_rows
+from ceil_jax.tasks.tables.json_rows import is_json, json_rows, row_of
 from ceil_jax.tasks.tables.separated import separated_rows
-from ceil_jax.tasks.tables.table_rows import FILE, TableError, TableRows
+from ceil_jax.tasks.tables.table_rows import FILE, TableError, TableRows, numbered_rows
 from ceil_jax.tasks.tables.unpacking import unpacked
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
@@ -31,7 +31,8 @@ USUAL_SEPARATOR = {".csv": ",", ".tsv": "\t", ".txt": ""}
 """The usual separator of values for each file ending; the content may show another."""
 
 TableLike = str | os.PathLike[str] | Any
-"""A path, or a table in memory: see `tables.frames.frame_rows`."""
+"""A path, a list of rows (mappings of columns to values), or another table in memory: see
+`tables.frames.frame_rows`."""
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+", re.IGNORECASE)
 """The beginning of a URL. `Path` folds its slashes into one."""
@@ -51,10 +52,13 @@ def read_table(table: TableLike, delimiter: str | None = None) -> TableRows:
     if isinstance(table, str | os.PathLike):
         return read_file(table, delimiter)
     _check_delimiter(delimiter)
-    rows = frame_rows(table)
+    if isinstance(table, list | tuple):
+        rows: TableRows | None = numbered_rows([row_of(item) for item in table], "list of rows")
+    else:
+        rows = frame_rows(table)
     if rows is None:
         raise UserError(
-            "expected a file, a data frame, an Arrow table or a data set, found "
+            "expected a file, a data frame, an Arrow table, a data set or a list of rows, found "
             f"{type(table).__name__}"
         )
     if not rows.rows:

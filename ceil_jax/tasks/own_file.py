@@ -18,7 +18,7 @@ from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
 from ceil_jax.tasks.files import TableLike, read_table
 from ceil_jax.tasks.identity import differing_answers, look_alikes, question_key
-from ceil_jax.tasks.labels import labels_of
+from ceil_jax.tasks.labels import are_labels, labels_of
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import (
     Columns,
@@ -147,6 +147,7 @@ def load_file(
     table = read_table(path, options.delimiter)
     reader = _Reader(options, metric, _template(options, table), choices)
     rows = reader.examples(table, "train")
+    _warn_if_swapped(rows, options, table.source)
     validation = None
     if not isinstance(options.validation, int | float):
         validation = read_table(options.validation, options.delimiter)
@@ -251,6 +252,24 @@ def _with_database(example: Example, source: str) -> Example:
     folder."""
     file = Path(source).parent / user_path(example.field(DATABASE) or "")
     return replace(example, fields={**example.fields, DATABASE: str(file)})
+
+
+def _warn_if_swapped(rows: Sequence[Example], options: FileOptions, source: str) -> None:
+    """Warn if the inputs repeat as labels do and the outputs do not: the two columns may have been
+    named the wrong way round."""
+    inputs = {question_key(row.input) for row in rows}
+    outputs = {question_key(row.output) for row in rows}
+    if are_labels(len(inputs), len(rows)) and not are_labels(len(outputs), len(rows)):
+        log.warning(
+            "%s: did you swap input and output? The input (%s) has %d different texts in %d rows, "
+            "as labels have, and the output (%s) has %d",
+            source,
+            ", ".join(options.inputs),
+            len(inputs),
+            len(rows),
+            options.output,
+            len(outputs),
+        )
 
 
 def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source: str) -> str:

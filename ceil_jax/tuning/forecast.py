@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,7 +44,13 @@ class Forecast(NamedTuple):
 
 
 def forecast_of(
-    whole: Extent, available: Extent, costs: Costs, budget: Budget, *, lm: str
+    whole: Extent,
+    available: Extent,
+    costs: Costs,
+    budget: Budget,
+    *,
+    lm: str,
+    joining: Sequence[str] = (),
 ) -> Forecast:
     """Return the largest search that what is left of a budget pays for.
 
@@ -53,6 +60,8 @@ def forecast_of(
         costs: the costs of its parts, measured.
         budget: the tokens and minutes.
         lm: the name of the LM.
+        joining: the names of the methods that join after the race if what it leaves pays for them.
+            Their cost is not in the forecast.
     """
     tokens = budget.tokens_left()
     seconds = budget.seconds_left
@@ -63,7 +72,7 @@ def forecast_of(
     return Forecast(
         whole,
         extent,
-        text=f"forecast: {lm} {_expected(extent, costs, need, budget)}",
+        text=f"forecast: {lm} {_expected(extent, costs, need, budget)}{_later(extent, whole, joining)}",
         flags=budget.flags(),
         all_of_it="" if need_of_whole.within(tokens, seconds) else all_of_it,
         fits=need.within(tokens, seconds),
@@ -92,3 +101,11 @@ def _expected(extent: Extent, costs: Costs, need: Need, budget: Budget) -> str:
         f"rows: at most about {float(f'{tokens:.2g}'):,.0f} LM tokens and {duration(seconds)}"
         f"{encoding}"
     )
+
+
+def _later(extent: Extent, whole: Extent, joining: Sequence[str]) -> str:
+    """What the forecast leaves out, in words: the work that the rest of the budget may pay for."""
+    methods = list(joining) if extent.first else []
+    rows = ["further final rows"] if extent.final < whole.final else []
+    later = " and ".join(filter(None, (", ".join(methods), *rows)))
+    return f"; what is left of the budget may pay for {later}" if later else ""

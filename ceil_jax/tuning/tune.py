@@ -160,6 +160,7 @@ class Search:
             self.costs,
             self.field.budget,
             lm=self.field.base.lm.key,
+            joining=[method.name for method in self.methods if Candidate(method, 1).prepared],
         )
 
     def _encode_and_plan_again(self) -> None:

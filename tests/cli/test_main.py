@@ -115,9 +115,14 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
     ]
     arguments += ["--template", "{input} It is {output}", "--out", str(tmp_path)]
     assert main(arguments) == 0
-    assert "mine: accuracy in percent on 4 held-out queries" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "mine: accuracy in percent on 4 held-out queries" in out
+    assert "A quick look" not in out
     assert main([*arguments, "--limit", "3"]) == 0
-    assert "mine: accuracy in percent on 3 of 4 held-out queries" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "mine: accuracy in percent on 3 of 4 held-out queries" in out
+    assert "A quick look: 3 of 4 held-out queries, " in out
+    assert "--limit 4 asks all." in out
     for limit in ("0", "-3"):
         code, line = said(capsys, *arguments, "--limit", limit)
         assert code == 2

@@ -122,6 +122,14 @@ def test_the_card_has_the_runs_metrics(opened, tmp_path):
     assert head.training_data == "from tiny on films; label head: the outputs of 60 examples"
 
 
+def test_a_bank_that_was_limited_is_said(opened, tmp_path):
+    run, setup = opened
+    assert "bank-limit" not in export_row(run, setup, setup.row("topk"), tmp_path / "all")
+    limited = replace(setup, config=replace(setup.config, bank_limit=60))
+    said = export_row(run, limited, limited.row("topk"), tmp_path / "limited")
+    assert "60 examples (--bank-limit 60; selector.add(rows) adds further ones); " in said
+
+
 def test_a_card_claims_no_training_that_left_nothing(tmp_path, monkeypatch):
     def fit(problem, config, *, seed, folder):
         return Trained(problem.start, [], Ending("start", {"start": 0.5}))

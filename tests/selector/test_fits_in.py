@@ -78,8 +78,8 @@ def test_a_data_frame():
     frame.loc[3, "ticket"] = None
     with refused(r"data frame, row 4, field 'ticket': expected a text .* found nan"):
         CeilSelector.from_dataframe(frame, **named)
-    with refused("expected a file, a data frame, an Arrow table or a data set, found list"):
-        CeilSelector.from_dataframe(TICKETS, **named)
+    with refused("expected a file, a data frame, .* or a list of rows, found Words"):
+        CeilSelector.from_dataframe(Words(), **named)
     polars = SimpleNamespace(columns=list(TICKETS[0]), to_dicts=lambda: TICKETS)
     assert len(CeilSelector.from_dataframe(polars, **named)) == 60
 

@@ -283,6 +283,36 @@ def test_answers_of_several_lines_have_an_end_of_their_own(tmp_path):
     )
 
 
+def test_a_list_of_rows_is_a_table():
+    rows = [{"ticket": f"printer {i} burns", "team": ("it", "hr")[i % 2]} for i in range(20)]
+    task = load_file(rows, input="ticket", output="team")
+    assert (len(task.train), len(task.validation)) == (18, 2)
+    rows[3] = {"ticket": "printer 3 burns", "team": None}
+    with refused(
+        "list of rows, row 4, field 'team': expected a text that is not empty, found None"
+    ):
+        load_file(rows, input="ticket", output="team")
+    with refused("list of rows, row 4: expected an object of columns, found int"):
+        load_file([*rows[:3], 5], input="ticket", output="team")
+
+
+@pytest.mark.parametrize(
+    ("input", "output", "swapped"),
+    [("team", "ticket", True), ("ticket", "team", False), ("ticket", "answer", False)],
+)
+def test_swapped_columns_are_noticed(caplog, input, output, swapped):
+    rows = [
+        {"ticket": f"printer {i} burns", "team": ("it", "hr")[i % 2], "answer": f"call {i}"}
+        for i in range(20)
+    ]
+    load_file(rows, input=input, output=output)
+    warned = [message for message in caplog.messages if "did you swap input and output?" in message]
+    assert len(warned) == swapped
+    if swapped:
+        assert "(team) has 2 different texts in 20 rows" in warned[0]
+        assert "(ticket) has 20" in warned[0]
+
+
 def test_a_data_frame_is_a_table(caplog):
     columns = {"text": [f"t{i}" for i in range(9)], "label": [i / 2 for i in range(9)]}
     frame = pd.DataFrame({**columns, "d": [[1]] * 9, "v": [np.ones(3)] * 9})

@@ -477,6 +477,7 @@ def test_a_small_budget_searches_less_and_says_what_was_cut(tmp_path):
     whole = search(tmp_path).forecast
     assert whole.cut == ""
     assert whole.extent.first == 16
+    assert "further final rows" not in whole.text
     small = search(tmp_path, lm_tokens=30_000)
     extent = small.forecast.extent
     assert extent.first > 0
@@ -838,6 +839,14 @@ def test_what_is_written_works(finished, tmp_path):
     assert f"(percent of {outcome.finals.rows} final rows" in next(iter(selector.card.metrics))
 
 
+def test_the_forecast_names_what_it_leaves_out(tmp_path):
+    forecast = search(tmp_path, method=("zero", "topk", "epr", "fixed")).forecast
+    assert forecast.text.endswith("; what is left of the budget may pay for epr, fixed")
+    without_race = search(tmp_path, method=("topk", "epr"), lm_tokens=500).forecast
+    assert without_race.text.endswith("may pay for further final rows")
+    assert "pay for" not in search(tmp_path, method=("zero", "topk")).forecast.text
+
+
 def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["ticket,team", *(f"{row.input},{row.output}" for row in ROWS)]
@@ -852,6 +861,14 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert Path(found["page"]).is_file()
     assert Path(found["selector"], "README.md").is_file()
     assert max(one["tokens"] for one in found["race"]) <= 100
+    # other rows or another price are another search, and leave its page and selector alone
+    lines[-1] = f"{ROWS[-1].input} indeed,{ROWS[-1].output}"
+    folders = [Path(found["page"]).parent]
+    for changed in ([], ["--price", "1,2"]):
+        Path("tickets.csv").write_text("\n".join(lines))
+        assert main([*arguments, *changed, "--json"]) == 0
+        folders.append(Path(json.loads(capsys.readouterr().out)["page"]).parent)
+    assert len({*folders}) == 3
     for small in (["--lm-tokens", "500"], ["--minutes", "0.00001"]):
         assert main([*arguments, *small]) == 0
         shown = capsys.readouterr().out.splitlines()

@@ -84,8 +84,8 @@ def _list_rows(text: str) -> TableRows:
             ) from None
         raise TableError(f"{FILE}: not JSON ({error}): {text.strip()[:60]!r}") from None
     if not isinstance(values, list):
-        return numbered_rows([_not_a_row(values)])
-    return numbered_rows([row if isinstance(row, dict) else _not_a_row(row) for row in values])
+        return numbered_rows([row_of(values)])
+    return numbered_rows([row_of(value) for value in values])
 
 
 def _object(text: str) -> Row | RowError:
@@ -94,7 +94,7 @@ def _object(text: str) -> Row | RowError:
         value = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_mapping)
     except (ValueError, RecursionError) as error:
         return RowError(f"not JSON ({error}): {text.strip()[:60]!r}")
-    return value if isinstance(value, dict) else _not_a_row(value)
+    return row_of(value)
 
 
 def _one_after_the_other(text: str) -> list[tuple[int, dict[str, Any]]]:
@@ -124,7 +124,10 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _not_a_row(value: Any) -> RowError:
+def row_of(value: Any) -> Row | RowError:
+    """Return a mapping of columns to values as a row; a RowError for any other value."""
+    if isinstance(value, Mapping):
+        return value
     return RowError(f"expected an object of columns, found {type(value).__name__}")
 
 
