@@ -1,10 +1,11 @@
 """Saving a selector as a folder, loading it, and fetching one from the Hugging Face hub; without
 pickles or code.
 
-``` selector.json        settings, and the sha256 of every file of the save; replaced last
-content-3/           examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries have
-one of their own; an encoder's folder is as `load_encoder` takes it README.md            the model
-card; not read
+```
+selector.json   settings, and the sha256 of every file of the save; replaced last
+content-3/      examples.jsonl, vectors.npy, encoder/, and query_encoder/ where queries have one of
+                their own; an encoder's folder is as `load_encoder` takes it
+README.md       the model card; not read
 ```
 
 A save writes a new `content-N`, then replaces `selector.json` in one step, then removes the old
