@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -109,32 +109,23 @@ def _settings(record: Any, file: Path) -> dict[str, Any]:
     if unknown := record.keys() - known:
         raise _wrong(file, "settings", f"some of {', '.join(sorted(known))}", sorted(unknown))
     template = _typed(Template, record.get("template"), "template", file)
-    card = _typed(Card, record.get("card"), "card", file)
+    card = _typed(Card, record.get("card"), "card", file, _CARD)
     settings = {**record, "template": template, "card": card}
     Settings(**settings)  # refuses wrong types and values
     return settings
 
 
-def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
-    """A dataclass whose fields are texts, numbers of examples, or mappings to numbers, from its JSON
-    object."""
+def _typed(
+    kind: type, record: Any, name: str, file: Path, others: Mapping[str, _JsonType] | None = None
+) -> Any:
+    """A dataclass from its JSON object. Its fields are texts, but for those in `others`."""
     known = {field.name for field in fields(kind)}
     if not isinstance(record, dict) or not record.keys() <= known:
         raise _wrong(file, name, f"an object with {', '.join(sorted(known))}", record)
     for key, value in record.items():
-        if key == "metrics":
-            expected = "numbers by their names"
-            is_right = isinstance(value, dict) and all(
-                isinstance(number, int | float) for number in value.values()
-            )
-        elif key == "k":
-            expected = "a whole number from 1"
-            is_right = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        else:
-            expected = "a text"
-            is_right = isinstance(value, str)
-        if not is_right:
-            raise _wrong(file, f"{name}.{key}", expected, value)
+        expected = (others or {}).get(key, _TEXT)
+        if not expected.fits(value):
+            raise _wrong(file, f"{name}.{key}", expected.title, value)
     try:
         return kind(**record)
     except TypeError as error:  # a field is missing
@@ -142,9 +133,9 @@ def _typed(kind: type, record: Any, name: str, file: Path) -> Any:
 
 
 def _texts(record: Mapping[str, Any], name: str, file: Path) -> dict[str, str]:
-    value = record.get(name)
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise _wrong(file, name, "texts by their names", value)
+    value: Any = record.get(name)
+    if not _TEXTS_BY_NAME.fits(value):
+        raise _wrong(file, name, _TEXTS_BY_NAME.title, value)
     return value
 
 
@@ -205,26 +196,54 @@ def read_examples(file: Path) -> list[Example]:
     return examples
 
 
-_IS_FIELD = {
-    "text": lambda value: isinstance(value, str),
-    "a list of texts": lambda value: (
-        isinstance(value, list) and all(isinstance(text, str) for text in value)
-    ),
-    "texts by their names": lambda value: (
-        isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-    ),
-}
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_texts_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def _is_numbers_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(n, int | float) for n in value.values())
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+class _JsonType(NamedTuple):
+    """A type that a field has in JSON."""
+
+    title: str
+    """The words after "expected" in an error."""
+    fits: Callable[[Any], bool]
+
+
+_TEXT = _JsonType("text", _is_text)
+_TEXTS = _JsonType("a list of texts", _is_list_of_texts)
+_TEXTS_BY_NAME = _JsonType("texts by their names", _is_texts_by_name)
 
 _EXAMPLE = {
-    "id": "text",
-    "input": "text",
-    "output": "text",
-    "choices": "a list of texts",
-    "references": "a list of texts",
-    "fields": "texts by their names",
-    "parts": "a list of texts",
+    "id": _TEXT,
+    "input": _TEXT,
+    "output": _TEXT,
+    "choices": _TEXTS,
+    "references": _TEXTS,
+    "fields": _TEXTS_BY_NAME,
+    "parts": _TEXTS,
 }
 """The JSON type of each field of an Example."""
+
+_CARD = {
+    "metrics": _JsonType("numbers by their names", _is_numbers_by_name),
+    "k": _JsonType("a whole number from 1", _is_count),
+}
+"""The JSON types of the fields of a Card that are no texts."""
 
 
 def example_of(record: Any, where: str) -> Example:
@@ -234,9 +253,9 @@ def example_of(record: Any, where: str) -> Example:
         text = f"{record!r:.80}"
         raise UserError(f"{where}: expected the fields {', '.join(_EXAMPLE)}, found {text}")
     for name, expected in _EXAMPLE.items():
-        if not _IS_FIELD[expected](record[name]):
+        if not expected.fits(record[name]):
             raise UserError(
-                f"{where}, {name!r}: expected {expected}, found {record[name]!r:.80}; {AGAIN}"
+                f"{where}, {name!r}: expected {expected.title}, found {record[name]!r:.80}; {AGAIN}"
             )
     lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
     return Example(**{**record, **lists})

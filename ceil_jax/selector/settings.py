@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Required, TypedDict
+from typing import Any, NamedTuple, Required, TypedDict
 
 import numpy as np
 
@@ -92,13 +92,9 @@ class Settings:
             value = tuple(
                 str(id) if number else id for id, number in zip(value, is_number, strict=True)
             )
-        if name in _ALLOWED:
-            kind, allowed, expected = _ALLOWED[name]
-            # truth values are integers in Python, but not numbers of examples
-            has_kind = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
-            may_be_none = expected.endswith("None")
-            if not (has_kind and allowed(value)) and not (value is None and may_be_none):
-                raise UserError(f"{name} is {value!r}; expected {expected}")
+        allowed = _ALLOWED.get(name)
+        if allowed is not None and not allowed.allows(value):
+            raise UserError(f"{name} is {value!r}; expected {allowed.expected}")
         super().__setattr__(name, value)
 
     def __post_init__(self) -> None:
@@ -118,39 +114,79 @@ class Settings:
         return Columns((self.input_key,), self.output_key, self.template.fields)
 
 
-_ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
-    "trade_off": (Real, lambda value: 0 < value <= sys.float_info.max, "a number above 0"),
-    "near_duplicate": (
-        Real,
-        lambda value: 0 < value <= 1,
-        "a cosine above 0 and at most 1, or None",
+class _Allowed(NamedTuple):
+    """The values that a setting may have."""
+
+    kind: type
+    expected: str
+    """The words after "expected" in an error."""
+    fits: Callable[[Any], bool] | None = None
+    """Whether a value of that kind is allowed; None if every one is."""
+    optional: bool = False
+    """Whether the setting may also be None."""
+
+    def allows(self, value: Any) -> bool:
+        """Return whether a setting may have a value."""
+        if value is None:
+            return self.optional
+        # truth values are integers in Python, but not numbers of examples
+        has_kind = isinstance(value, self.kind) and isinstance(value, bool) == (self.kind is bool)
+        return has_kind and (self.fits is None or self.fits(value))
+
+
+def _is_positive(value: Any) -> bool:
+    return 0 < value <= sys.float_info.max
+
+
+def _is_share_above_zero(value: Any) -> bool:
+    return 0 < value <= 1
+
+
+def _is_share(value: Any) -> bool:
+    return 0 <= value <= 1
+
+
+def _is_at_least_one(value: Any) -> bool:
+    return value >= 1
+
+
+def _is_not_negative(value: Any) -> bool:
+    return value >= 0
+
+
+def _is_not_empty(value: Any) -> bool:
+    return len(value) > 0
+
+
+def _are_different_ids(value: Any) -> bool:
+    return all(isinstance(id, str) for id in value) and len(set(value)) == len(value)
+
+
+def _is_context(value: Any) -> bool:
+    return value in ("input", "example")
+
+
+_ALLOWED = {
+    "trade_off": _Allowed(Real, "a number above 0", _is_positive),
+    "near_duplicate": _Allowed(
+        Real, "a cosine above 0 and at most 1, or None", _is_share_above_zero, optional=True
     ),
-    "min_relevance": (
-        Real,
-        lambda value: 0 <= value <= 1,
-        "a relevance from 0 to 1, or None",
+    "min_relevance": _Allowed(Real, "a relevance from 0 to 1, or None", _is_share, optional=True),
+    "own_answer": _Allowed(bool, "True or False"),
+    "template": _Allowed(Template, "a pattern such as '{input}\\n{output}', or a Template"),
+    "card": _Allowed(Card, "a Card"),
+    "shortlist": _Allowed(Integral, "a whole number from 1", _is_at_least_one),
+    "input_key": _Allowed(str, "the name of a field", _is_not_empty),
+    "output_key": _Allowed(str, "the name of a field", _is_not_empty),
+    "fixed": _Allowed(tuple, "a list of different ids of examples", _are_different_ids),
+    "balance": _Allowed(str, "the name of a field, or None", _is_not_empty, optional=True),
+    "context": _Allowed(str, "'input' or 'example'", _is_context),
+    "k": _Allowed(Integral, "a whole number from 1, or None", _is_at_least_one, optional=True),
+    "token_budget": _Allowed(
+        Integral, "a whole number from 0, or None", _is_not_negative, optional=True
     ),
-    "own_answer": (bool, lambda value: True, "True or False"),
-    "template": (
-        Template,
-        lambda value: True,
-        "a pattern such as '{input}\\n{output}', or a Template",
-    ),
-    "card": (Card, lambda value: True, "a Card"),
-    "shortlist": (Integral, lambda value: value >= 1, "a whole number from 1"),
-    "input_key": (str, bool, "the name of a field"),
-    "output_key": (str, bool, "the name of a field"),
-    "fixed": (
-        tuple,
-        lambda value: all(isinstance(id, str) for id in value) and len({*value}) == len(value),
-        "a list of different ids of examples",
-    ),
-    "balance": (str, bool, "the name of a field, or None"),
-    "context": (str, ("input", "example").__contains__, "'input' or 'example'"),
-    "k": (Integral, lambda value: value >= 1, "a whole number from 1, or None"),
-    "token_budget": (Integral, lambda value: value >= 0, "a whole number from 0, or None"),
 }
-"""Setting → its type, a check of its value, and the words after "expected" in an error."""
+"""Setting → the values that it may have; other settings are not checked here."""
 
 
 class SettingOptions(TypedDict, total=False):
