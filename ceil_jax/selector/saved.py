@@ -224,7 +224,7 @@ class _JsonType(NamedTuple):
     fits: Callable[[Any], bool]
 
 
-_TEXT = _JsonType("text", _is_text)
+_TEXT = _JsonType("a text", _is_text)
 _TEXTS = _JsonType("a list of texts", _is_list_of_texts)
 _TEXTS_BY_NAME = _JsonType("texts by their names", _is_texts_by_name)
 
