@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
     """Return the selection for a query. A UserError for balance on an unknown field, and for a
     `count_tokens` that does not return counts."""
     relevance = similarity(shortlist.cosines)
-    steps, stopped, repeats = _steps(shortlist, relevance, call)
+    steps, stopped, repeats = _Choice(shortlist, relevance, call).steps()
     chosen, tokens = _fitted(steps, shortlist, relevance, call)
     # the fixed examples stand behind the near ones
     count_near = len(shortlist.examples) - shortlist.fixed
@@ -53,71 +54,111 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
     )
 
 
-def _steps(
-    shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
-) -> tuple[list[Pick], Stopped, set[int]]:
-    """The fixed examples and the greedy steps after them; why there are no more; and the items that
-    repeat others."""
-    count_near = len(shortlist.examples) - shortlist.fixed
-    examples = shortlist.examples[:count_near]
-    vectors = shortlist.vectors[:count_near]
-    relevance = relevance[:count_near]
-    threshold = call.near_duplicate
-    groups = _groups(examples, call)
-    costs = [0] * len(shortlist.examples)
-    remaining = 0
-    if call.token_budget is not None and shortlist.examples:
-        # Python's own integers: a budget may be larger than numpy's
-        costs = _tokens([[example] for example in shortlist.examples], call)
-        remaining = call.token_budget
-    steps: list[Pick] = []
-    repeats: set[int] = set()
-    refused = False
+class _Steps(NamedTuple):
+    """The steps of a choice: the fixed examples first, then the others in order of choice."""
 
-    def waits(item: int) -> bool:
-        """Return whether an item is nearly equal to a chosen one, and waits until no others are
-        left."""
-        cosines = shortlist.vectors[[step.item for step in steps]] @ vectors[item]
-        if threshold is not None and cosines.max(initial=-1) >= threshold:
-            repeats.add(item)
-        return item in repeats
+    picks: list[Pick]
+    stopped: Stopped
+    """Why there are no more."""
+    repeats: set[int]
+    """The items that repeat others."""
 
-    def fits(item: int) -> bool:
+
+class _Choice:
+    """The choice for one query: takes examples one after another, as long as they fit into the token
+    budget. An item is a position in the shortlist.
+
+    Args:
+        shortlist: the examples to choose from, and the fixed ones.
+        relevance: float [n], the relevance of each.
+        call: the settings, such as k, the token budget and λ.
+    """
+
+    def __init__(self, shortlist: Shortlist, relevance: np.ndarray, call: CallSettings) -> None:
+        self._shortlist = shortlist
+        self._call = call
+        # the fixed examples stand behind the near ones, and only the near ones are chosen among
+        self._near = len(shortlist.examples) - shortlist.fixed
+        self._vectors = shortlist.vectors[: self._near]
+        self._relevance = relevance[: self._near]
+        self._groups = _groups(shortlist.examples[: self._near], call)
+        self._costs = [0] * len(shortlist.examples)
+        self._remaining = 0
+        """The tokens that are left for further examples."""
+        if call.token_budget is not None and shortlist.examples:
+            # Python's own integers: a budget may be larger than numpy's
+            self._costs = _tokens([[example] for example in shortlist.examples], call)
+            self._remaining = call.token_budget
+        self._picks: list[Pick] = []
+        self._repeats: set[int] = set()
+        self._has_refused = False
+        """Whether an example did not fit."""
+
+    def steps(self) -> _Steps:
+        """Take examples until there are k, or no other fits or is left."""
+        greedy = greedy_steps(
+            self._vectors,
+            self._relevance,
+            self._call.trade_off,
+            self._groups,
+            fits=self._fits,
+            waits=self._repeats_another,
+        )
+        for pick in chain(self._fixed(), greedy, self._dependent()):
+            self._picks.append(pick)
+            self._remaining -= self._costs[pick.item]
+            if len(self._picks) == self._call.k:
+                return _Steps(self._picks, "k", self._repeats)
+        stopped: Stopped = "token_budget" if self._has_refused else "exhausted"
+        return _Steps(self._picks, stopped, self._repeats)
+
+    def _fits(self, item: int) -> bool:
         """Return whether an item fits into the remaining budget, and remember if one does not."""
-        nonlocal refused
-        refused |= costs[item] > remaining
-        return costs[item] <= remaining
+        if self._costs[item] <= self._remaining:
+            return True
+        self._has_refused = True
+        return False
 
-    def others() -> Iterator[Pick]:
-        """Yield further examples whose question is not among the chosen ones, from each group in
-        turn. Greedy MAP never takes these, because their vectors are linear combinations of chosen
-        ones, as those of copies are."""
-        questions = [question(example, call.template.fields) for example in shortlist.examples]
-        questions_taken = {questions[step.item] for step in steps}
-        count = Counter(int(groups[step.item]) for step in steps if step.item < count_near)
-        open_items = list(range(len(examples)))
+    def _repeats_another(self, item: int) -> bool:
+        """Return whether an item is nearly equal to one that has been taken. It then waits until no
+        others are left."""
+        threshold = self._call.near_duplicate
+        if threshold is not None:
+            taken = self._shortlist.vectors[[pick.item for pick in self._picks]]
+            cosines = taken @ self._vectors[item]
+            if cosines.max(initial=-1) >= threshold:
+                self._repeats.add(item)
+        return item in self._repeats
+
+    def _fixed(self) -> Iterator[Pick]:
+        """Yield the fixed examples that fit, the last one first: if not all fit, the first ones of
+        the prompt are left out."""
+        for item in reversed(range(self._near, len(self._shortlist.examples))):
+            if self._fits(item):
+                yield Pick(item, 0.0, 1.0)
+
+    def _dependent(self) -> Iterator[Pick]:
+        """Yield further examples whose question is not among those taken, from each group in turn.
+
+        Greedy MAP never takes these, because their vectors are linear combinations of those taken,
+        as the vectors of copies are.
+        """
+        names = self._call.template.fields
+        questions = [question(example, names) for example in self._shortlist.examples]
+        questions_taken = {questions[pick.item] for pick in self._picks}
+        taken_from = Counter(
+            int(self._groups[pick.item]) for pick in self._picks if pick.item < self._near
+        )
+        open_items = list(range(self._near))
         while open_items:
-            item = min(open_items, key=lambda i: count[int(groups[i])])
+            # the nearest one of a group that has been taken from least often
+            item = min(open_items, key=lambda i: taken_from[int(self._groups[i])])
             open_items.remove(item)
-            if questions[item] not in questions_taken and fits(item):
+            if questions[item] not in questions_taken and self._fits(item):
                 questions_taken.add(questions[item])
-                repeats.add(item)
-                count[int(groups[item])] += 1
+                self._repeats.add(item)
+                taken_from[int(self._groups[item])] += 1
                 yield Pick(item, -np.inf, 0.0)
-
-    # the last fixed example first: if not all fit, the first ones of the prompt are left out
-    fixed = (
-        Pick(item, 0.0, 1.0)
-        for item in reversed(range(count_near, len(shortlist.examples)))
-        if fits(item)
-    )
-    greedy = greedy_steps(vectors, relevance, call.trade_off, groups, fits, waits)
-    for step in chain(fixed, greedy, others()):
-        steps.append(step)
-        remaining -= costs[step.item]
-        if len(steps) == call.k:
-            return steps, "k", repeats
-    return steps, "token_budget" if refused else "exhausted", repeats
 
 
 def _fitted(
