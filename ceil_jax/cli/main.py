@@ -96,46 +96,20 @@ def command(
         scales: the settings that `--scale` names.
         scaled: the sub-commands that have scales; by default all.
     """
-    # JAX would take three quarters of the GPU at its first use, which the LM needs too
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if has_cache():
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without λ must not end a run
-            stream.reconfigure(errors="replace")
+    _prepare_process()
     try:
-        try:
-            shared_flags, rest = _SHARED.parse_known_args(arguments)
-        except argparse.ArgumentError as error:
-            raise UserError(f"{error.argument_name}: {error.message}") from None
-        scale = shared_flags.scale or "tiny"
-        if scale not in scales:
-            raise unknown_name("scale", scale, scales)
-        sub_command = rest[0] if scaled and rest and not rest[0].startswith("-") else ""
-        if shared_flags.scale and sub_command and sub_command not in scaled:
-            raise UserError(f"--scale: {sub_command} has no scales; leave it out")
-        logging.getLogger("ceil_jax").setLevel(
-            logging.WARNING if shared_flags.quiet else logging.INFO
-        )
+        shared_flags, rest = _shared_flags(arguments)
+        config = _config_of_scale(shared_flags.scale, rest, scales, scaled)
+        level = logging.WARNING if shared_flags.quiet else logging.INFO
+        logging.getLogger("ceil_jax").setLevel(level)
         if shared_flags.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        # shells do not expand ~ behind an equals sign
-        rest = [
-            re.sub(r"^(--[\w.-]+=|)(~/.*)", lambda match: f"{match[1]}{user_path(match[2])}", word)
-            for word in rest
-        ]
-        flags = Counter(word.split("=")[0] for word in rest if word.startswith("--"))
-        for flag, count in flags.items():
-            if count > 1:
-                log.warning(
-                    "%s stands twice: the last one counts; several values stand behind one", flag
-                )
+        words = [_with_home(word) for word in rest]
+        _warn_of_repeated_flags(words)
         _check_platforms()
         load_plugins()
         import_plugins(shared_flags.plugin)
-        code = run(scales[scale], rest)
+        code = run(config, words)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
@@ -148,6 +122,72 @@ def command(
         )
         return 130
     return code or 0
+
+
+def _prepare_process() -> None:
+    """Set what JAX, logging and the terminal need, unless the environment says otherwise. JAX reads
+    its variables when it is imported, which is later."""
+    # JAX would take three quarters of the GPU at its first use, which the LM needs too
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if has_cache():
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_path() / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without λ must not end a run
+            stream.reconfigure(errors="replace")
+
+
+def _shared_flags(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The flags of all commands, and the other words of a command line.
+
+    Raises:
+        UserError: a flag lacks its value.
+    """
+    try:
+        return _SHARED.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise UserError(f"{error.argument_name}: {error.message}") from None
+
+
+def _config_of_scale(
+    scale: str | None, rest: Sequence[str], scales: Mapping[str, RunConfig], scaled: Sequence[str]
+) -> RunConfig:
+    """The settings of a scale, by default of tiny.
+
+    Args:
+        scale: the value of `--scale`; None without the flag.
+        rest: the words of the command line without the shared flags.
+        scales: the settings that `--scale` names.
+        scaled: the sub-commands that have scales; empty if all have.
+
+    Raises:
+        UserError: an unknown scale, or one for a sub-command that has none.
+    """
+    name = scale or "tiny"
+    if name not in scales:
+        raise unknown_name("scale", name, scales)
+    sub_command = rest[0] if scaled and rest and not rest[0].startswith("-") else ""
+    if scale and sub_command and sub_command not in scaled:
+        raise UserError(f"--scale: {sub_command} has no scales; leave it out")
+    return scales[name]
+
+
+def _with_home(word: str) -> str:
+    """A word of a command line with ~ replaced by the home folder, also behind an equals sign, where
+    shells leave it."""
+    path = re.fullmatch(r"(?P<flag>--[\w.-]+=|)(?P<path>~/.*)", word, re.DOTALL)
+    return word if path is None else f"{path['flag']}{user_path(path['path'])}"
+
+
+def _warn_of_repeated_flags(words: Sequence[str]) -> None:
+    """Log a warning for each flag that stands more than once, of which tyro takes the last one."""
+    flags = Counter(word.split("=")[0] for word in words if word.startswith("--"))
+    for flag, count in flags.items():
+        if count > 1:
+            log.warning(
+                "%s stands twice: the last one counts; several values stand behind one", flag
+            )
 
 
 def _output_ended(name: str, error: OSError) -> int:
