@@ -37,7 +37,11 @@ def cost_table(costs: Mapping[str, Cost]) -> Table:
 @dataclass(frozen=True, eq=False)
 class Runs:
     """One method's runs on the same queries, one for each seed of training. Its numbers are in
-    percent of the metric."""
+    percent of the metric.
+
+    Runs are sorted by their seeds, one without a seed first, whatever the order in which a file
+    has them: differences pair the runs of two methods by their places.
+    """
 
     records: Sequence[Record]
     where: np.ndarray | None = field(default=None, repr=False)
@@ -46,6 +50,12 @@ class Runs:
     label: str = ""
     """The name of the method in a table, with the settings in which it differs from its other runs
     there."""
+
+    def __post_init__(self) -> None:
+        in_order = sorted(
+            self.records, key=lambda record: -1 if record.seed is None else record.seed
+        )
+        object.__setattr__(self, "records", tuple(in_order))
 
     @property
     def record(self) -> Record:

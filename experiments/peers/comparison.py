@@ -15,6 +15,8 @@ from ceil_jax.report.table import Number, Table, Value, signed
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
 """The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
+BEST_PROMPT = f"{ABOUT_OURS}its best prompt"
+"""What `tune` would recommend if it had to be a prompt, as with the others."""
 CLASSIFIER = "classifier alone"
 WITHOUT_LM = (CLASSIFIER, "nearest output, copied")
 """The rows that ask no LM. Each applies to some tasks alone."""
@@ -192,16 +194,22 @@ class Comparison:
 
     def by_outputs(self) -> Table:
         """Return what `tune` is ahead of each method on the tasks that a classifier can answer, and on
-        the others."""
+        the others; and what its best prompt is ahead on all of them."""
         labels = [task for task in self.tasks if (CLASSIFIER, task) in self.runs]
         others = [task for task in self.tasks if task not in labels]
         columns = [tasks for tasks in (labels, others) if tasks]
+        prompts = [BEST_PROMPT] * all((BEST_PROMPT, task) in self.runs for task in self.tasks)
         body = [
-            [row, *(self.ahead(OURS, row, tasks) for tasks in columns)]
+            [
+                row,
+                *(self.ahead(OURS, row, tasks) for tasks in columns),
+                *(self.ahead(prompt, row) for prompt in prompts),
+            ]
             for row in self.methods
             if row != OURS
         ]
-        return Table(["method", *(f"tune − it on {', '.join(tasks)}" for tasks in columns)], body)
+        of_tasks = (f"tune − it on {', '.join(tasks)}" for tasks in columns)
+        return Table(["method", *of_tasks, *(f"{prompt} − it" for prompt in prompts)], body)
 
     def chosen(self) -> Table:
         """Return what `tune` recommended, by task, in each split."""

@@ -27,7 +27,7 @@ class CountedLM(LanguageModel):
     it is not let write: one pass over prompt and answer shows whether every token of the answer,
     and the line's end behind it, is the one that greedy decoding would write. That is the same
     verdict for a tenth of the time; where tokens are cut otherwise, the LM does write. What else it
-    would have written stays unknown, and is `WRONG`.
+    would have written stays unknown, and is `WRONG`; it counts as many tokens as the right answer.
 
     Args:
         lm: reads; one of torch where answers are checked.
@@ -66,7 +66,10 @@ class CountedLM(LanguageModel):
         seeds: list[int],
     ) -> list[Answer]:
         answers = self._written(prompts, limit, stop, temperature, seeds)
-        texts = [answer.text for answer in answers]
+        texts = [
+            self._query_of(prompt).output if self._checks and answer.text == WRONG else answer.text
+            for prompt, answer in zip(prompts, answers, strict=True)
+        ]
         self._read += int(self.count_tokens([*prompts, *texts]).sum())
         return answers
 

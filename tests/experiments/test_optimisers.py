@@ -15,10 +15,11 @@ from peers import arena as arenas
 from peers import dspy_programs, langchain_selectors
 from peers.arena import Arena, Shared, Sizes
 from peers.comparison import Comparison
-from peers.counted import CountedLM, GreedyReader
+from peers.counted import WRONG, CountedLM, GreedyReader
 from peers.ours import eight_nearest, zero
 
 from ceil_jax import Task, Template
+from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.tokens import PairTokenizer
@@ -48,6 +49,17 @@ def test_tokens_are_those_of_whole_prompts_and_answers():
     written = lm.write(prompts, 2, (), 0.0, [0, 0])
     read = sum(plain.count_tokens([*prompts, *(one.text for one in written)]))
     assert lm.tokens_read == 10 + read
+
+
+def test_an_answer_that_was_not_written_counts_as_many_tokens_as_the_right_one(monkeypatch):
+    queries = [replace(FILMS[0], output="one two three"), replace(FILMS[1], output="good")]
+    plain = TinyLM()
+    lm = CountedLM(plain, TASK, queries)
+    lm._checks = True
+    monkeypatch.setattr(lm, "_checked", lambda prompts, *_: [Answer(WRONG), Answer("good")])
+    prompts = [TASK.template.query(query) for query in queries]
+    assert [answer.text for answer in lm.write(prompts, 80, (), 0.0, [0, 0])] == [WRONG, "good"]
+    assert lm.tokens_read == sum(plain.count_tokens([*prompts, "one two three", "good"]))
 
 
 class Letters:
@@ -245,6 +257,11 @@ def test_tasks_that_a_classifier_answers_stand_apart_and_no_task_is_left_out_for
     [[method, on_labels, on_others]] = table.rows
     assert method == "eight nearest"
     assert [on_labels.value, on_others.value] == [50, 0]
+    # tune answered with a prompt on each task, as the others do
+    prompts = [record("ceil-jax tune, its best prompt", task, [1, 1, 0, 0]) for task in "abc"]
+    table = Comparison([*records, *prompts]).by_outputs()
+    assert table.header[3:] == ["ceil-jax tune, its best prompt − it"]
+    assert table.rows[0][3].value == pytest.approx(50 / 3)
 
 
 @pytest.mark.parametrize(("page", "table"), [("README.md", "main"), ("docs/tune.md", "trust")])
