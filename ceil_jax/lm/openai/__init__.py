@@ -10,6 +10,7 @@ chat message.
 - `address`: parsing `http://host:8000/v1#model-name`, and other forms that people paste
 - `client`: requests to one server, many at a time
 - `http`: one attempt at a request: the budget, the deadline, the proxy, the key
+- `error_bodies`: the message in the body of an error
 - `events`: answers that arrive as a stream although none was requested
 - `listing`: the models that a server lists, and their description
 - `probe`: what a server can do, and a check of its log-probabilities

@@ -8,6 +8,7 @@ import re
 from typing import Any, NamedTuple
 
 from ceil_jax.lm.answers import Answer, Ended, Removed, end_of_json, trimmed
+from ceil_jax.lm.openai.error_bodies import error_message
 from ceil_jax.lm.openai.http import FailedAnswer
 
 _BLOCK = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
@@ -142,8 +143,7 @@ def _ended(choice: Any) -> Ended:
     error = choice.get("error")
     reason = str(reason).lower()
     if error or reason in _FAILED:
-        message = error.get("message") if isinstance(error, dict) else error
-        raise FailedAnswer(f"the answer is an error: {message or reason}")
+        raise FailedAnswer(f"the answer is an error: {error_message(error) or reason}")
     return _ENDED.get(reason, "stop")
 
 

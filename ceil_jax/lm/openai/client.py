@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import Address
 from ceil_jax.lm.openai.config import EndpointConfig, read_key
+from ceil_jax.lm.openai.error_bodies import body_of, error_message
 from ceil_jax.lm.openai.http import HIDDEN, PAID, FailedAnswer, Http, Refused, RequestBudget
 from ceil_jax.lm.openai.listing import Listed, listed_model, one_line, whole_number
 from ceil_jax.store.progress import bar as progress_bar
@@ -141,7 +142,7 @@ class Client:
     def _gives_way(self, refusal: Refused, path: str, sent: dict[str, Any]) -> bool:
         """Return whether the server has refused a field that can be sent under another name or left
         out; note that it is from now on."""
-        message = str(refusal)
+        message = refusal.said
         name = next(
             (name for name in _OTHERWISE if name in sent and re.search(rf"\b{name}\b", message)),
             None,
@@ -182,7 +183,10 @@ class Client:
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as odd:
             if isinstance(odd, FailedAnswer):
                 raise Refused(f"{self.base}{path}: {self._clean(odd)}. {_GIVEN_UP}") from None
-            reason = f"no {odd}" if isinstance(odd, KeyError) else self._clean(odd)
+            reason = self._clean(odd)
+            if isinstance(odd, KeyError):
+                # what is there in its place may say why
+                reason = f"no {odd} in the answer, {self._clean(error_message(answer))}"
             raise Refused(f"{self.base}{path}: {reason}{BREACH}") from None
 
     def listed(self, model: str | None) -> Listed:
@@ -299,7 +303,8 @@ class Client:
         except openai.APIStatusError as error:
             response = error.response
             status = error.status_code
-            failure = f"HTTP {status}: {self._clean(_said(error.body)) or 'no message'}"
+            said = self._without_key(error_message(body_of(response.text)))
+            failure = f"HTTP {status}: {one_line(said) or 'no message'}"
             for header, meaning in (
                 ("location", "redirects to"),
                 ("retry-after", "asks to come back after"),
@@ -308,8 +313,8 @@ class Client:
                     failure += f"; it {meaning} {self._clean(response.headers[header])}"
             passes = status in (408, 409, 429) or status >= 500
             if passes and response.headers.get("x-should-retry") != "false":
-                raise Refused(f"{url}: {failure}. {_GIVEN_UP}", status) from None
-            raise Refused(f"{url}: {failure}{self._about_key(status)}", status) from None
+                raise Refused(f"{url}: {failure}. {_GIVEN_UP}", status, said) from None
+            raise Refused(f"{url}: {failure}{self._about_key(status)}", status, said) from None
         except openai.APITimeoutError:
             failure = f"no whole answer within {self._config.timeout:g} s"
         except openai.APIConnectionError as error:
@@ -317,7 +322,8 @@ class Client:
         else:
             answer = response.extensions["json"]
             if isinstance(answer, dict) and answer.get("error"):
-                raise Refused(f"{url}: {self._clean(_said(answer['error']))}")
+                said = self._without_key(error_message(answer))
+                raise Refused(f"{url}: {one_line(said)}", said=said)
             return answer
         raise UserError(f"{url}: {failure}. {_GIVEN_UP}")
 
@@ -332,9 +338,11 @@ class Client:
         return f"; no key was sent: give --endpoint.api-key-env{example}"
 
     def _clean(self, message: Any) -> str:
-        text = one_line(message, _WHOLE)
         # the key is removed before the text is cut, because half a key would not be found
-        return one_line(text.replace(self._key, HIDDEN) if self._key else text)
+        return one_line(self._without_key(one_line(message, _WHOLE)))
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, HIDDEN) if self._key else text
 
 
 _GIVEN_UP = "Given up; finished work is kept: run the same command again once the server answers"
@@ -383,12 +391,3 @@ def estimated_tokens(value: Any, name: str = "") -> int:
     if isinstance(value, dict):
         return sum(estimated_tokens(item, inner) for inner, item in value.items())
     return 0
-
-
-def _said(error: Any) -> Any:
-    """The message of an error, followed by its code and the field that it names."""
-    if not isinstance(error, dict):
-        return error
-    message = one_line(error.get("message") or error.get("detail") or "", _WHOLE)
-    names = [name for name in ("code", "param") if error.get(name)]
-    return message + "".join(f" ({one_line(error[name])})" for name in names)

@@ -58,11 +58,18 @@ class FailedAnswer(ValueError):
 
 class Refused(UserError):
     """A refusal by the server with its HTTP status; or, with status 200, an answer that does not
-    follow the interface."""
+    follow the interface.
 
-    def __init__(self, message: str, status: int = 200) -> None:
+    Args:
+        message: the message for the user, in which what the server said may be cut.
+        status: the HTTP status.
+        said: the server's message in full; by default `message`.
+    """
+
+    def __init__(self, message: str, status: int = 200, said: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.said = said or message
 
 
 class RequestBudget:

@@ -274,7 +274,7 @@ class EndpointLM(LanguageModel):
                 lambda answer: chat_answer(answer["choices"], prompt),
             )
         except Refused as refusal:
-            if "content_filter" not in str(refusal):
+            if "content_filter" not in refusal.said:
                 raise
             return Answer("", "refused")
 
@@ -282,7 +282,7 @@ class EndpointLM(LanguageModel):
         try:
             return self._client.post(self._interface.path, {"model": self._model, **body}, read)
         except Refused as refusal:
-            if refusal.status not in (400, 413, 422) or not TOO_LONG.search(str(refusal)):
+            if refusal.status not in (400, 413, 422) or not TOO_LONG.search(refusal.said):
                 raise
             raise Refused(f"{refusal}{_SHORTER}", refusal.status) from None
 

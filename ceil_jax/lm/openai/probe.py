@@ -77,7 +77,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
         if refusal.status in _FATAL:
             raise
         # a reasoning model that did not end within the limit is there all the same
-        if not CUT.search(str(refusal)):
+        if not CUT.search(refusal.said):
             hint = "an address often ends in /v1, and a model is named as the server names it"
             messages = [str(error) for error in (*refusals[:1], refusal)]
             raise Refused(f"{'; '.join(messages)}; {hint}", refusal.status) from None

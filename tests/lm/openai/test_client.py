@@ -123,6 +123,57 @@ def test_what_does_not_pass_is_said_at_once(server, address, fault, said):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"errors": [{"code": 7003, "message": "No route"}], "messages": []}', "No route (7003)"),
+        ('{"errors": ["no quota", "no model"]}', "no quota; no model"),
+        ('{"fault": {"faultstring": "Spike arrest", "detail": {"errorcode": "p.Spike"}}}',
+         "Spike arrest"),
+        ('{"detail": [{"loc": ["body", "n"], "msg": "Field required", "type": "missing"}]}',
+         "Field required (body.n)"),
+        ('{"error": "invalid_request", "error_description": "no such app"}', "no such app"),
+        ('{"status": 404, "error": "Not Found", "message": "", "path": "/v1"}', "Not Found"),
+        ('{"error": "Not Found", "message": "No static resource v1."}', "No static resource v1."),
+        ('{"error": {"code": "unsupported_country"}}', '"code": "unsupported_country"'),
+        ('{"error": {"message": "Provider returned error", "code": 400, "metadata": '
+         '{"raw": "{\\"detail\\": \\"prompt is odd\\"}"}}}',
+         "Provider returned error: prompt is odd (400)"),
+        ('[{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID"}}]',
+         "API key not valid. (400)"),
+        ('{"Message": "no access"}', "no access"),
+        ('{"error": {"message": "", "inner": {"why": "odd"}}}', '"why": "odd"'),
+        ("<html><head><title>403 Forbidden</title></head><body><h1>no</h1></body></html>",
+         "a web page, 403 Forbidden"),
+        ("<?xml version='1.0'?><Error><Code>Denied</Code></Error>", "a web page, Denied"),
+        ('"plain"', "plain"),
+        ("", "no message"),
+        ("{}", "no message"),
+        ("null", "no message"),
+    ],
+)  # fmt: skip
+def test_what_an_error_says_is_said_whatever_its_form(server, address, body, said):
+    server.faults = [(400, {}, body.encode())]
+    url = f"{address}/completions: HTTP 400: "
+    whole = message(client_of(address, QUICK))
+    assert whole.startswith(url)
+    assert said in whole
+    assert whole.endswith(said) or "{" in whole
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"code": 500, "msg": "404 NOT_FOUND", "success": False},
+        {"detail": "404 NOT_FOUND"},
+        {"errors": [{"message": "404 NOT_FOUND"}]},
+    ],
+)
+def test_an_error_with_a_status_of_success_is_shown(server, address, body):
+    server.faults = [(200, {}, json.dumps(body).encode())]
+    assert "no 'choices' in the answer, 404 NOT_FOUND" in message(client_of(address, QUICK))
+
+
 def test_a_server_that_cannot_be_reached_is_tried_again_if_it_was_there(waits):
     """It answers once and then closes its port, as a server that restarts."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
