@@ -15,15 +15,33 @@ _BEHIND = "\"'`´‘’“”«»*_~.,:;!?…)]}|\\ \t\r\n"
 """Characters that may stand before and behind a label: punctuation, quotes, brackets, white space
 and Markdown. Not +, -, # and < where they may be part of a label (C++, -1, C#, <5)."""
 _NOT = re.compile(
-    r"(?:\b(?:not|isn't|never|no|neither|nor|without|than|instead of|non)|n't|n’t)"
-    r"(?:\s+(?:a|an|the|about|of|in|for|really|to|be|it))*[-\s]*[\"'`*(]*\Z",
+    r"(?:\b(?:not|cannot|never|no|nothing|neither|nor|without|than|instead of|non|hardly|barely"
+    r"|far from|anything but)|n't|n’t)"
+    r"(?:\s+(?:a|an|the|about|of|in|for|to|be|it|this|that|as|so|say|call|really|very|quite"
+    r"|exactly|clearly|entirely|particularly|especially|necessarily|option|choice|label))*"
+    r"[-\s]*[\"'`*(]*\Z",
     re.IGNORECASE,
 )
 """The end of a text after which a label is negated."""
 _IS_NOT = re.compile(
-    r"[\"'`*)]*\s+(?:is|are|was|does|do|can|would)(?:n't|n’t|\s+not\b|not\b)", re.IGNORECASE
+    r"[\"'`*)]*\s+(?:(?:is|are|was|does|do|can|would)(?:n't|n’t|\s+not\b|not\b)"
+    r"|(?:is|are)\s+(?:wrong|incorrect|false|ruled out)\b)",
+    re.IGNORECASE,
 )
 """The beginning of a text before which a label is negated."""
+_BETWEEN = re.compile(
+    r"(?:[\W_]|\b(?:or|and|either|neither|nor|both|between|versus|vs|to|but|also|maybe|perhaps"
+    r"|possibly)\b)*",
+    re.IGNORECASE,
+)
+"""What may stand between options that are listed."""
+_BEHIND_LETTER = (
+    r"(?=[\s\"'`*.,;:)\]?!]*\Z|[\"'`*.,;:)\]?!]|\s*[/|&]"
+    r"|\s+(?:or|and|nor|vs|is|because|rather)\b)"
+)
+"""What stands behind a letter that is an option, and hardly behind one that is a word of English."""
+_IN_LIST = r"(?:(?<=\bor\s)|(?<=\band\s)|(?<=\bnor\s)|(?<=[/|&])|(?<=[/|&]\s))"
+"""The place of a letter that ends a list, whatever stands behind it."""
 _ANSWER = re.compile(
     r"\b(?:answer|label|category|class|classification|prediction|output|result|choice|verdict"
     r"|sentiment|conclusion|decision|option|tag|topic|intent)s?\b[^\n]{0,40}?"
@@ -46,7 +64,8 @@ def option_in(text: str, options: Sequence[str]) -> str | None:
     These are tried in order, ignoring case and surrounding white space, punctuation, quotes and
     marks:
 
-    1. The whole answer is an option, or a JSON value that contains one.
+    1. The whole answer is an option, or a JSON value that contains one. If it only lists several
+       ("A or B", "A. B"), it means none.
     2. Its first line, its last line, or the text before the first punctuation mark is an option.
     3. Exactly one option stands after "the answer is", "Label:" or the like.
     4. Exactly one option occurs in the answer. A longer option ("not spam") hides a shorter one
@@ -59,6 +78,8 @@ def option_in(text: str, options: Sequence[str]) -> str | None:
     ('hr', None)
     """
     names = _names(options)
+    if text.strip() not in names and _only_lists(text, options):
+        return None
     for piece in _pieces(text):
         for name in (piece.strip(), _bare(piece), _folded(piece)):
             if (option := names.get(name)) is not None:
@@ -123,8 +144,10 @@ def _pieces(text: str) -> Iterator[str]:
 def _in_json(text: str) -> Iterator[str]:
     """The texts in a JSON value of an answer that may be its label."""
     begin = re.search(r"[\[{]", text)
+    if begin is None:
+        return
     try:
-        value, _ = json.JSONDecoder().raw_decode(text[begin.start() :] if begin else text)
+        value, _ = json.JSONDecoder().raw_decode(text[begin.start() :])
     except (ValueError, RecursionError):
         return
     yield from _values(value)
@@ -150,8 +173,10 @@ def _only_number(text: str, options: Sequence[str]) -> str | None:
     if None in values or len(values) < len(options):
         return None
     without_maxima = _OUT_OF.sub(r"\1", text)
-    written = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", without_maxima)
-    numbers = {float(number) for number in written}
+    written = re.finditer(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w%])", without_maxima)
+    numbers = {
+        float(number[0]) for number in written if not _NOT.search(without_maxima[: number.start()])
+    }
     if len(numbers) != 1:
         return None
     return values.get(numbers.pop())
@@ -171,21 +196,39 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\s*-?\d+(?:\.\d+)?\s*", text) else None
 
 
+def _only_lists(text: str, options: Sequence[str]) -> bool:
+    """Whether a text is nothing but several of the options: none of them is its answer."""
+    if all(_number(option) is not None for option in options):
+        text = _OUT_OF.sub(r"\1", text)
+    plain = unicodedata.normalize("NFKC", text)
+    listed = 0
+    for option in sorted(options, key=len, reverse=True):
+        plain, count = _pattern(option, anywhere=True).subn(" ", plain)
+        listed += count > 0
+    return listed > 1 and _BETWEEN.fullmatch(plain) is not None
+
+
+def _pattern(option: str, *, anywhere: bool = False) -> re.Pattern[str]:
+    """A pattern for an option as separate words. A single letter must match in case, and unless
+    `anywhere`, stand where a word of English hardly does: "A good question" does not name A."""
+    bare = _bare(option)
+    words = [re.escape(word) for word in re.split(r"[-_\s]+", bare) if word]
+    before = r"(?<![\w.])(?<!\d,)"
+    name = "[-_ ]+".join(words)
+    after = r"(?!\w|[.,]\d)"
+    if len(bare) > 1 or not option.isalpha():
+        return re.compile(f"{before}{name}{after}", re.IGNORECASE)
+    if anywhere:
+        return re.compile(f"{before}{name}{after}")
+    return re.compile(f"{before}(?:{name}{_BEHIND_LETTER}|{_IN_LIST}{name}{after})")
+
+
 def _mentioned(text: str, options: Sequence[str]) -> set[str]:
     """The options that occur in a text as separate words and are not negated."""
     plain = unicodedata.normalize("NFKC", text)
     mentioned: set[str] = set()
     for option in sorted(options, key=len, reverse=True):
-        words = [re.escape(word) for word in re.split(r"[-_\s]+", _bare(option)) if word]
-        is_letter = len(words) == 1 and len(_bare(option)) == 1 and option.isalpha()
-        if is_letter:
-            # a single letter must match in case, and must not be the first word of a sentence
-            flags = re.NOFLAG
-            after = r"(?=[\s\"'`*.,;:)\]]*\Z|[\"'`*.,;:)\]])"
-        else:
-            flags = re.IGNORECASE
-            after = r"(?![\w]|[.,]\d)"
-        pattern = re.compile(rf"(?<![\w.])(?<!\d,){'[-_ ]+'.join(words)}{after}", flags)
+        pattern = _pattern(option)
         for mention in pattern.finditer(plain):
             denied = _NOT.search(plain[: mention.start()]) or _IS_NOT.match(plain[mention.end() :])
             if not denied:

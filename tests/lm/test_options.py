@@ -155,6 +155,58 @@ def test_labels_of_all_kinds(text, options, option):
     assert option_in(text, options) == option
 
 
+@pytest.mark.parametrize("options", [("A", "B"), ("positive", "negative"), ("1", "2")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{} or {}",
+        "either {} or {}",
+        "Both {} and {}.",
+        "{} and {} are both right",
+        "{}. {}",
+        "{}, {}",
+        "{}, possibly {}",
+        "{} (or {})",
+        "{} | {}",
+        "{}\n{}",
+        "- {}\n- {}",
+        "The answer is {} or {}",
+        "Answer: {}, {}",
+        '{{"answer": "{} or {}"}}',
+        "Neither {} nor {}",
+        "Is it {} or {}?",
+        "not {}",
+        "The answer is not {}.",
+        "It cannot be {}.",
+        "I would not call this {}",
+        "far from {}",
+    ],
+)
+def test_a_list_or_a_denial_means_none(text, options):
+    assert option_in(text.format(*options), options) is None
+    assert option_in(text.format(*options[::-1]), options) is None
+
+
+@pytest.mark.parametrize("options", [("A", "B"), ("positive", "negative"), ("1", "2")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{1}.",
+        "**{1}**",
+        "Label: {1}",
+        "The answer is {1}",
+        "{1}, not {0}",
+        "not {0} but {1}",
+        "{1} is correct",
+        "{1} rather than {0}",
+        "{0} is wrong, so {1}",
+        "The answer is {1} because {0} is wrong",
+    ],
+)
+def test_what_is_denied_or_compared_leaves_the_answer(text, options):
+    assert option_in(text.format(*options), options) == options[1]
+
+
 @pytest.mark.parametrize("option", ["a.b", "[x]", "x|y", "**", "…", "a\\b", "(", "None"])
 def test_an_option_to_the_letter_is_itself(option):
     assert option_in(option, (option, "other")) == option
