@@ -65,7 +65,8 @@ class Stage(Generic[T_co]):
         super().__init_subclass__(**options)
         # a dataclass would compare fields, which fails for arrays; it keeps methods that the class
         # already has
-        cls.__eq__, cls.__hash__ = Stage.__eq__, Stage.__hash__  # type: ignore[method-assign]
+        cls.__eq__ = Stage.__eq__  # type: ignore[method-assign]
+        cls.__hash__ = Stage.__hash__  # type: ignore[method-assign]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stage) and self.key == other.key
@@ -176,11 +177,11 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
     default = field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    return (
-        default is not dataclasses.MISSING
-        and type(default) is type(value)
-        and bool(default == value)
-    )
+    if default is dataclasses.MISSING:
+        return False
+    # 1 is no default of True or 1.0, which are equal in Python; a stage or an array in place of a
+    # default is not compared with it
+    return type(default) is type(value) and bool(default == value)
 
 
 def _stages(value: Any) -> Iterator[Stage[Any]]:
@@ -271,8 +272,13 @@ class Run:
         return {**summary, "cost": [round(seconds, 3), cost.tokens]}
 
     def estimate(self, stage: Stage[Any]) -> Work:
-        """Return the work of computing a stage, without its needs; it is estimated once."""
-        return self.models.once(("estimate", stage.key), lambda: stage.estimate(self))
+        """Return the work of computing a stage, without its needs.
+
+        A stage is estimated once for each folder, by all runs that share models: the cells of a
+        table are planned in a run each, and share stages. Another folder has an estimate of its
+        own, because an estimate may read the needs that are on disk."""
+        key = ("estimate", self.root, stage.key)
+        return self.models.once(key, lambda: stage.estimate(self))
 
     def own_cost(self, stage: Stage[Any]) -> Cost:
         """Return the cost of a stage, without its needs; zero if it is not on disk."""

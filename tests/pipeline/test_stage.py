@@ -257,3 +257,20 @@ def test_few_values_are_held_in_memory(run, monkeypatch):
     assert list(run._values) == [Number(2).key, Number(3).key]
     assert run.get(Number(0)) == 0
     assert len(COMPUTED) == 4
+
+
+@dataclass(frozen=True)
+class OneToken(Number):
+    """Would read a token, unless the stage before it is on disk."""
+
+    def estimate(self, run):
+        return Work(read=0.0 if run.summary(self.needs_too[0]) else 1.0)
+
+
+def test_a_stage_is_estimated_once_for_each_folder(run):
+    stage = OneToken(5, (FIRST,))
+    run.get(FIRST)
+    elsewhere = Run(run.root / "nothing", run.models)
+    assert [one.estimate(stage).read for one in (run, elsewhere, run)] == [0, 1, 0]
+    again = Run(run.root, run.models)
+    assert again.estimate(stage) is run.estimate(stage)
