@@ -30,6 +30,12 @@ held-out rows are no better."""
 STRUCTURES = 1_000
 """Number of structures that a head predicts, the most common ones."""
 
+_FEWEST_TO_HOLD_OUT = 10
+"""With fewer rows, none are held out to choose the penalty: it is the first of PENALTIES."""
+
+_FULL_BATCH = 2_000
+"""Up to this many rows, L-BFGS on all of them is faster than Adam on batches."""
+
 
 @dataclass(frozen=True)
 class StructureHead:
@@ -57,8 +63,8 @@ class StructureHead:
 
     def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
         """Return [P / |P|, 0]."""
-        p = self.probabilities(rows)
-        p = unit_rows(p)
+        p = unit_rows(self.probabilities(rows))
+        # no query asks for the last position, which unknown structures share
         return np.pad(p, ((0, 0), (0, 1))).astype(np.float32)
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
@@ -92,57 +98,92 @@ def fit_structure_head(rows: Observations, like: StructureHead | None = None) ->
     """Fit a logistic regression for each of the bank's most common structures, all at once.
 
     The L2 penalty is the value of PENALTIES with the smallest log loss on a held-out fifth of the
-    bank. If `like` is given, the structures and the penalty are those of that head.
+    bank.
+
+    Args:
+        rows: the bank.
+        like: a head whose structures and penalty are taken; by default both are chosen.
 
     Raises:
         UserError: no example has a structure.
     """
-    from sklearn.preprocessing import MultiLabelBinarizer
-
     if like is None and not any(rows.structures):
         raise UserError(
             "structures: no output of the bank has a structure; this method is for outputs that "
             "parse"
         )
-    # equally common structures are ordered by name
-    counts = Counter(sorted(chain.from_iterable(rows.structures)))
-    names = (
-        like.structures
-        if like
-        else tuple(sorted(name for name, _ in counts.most_common(STRUCTURES)))
-    )
-    known_structures = [structures.intersection(names) for structures in rows.structures]
-    y = MultiLabelBinarizer(classes=names).fit_transform(known_structures).astype(np.float32)
+    names = _most_common(rows.structures) if like is None else like.structures
+    y = _indicators(rows.structures, names)
+    if like is not None:
+        penalty = like.penalty
+    elif len(y) < _FEWEST_TO_HOLD_OUT:
+        penalty = PENALTIES[0]
+    else:
+        penalty = _best_penalty(rows, y, names)
+    return _fitted(rows, y, names, penalty)
 
-    def fitted(rows: Observations, y: np.ndarray, penalty: float) -> StructureHead:
-        from scipy.sparse import csr_matrix, hstack
 
-        tf_idf = _tf_idf()
-        words = tf_idf.fit_transform(list(rows.texts))
-        x = hstack([words, csr_matrix(features(rows))]).tocsr().astype(np.float32)
-        vocabulary = tuple(tf_idf.get_feature_names_out())
-        idf = tf_idf.idf_.astype(np.float32)
-        weights, biases = _logistic_regressions(x, y, penalty)
-        return StructureHead(names, vocabulary, idf, weights, biases, penalty)
+def _most_common(structures: Sequence[frozenset[str]]) -> tuple[str, ...]:
+    """The STRUCTURES most common structures of some rows, in order of their names."""
+    # a counter orders equally common ones as they come, and sets come in any order
+    counts = Counter(sorted(chain.from_iterable(structures)))
+    return tuple(sorted(name for name, _ in counts.most_common(STRUCTURES)))
 
-    penalty = PENALTIES[0] if like is None else like.penalty
-    if like is None and len(y) >= 10:
-        held_out = fold_numbers(len(y), 5) == 0
-        inside = np.flatnonzero(~held_out)
-        outside = np.flatnonzero(held_out)
 
-        def log_loss(penalty: float) -> float:
-            p = fitted(rows.take(inside), y[inside], penalty).probabilities(rows.take(outside))
+def _indicators(
+    structures: Sequence[frozenset[str]], names: Sequence[str]
+) -> Float[np.ndarray, "n structures"]:
+    """1 where a row has the structure of a column, else 0."""
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    # the binarizer warns of structures that have no column
+    with_column = [of_row.intersection(names) for of_row in structures]
+    return MultiLabelBinarizer(classes=names).fit_transform(with_column).astype(np.float32)
+
+
+def _best_penalty(
+    rows: Observations, y: Float[np.ndarray, "n structures"], names: tuple[str, ...]
+) -> float:
+    """The penalty with the smallest log loss on a held-out fifth of the rows."""
+    held_out = fold_numbers(len(y), 5) == 0
+    inside = np.flatnonzero(~held_out)
+    outside = np.flatnonzero(held_out)
+    losses: dict[float, float] = {}
+    with bar(len(PENALTIES), "learning structures") as progress:
+        for penalty in PENALTIES:
+            head = _fitted(rows.take(inside), y[inside], names, penalty)
+            losses[penalty] = _log_loss(head.probabilities(rows.take(outside)), y[outside])
             progress.update()
-            return float(-np.log(np.clip(np.where(y[outside] > 0, p, 1 - p), 1e-6, 1)).mean())
-
-        with bar(len(PENALTIES), "learning structures") as progress:
-            penalty = min(PENALTIES, key=log_loss)
-    return fitted(rows, y, penalty)
+    return min(PENALTIES, key=losses.__getitem__)
 
 
-_FULL_BATCH = 2_000
-"""Up to this many rows, L-BFGS on all of them is faster than Adam on batches."""
+def _log_loss(p: Float[np.ndarray, "n structures"], y: Float[np.ndarray, "n structures"]) -> float:
+    """The mean of -log P(what is so) over rows and structures, where p = P(y = 1)."""
+    p_of_what_is_so = np.where(y > 0, p, 1 - p)
+    return float(-np.log(np.clip(p_of_what_is_so, 1e-6, 1)).mean())
+
+
+def _fitted(
+    rows: Observations,
+    y: Float[np.ndarray, "n structures"],
+    names: tuple[str, ...],
+    penalty: float,
+) -> StructureHead:
+    """A head of the structures `names`, fitted to all of the rows."""
+    from scipy.sparse import csr_matrix, hstack
+
+    tf_idf = _tf_idf()
+    words = tf_idf.fit_transform(list(rows.texts))
+    x = hstack([words, csr_matrix(features(rows))]).tocsr().astype(np.float32)
+    weights, biases = _logistic_regressions(x, y, penalty)
+    return StructureHead(
+        structures=names,
+        vocabulary=tuple(tf_idf.get_feature_names_out()),
+        idf=tf_idf.idf_.astype(np.float32),
+        weights=weights,
+        bias=biases,
+        penalty=penalty,
+    )
 
 
 def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
