@@ -55,6 +55,9 @@ from ceil_jax.training.loop import split_held_out
 from ceil_jax.training.samplers import Sampler
 from ceil_jax.training.trade_offs import TRADE_OFFS, TUNING_QUERIES
 
+_QUERY_ORDER = 3
+"""Beside the seed, of the order in which queries are taken from the bank."""
+
 # encoders
 
 
@@ -344,7 +347,8 @@ def bank_queries(setup: Setup, count: int, after: int = 0) -> BankQueries:
         count: how many queries; fewer where the bank has fewer.
         after: how many queries of that order are left to others.
     """
-    order = np.random.default_rng([setup.config.data_seed, 3]).permutation(len(setup.bank))
+    generator = np.random.default_rng([setup.config.data_seed, _QUERY_ORDER])
+    order = generator.permutation(len(setup.bank))
     return setup.bank.queries(order[after : after + count])
 
 

@@ -38,6 +38,9 @@ _CHUNKS = 4
 """Number of chunks of a step's texts, by length: a step of 48 sentences takes half as long as in
 one chunk."""
 
+_DRAWS = 2
+"""Beside the seed, of the draws of a step's positives and negatives."""
+
 
 class EPRBatch(NamedTuple):
     """B queries, each with one positive and one hard negative; the texts' vectors are passed
@@ -266,7 +269,7 @@ class _SingleTraining:
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Texts, EPRBatch]:
         """Return the batch of a step: its texts, and the groups of its examples."""
         queries = self.training_positions[rows]
-        generator = np.random.default_rng([self.seed, 2, step])
+        generator = np.random.default_rng([self.seed, _DRAWS, step])
         best, worst = generator.integers(self.pool, size=(2, len(queries)))
         positives = self.ranked[queries, best]
         negatives = self.ranked[queries, -1 - worst]

@@ -49,6 +49,9 @@ of fewer steps has one after each."""
 _AVERAGED = 0.25
 """The last share of the steps, over which weights are averaged."""
 
+_SPLIT = 1
+"""Beside the seed, of the draw of held-out queries."""
+
 
 class Problem(Protocol):
     """A training, as `fit` needs it: the starting weights, batches, gradients, and how weights are
@@ -316,7 +319,7 @@ def split_held_out(
     """
     if count < 2:
         raise UserError(f"training needs at least 2 scored instances, got {count}")
-    order = np.random.default_rng([seed, 1]).permutation(count)
+    order = np.random.default_rng([seed, _SPLIT]).permutation(count)
     out = held_out_count(count)
     candidates = order
     if used_by_start is not None and not used_by_start.all():

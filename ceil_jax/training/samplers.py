@@ -27,6 +27,10 @@ from ceil_jax.training.candidates import CandidateSets, epr_candidates
 _DRAWS_A_SET = 4
 """Number of draws from the k-DPP for each set that is wanted; the first distinct ones are used."""
 
+_BANK_DRAWS = 4
+"""Beside the seed, so that sets of the whole bank are not drawn with the numbers of sets of a
+shortlist."""
+
 _DOUBLINGS = 12
 """Number of values of λ that are tried with the k-DPP: from the given one up to 2,048 times as
 much."""
@@ -231,7 +235,7 @@ def bank_sets(
     subsets = np.full((len(queries), count, size), -1, np.int32)
     for row, query in enumerate(queries):
         others = np.delete(np.arange(len(bank)), own_rows[row])
-        generator = text_rng(query.id, seed, 4)
+        generator = text_rng(query.id, seed, _BANK_DRAWS)
         draws = (
             others[drawn_positions] for drawn_positions in _draws(generator, len(others), size)
         )

@@ -22,6 +22,9 @@ MOST_TUNING = 300
 MOST_FINAL = 500
 """By default, at most so many rows are used to race on, and at the end."""
 
+_ORDERS = 7
+"""Beside the seed, of the orders in which rows are answered."""
+
 
 def split_rows(
     task: Task, tuning: int | None, final: int | None, seed: int
@@ -81,7 +84,7 @@ def split_rows(
     final_rows = list(draw(queries, final, seed + 2))
     # the rows of a round, and those that are answered when the time is over, are then rows like any
     # other, also of a file that is in the order of its labels
-    rng = np.random.default_rng([seed, 7])
+    rng = np.random.default_rng([seed, _ORDERS])
     tuning_order = rng.permutation(tuning)
     final_order = rng.permutation(final)
     raced = {example.id for example in tuning_rows}
