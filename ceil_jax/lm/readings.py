@@ -63,7 +63,10 @@ class LMRequest(NamedTuple):
     def key(self, lm: str) -> bytes:
         """Return 16 bytes that identify the request to an LM."""
         *others, states = self
-        content = [lm, *others, "states"] if states else [lm, *others]
+        content = [lm, *others]
+        if states:
+            # only where it is set: requests had no such field before, and keep their keys
+            content.append("states")
         return hashlib.sha256(json.dumps(content).encode()).digest()[:16]
 
 
@@ -412,4 +415,6 @@ def _value(reading: Reading | None, request: LMRequest) -> Any:
     reads it."""
     if reading is not None:
         return reading.value
-    return [0.0] * len(request.choices) or ""
+    if request.choices:
+        return [0.0 for _ in request.choices]
+    return ""

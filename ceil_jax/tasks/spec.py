@@ -95,9 +95,9 @@ class FieldError(RowError):
 
     def __init__(self, name: str, expected: str, value: object) -> None:
         text = repr(value)
-        super().__init__(
-            f"field {name!r}: expected {expected}, found {text[:60]}{'…' * (len(text) > 60)}"
-        )
+        if len(text) > 60:
+            text = f"{text[:60]}…"
+        super().__init__(f"field {name!r}: expected {expected}, found {text}")
 
 
 def text(row: Row, name: str) -> str:

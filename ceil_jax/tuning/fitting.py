@@ -87,7 +87,8 @@ class Costs(NamedTuple):
         classifies = self.classifies and extent.first > 0
         learns = classifies or any(row.method.is_head for row in extent.methods)
         texts = extent.texts * max(1, len(encoders)) - self.encoded
-        texts += extent.bank * (learns and not self.learnt)
+        if learns and not self.learnt:
+            texts += extent.bank
         encoding = self.encoding * max(0, texts)
         return Need(tokens, tokens * self.pace + encoding, encoding)
 

@@ -40,7 +40,7 @@ class Forecast(NamedTuple):
         """Return the line `cut` as it is after `final` final rows have been answered."""
         parts = replace(self.extent, final=final).cut_from(self.whole)
         whole = f" (for all of it: {self.all_of_it})" if self.all_of_it else ""
-        return parts and f"cut to fit {self.flags}: {parts}{whole}"
+        return f"cut to fit {self.flags}: {parts}{whole}" if parts else ""
 
 
 def forecast_of(

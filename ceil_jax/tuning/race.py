@@ -72,10 +72,6 @@ class Race:
         self.states.append("racing")
         return len(self.scores) - 1
 
-    def first_cost(self) -> float:
-        """Return an upper bound of the LM tokens of the first round."""
-        return float(self.tokens[:, : self.stops[0]].sum())
-
     def next_round(self, affordable: float) -> Round | None:
         """Return the next round, or None if the race is over. Candidates for which the affordable
         tokens are not enough are set aside."""
@@ -194,5 +190,10 @@ def hold(
 ) -> None:
     """Run a race to its end. `left` returns how many LM tokens remain; `ask` returns the scores of
     a round, or {} to end the race."""
-    while (next_round := race.next_round(left())) is not None and (scores := ask(next_round)):
+    next_round = race.next_round(left())
+    while next_round is not None:
+        scores = ask(next_round)
+        if not scores:
+            return
         race.tell(scores)
+        next_round = race.next_round(left())

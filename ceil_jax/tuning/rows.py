@@ -53,10 +53,10 @@ def split_rows(
     different_rows = first_of_each(task.train, words)
     if twins := len(task.train) - len(different_rows):
         log.warning(
-            "%s: %d row%s with another's text left out of the bank",
+            "%s: %d %s with another's text left out of the bank",
             task.name,
             twins,
-            "s" * (twins > 1),
+            "row" if twins == 1 else "rows",
         )
     task = replace(task, train=different_rows)
     words_of_bank = {words(example) for example in different_rows}

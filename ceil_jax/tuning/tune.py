@@ -135,7 +135,8 @@ class Search:
         nearest = plain(self.whole)
         if self.field.has(nearest, self.tuning):
             encoded = self.whole.bank + self.whole.tuning
-            encoded += self.whole.final * self.field.has(nearest, self.held_out)
+            if self.field.has(nearest, self.held_out):
+                encoded += self.whole.final
             self.costs = self.costs._replace(encoded=encoded)
         if self.costs.classifies:
             classifier = Candidate(CLASSIFIER_ROW, 0)

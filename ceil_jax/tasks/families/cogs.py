@@ -53,8 +53,11 @@ class Call:
     arguments: list[tuple[str, Call]] = field(default_factory=list)
 
     def __str__(self) -> str:
+        word = f"*{self.word}" if self.definite else self.word
+        if not self.arguments:
+            return word
         inside = ",".join(f"{role}={call}" for role, call in self.arguments)
-        return f"{'*' * self.definite}{self.word}" + (f"({inside})" if inside else "")
+        return f"{word}({inside})"
 
 
 def function_call(logical_form: str) -> str:
