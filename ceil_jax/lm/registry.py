@@ -10,7 +10,7 @@ from types import ModuleType
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.openai.address import is_address
+from ceil_jax.lm.openai.address import advice_on, is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
@@ -70,13 +70,23 @@ def load_lm(
         tell_of_folder("language model", spec)
         return TinyLM()
     if is_function(spec):
-        return made_by(imported("language model", spec), "language model", spec, LanguageModel)
+        return made_by(_imported(spec), "language model", spec, LanguageModel)
     if is_address(spec):
         from ceil_jax.lm.openai.model import EndpointLM
 
         return EndpointLM(spec, endpoint or EndpointConfig())
     source, name = source_of(spec)
     return _torch_loading().load_torch(source, name, dtype, device_map)
+
+
+def _imported(spec: str) -> Callable[[], LanguageModel]:
+    try:
+        return imported("language model", spec)
+    except UserError as error:
+        # a name such as ollama:llama3
+        if f"No module named {spec.partition(':')[0]!r}" not in str(error):
+            raise
+        raise UserError(f"{error}{advice_on(spec)}") from None
 
 
 def key_without_weights(spec: str, dtype: str = "auto") -> str | None:
@@ -118,9 +128,7 @@ def source_of(spec: str) -> tuple[str, str]:
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         check_weights(spec, "lm")
         return spec, spec
-    hint = (
-        "A folder, a hub id (owner/name), module:function or http://host:port/v1#model will do too."
-    )
+    hint = f"A folder, a hub id (owner/name) or module:function will do too{advice_on(spec)}"
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
 
 

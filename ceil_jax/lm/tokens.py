@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.openai.address import advice_on
 
 
 @dataclass(frozen=True)
@@ -116,14 +119,22 @@ def pair_tokenizer(source: str) -> PairTokenizer:
     """Return the tokenizer of a folder or hub id."""
     from transformers import AutoTokenizer
 
-    with loading_errors(f"the tokenizer of {source}"):
+    with loading_errors("the tokenizer of", source):
         return PairTokenizer(AutoTokenizer.from_pretrained(source))
 
 
+_NOT_CAUSAL = re.compile(r"Unrecognized configuration class <class '[\w.]*?\.(\w+?)(?:Config)?'>")
+
+
 @contextmanager
-def loading_errors(what: str) -> Iterator[None]:
+def loading_errors(what: str, source: str) -> Iterator[None]:
     """Turn the errors of transformers for a missing, unreadable or damaged model into a
-    UserError. An ImportError names a package that a quantised model needs."""
+    UserError. An ImportError names a package that a quantised model needs.
+
+    Args:
+        what: the words before the source in the message.
+        source: the folder or hub id.
+    """
     from safetensors import SafetensorError
 
     try:
@@ -131,7 +142,10 @@ def loading_errors(what: str) -> Iterator[None]:
     except (OSError, ValueError, SafetensorError, ImportError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = lines[0].rstrip(".")
+        if other := _NOT_CAUSAL.match(reason):
+            reason = f"a model of the kind {other[1]} is no causal language model"
+        advice = "" if Path(source).is_dir() else advice_on(source)
         raise UserError(
-            f"cannot load {what}: {reason}; give the folder or hub id of a model, or for --lm a "
-            "packaged one, such as SmolLM2-135M-Instruct"
+            f"cannot load {what} {source}: {reason}; give the folder or hub id of a model, or for "
+            f"--lm a packaged one, such as SmolLM2-135M-Instruct{advice}"
         ) from None

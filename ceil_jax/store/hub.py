@@ -29,13 +29,14 @@ ANSWER_SECONDS = 5.0
 SNAPSHOTS = "snapshots"
 
 
-def check_hub(models: Mapping[str, str], datasets: Sequence[str]) -> None:
+def check_hub(models: Mapping[str, str], datasets: Sequence[str], advice: str = "") -> None:
     """Tell the hub's libraries to use only their caches if the hub cannot be reached; see
     `go_offline_without_hub`.
 
     Args:
         models: the ids of models that are needed from the hub, by the flag that names them.
         datasets: the ids of data sets that are needed from the hub.
+        advice: the end of the message about a model; nothing by default.
 
     Raises:
         UserError: the hub cannot be reached, and its cache here does not have one of the models.
@@ -48,6 +49,7 @@ def check_hub(models: Mapping[str, str], datasets: Sequence[str]) -> None:
             raise UserError(
                 f"{flag} {name}: the hub cannot be reached, and its cache here has no such "
                 "model; name a folder, or a model that a package brings (docs/new_lm.md)"
+                + (advice if flag == "--lm" else "")
             )
 
 

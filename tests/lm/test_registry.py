@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from refusing import refused
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm, registry
@@ -21,6 +22,24 @@ def test_unknown_names_get_the_nearest_known():
         load_lm("SmolLM2-135M")
     with pytest.raises(UserError, match=r"A folder, a hub id .*module:function"):
         load_lm("./nowhere")
+
+
+@pytest.mark.parametrize(
+    ("spec", "advice"),
+    [
+        ("gpt-4o", "https://api.openai.com/v1#gpt-4o, .* --endpoint.api-key-env OPENAI_API_KEY"),
+        ("claude-3-5-haiku", "https://api.anthropic.com/v1#claude-3-5-haiku, .* ANTHROPIC_API_KEY"),
+        ("openrouter/meta/llama", "https://openrouter.ai/api/v1#meta/llama, .* OPENROUTER_API_KEY"),
+        ("ollama:llama3", "http://localhost:11434/v1#llama3$"),
+        ("ollama_chat/llama3.1:8b", "http://localhost:11434/v1#llama3.1:8b$"),
+        ("my/own/model", "a model on a server is written http://host:port/v1#model"),
+        ("nobody/nothing", "a model on a server is written http://host:port/v1#model"),
+        ("openai/no-such-model", "https://api.openai.com/v1#no-such-model, .* OPENAI_API_KEY"),
+    ],
+)
+def test_a_name_of_a_provider_s_model_says_how_a_served_one_is_written(spec, advice):
+    with refused(advice):
+        load_lm(spec)
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])

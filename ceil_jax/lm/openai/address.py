@@ -24,6 +24,57 @@ _HUB = re.compile(r"(www\.)?(huggingface\.co|hf\.co)")
 _QUERY = "api-version"
 """The only allowed field of a query; others may be keys."""
 
+_PROVIDERS = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "azure": ("https://RESOURCE.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "together_ai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "fireworks_ai": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
+    "ollama": ("http://localhost:11434/v1", ""),
+    "ollama_chat": ("http://localhost:11434/v1", ""),
+    "lm_studio": ("http://localhost:1234/v1", ""),
+    "hosted_vllm": ("http://localhost:8000/v1", ""),
+    "vllm": ("http://localhost:8000/v1", ""),
+    "litellm_proxy": ("http://localhost:4000/v1", "LITELLM_API_KEY"),
+}
+"""The provider in names such as `openai/gpt-4o`, as LiteLLM and DSPy write them → the address of its
+OpenAI-compatible interface, and the variable that usually holds its key; "" without one."""
+_FAMILIES = {
+    "openai": r"gpt-\d.*|chatgpt.*|o\d(-.*)?",
+    "anthropic": "claude-.*",
+    "gemini": "gemini-.*",
+}
+"""Provider → the names of its models that are given without it."""
+
+
+def advice_on(spec: str) -> str:
+    """Return the end of a message about a model that was not found: how to write it if its name is
+    that of a provider's model; else how a served model is written.
+
+    >>> advice_on("ollama/llama3")
+    '; a model of ollama is written http://localhost:11434/v1#llama3'
+    >>> advice_on("owner/name")
+    '; a model on a server is written http://host:port/v1#model'
+    """
+    provider, _, model = spec.partition("/" if "/" in spec else ":")
+    provider = provider.lower()
+    if not model:
+        model = spec
+        provider = next(
+            (name for name, form in _FAMILIES.items() if re.fullmatch(form, spec.lower())), ""
+        )
+    if provider not in _PROVIDERS:
+        return "; a model on a server is written http://host:port/v1#model"
+    base, variable = _PROVIDERS[provider]
+    key = variable and f", and its key is named by --endpoint.api-key-env {variable}"
+    return f"; a model of {provider} is written {base}#{model}{key}"
+
 
 class Address(NamedTuple):
     """A server with an OpenAI-compatible interface, and a model of it."""

@@ -38,7 +38,8 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     precision = _precision(dtype)
-    with loading_errors(f"the language model {source}"):
+    _check_causal(source)
+    with loading_errors("the language model", source):
         tokenizer = AutoTokenizer.from_pretrained(source)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
@@ -77,8 +78,9 @@ def outline(source: str, name: str, dtype: str) -> Outline:
     """Return the facts about an LM, without loading its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    _check_causal(source)
     tokenizer = pair_tokenizer(source)
-    with loading_errors(f"the configuration of {source}"):
+    with loading_errors("the configuration of", source):
         config = AutoConfig.from_pretrained(source)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
@@ -89,6 +91,24 @@ def outline(source: str, name: str, dtype: str) -> Outline:
         count_tokens=tokenizer.count,
         reads_rows=not reads_trees(model, _device()),
     )
+
+
+def _check_causal(source: str) -> None:
+    """Raise a UserError for a masked language model such as BERT: it has a head over tokens too, but
+    reads in both directions, so that it neither writes nor has log-probabilities of a text."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
+
+    with loading_errors("the language model", source):
+        config = AutoConfig.from_pretrained(source)
+    is_masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+    reads_forward = any(
+        getattr(config, name, False) for name in ("is_decoder", "is_encoder_decoder", "causal")
+    )
+    if is_masked and not reads_forward:
+        raise UserError(
+            f"{source} is a masked language model ({config.model_type}), which reads in both "
+            "directions and cannot write: it can be --encoder; --lm takes a causal language model"
+        )
 
 
 def name_with_dtype(name: str, dtype: str) -> str:

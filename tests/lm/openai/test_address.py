@@ -13,7 +13,7 @@ from ceil_jax.lm.openai.address import is_address, parse_address
 
 
 def test_the_example_in_the_documentation():
-    assert doctest.testmod(address) == (0, 1)
+    assert doctest.testmod(address) == (0, 3)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import transformers
 from films import SMALL, films
 from lm_models import model, tokenizer
 from refusing import refused
@@ -101,6 +102,39 @@ def test_no_weights_are_drawn_at_random(tmp_path):
     body.save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
     with refused("no weights for 1 parameters of a language model, such as lm_head.weight"):
+        load_lm(str(tmp_path))
+
+
+def test_a_masked_language_model_is_no_lm(tmp_path):
+    tokens = tokenizer()
+    sizes = {
+        "vocab_size": len(tokens),
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    for kind in ("Bert", "Roberta"):
+        folder = tmp_path / kind
+        config = getattr(transformers, f"{kind}Config")(**sizes)
+        getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
+        tokens.save_pretrained(folder)
+        for load in (load_lm, lambda source: counting_lm(source, "float32")):
+            with refused(f"{folder} is a masked language model .* it can be --encoder"):
+                load(str(folder))
+        # one that was trained to read forwards
+        config.is_decoder = True
+        getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
+        assert load_lm(str(folder)).context_length
+
+
+def test_an_lm_of_another_kind_is_named(tmp_path):
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer()), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    with refused("a model of the kind T5 is no causal language model"):
         load_lm(str(tmp_path))
 
 
