@@ -41,7 +41,7 @@ def greedy_steps(
     chosen ones.
 
     Args:
-        features: unit rows; S = (1 + F Fᵀ) / 2.
+        features: rows of length 1, or of zeros; S = (1 + F Fᵀ) / 2.
         relevance: r on the scale of S; its maximum is subtracted.
         trade_off: λ, above 0.
         groups: a group number from 0 for each item. Each step chooses among the groups with open
@@ -62,6 +62,10 @@ def greedy_steps(
     chosen_from = np.zeros(groups.max(initial=0) + 1, np.intp)
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
     log_quality = log_quality / bounded_trade_off(trade_off)
+    # the diagonal of S is 1, but for zero vectors
+    diagonal = np.where(features.any(axis=1), 1.0, similarity(0.0))
+    log_quality += np.log(diagonal)
+    root = np.sqrt(diagonal)
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
     # row t of the Cholesky factor is written when the t-th item is chosen
     factor = np.zeros((n, n))
@@ -84,7 +88,7 @@ def greedy_steps(
             continue
         yield Pick(best, float(gains.max()), float(residual[best]))
         chosen_from[groups[best]] += 1
-        row = similarity(features @ features[best])
+        row = similarity(features @ features[best]) / root / root[best]
         factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])
         residual -= factor[t] ** 2
         open_ &= residual > epsilon

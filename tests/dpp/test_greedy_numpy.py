@@ -37,6 +37,22 @@ def test_the_same_choice_as_the_compiled_map(trade_off):
         np.testing.assert_allclose(residuals, np.exp(gains - quality), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("trade_off", [0.1, 1e6])
+def test_zero_vectors_are_chosen_as_by_the_compiled_map(trade_off):
+    for seed in range(5):
+        features, r = problem(seed)
+        features[[3, 8]] = 0
+        r[3] = r.max()
+        expected = greedy_map_from_features(
+            jnp.asarray(features), jnp.asarray(r - r.max()), N, trade_off
+        )
+        steps = list(greedy_steps(features, r, trade_off))
+        found = int(np.sum(np.asarray(expected.items) >= 0))
+        assert [step.item for step in steps] == expected.items[:found].tolist()
+        gains = [step.gain for step in steps]
+        np.testing.assert_allclose(gains, expected.gains[:found], rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("trade_off", [1e-12, 1e-30, 1e-40, 1e-310, 1e-320])
 def test_the_smallest_trade_offs_give_each_item_once_by_relevance(trade_off):
     features, r = problem(0)
