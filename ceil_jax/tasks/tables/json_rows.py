@@ -10,6 +10,22 @@ from typing import Any
 from ceil_jax.tasks.spec import Row, RowError
 from ceil_jax.tasks.tables.table_rows import FILE, TableError, TableRows, numbered_rows
 
+_WRAPPERS = (
+    "data",
+    "rows",
+    "examples",
+    "records",
+    "items",
+    "instances",
+    "samples",
+    "entries",
+    "results",
+    "documents",
+)
+"""The names under which files put all rows, beside a version and the like."""
+_SPEAKERS = ("role", "from", "speaker")
+_SAID = ("content", "value", "text", "tool_calls")
+
 _BLANKS = re.compile(r"\s*")
 
 
@@ -48,27 +64,35 @@ def json_rows(text: str) -> TableRows:
         inner_rows = rows_of_object(rows[0])
         if inner_rows is not None:
             return numbered_rows(inner_rows)
+        if len(tables := _tables_of(rows[0])) > 1:
+            raise TableError(_one_object(tables))
         return TableRows(rows, [number for number, _ in numbered])
     # objects over several lines
     objects = _one_after_the_other(text) if rows and isinstance(rows[0], RowError) else []
     if objects:
         if len(objects) > 1:
             return TableRows([row for _, row in objects], [line for line, _ in objects])
-        [(_, only)] = objects
+        [(line, only)] = objects
         inner_rows = rows_of_object(only)
         if inner_rows is not None:
             return numbered_rows(inner_rows)
-        lists = [repr(name) for name, value in only.items() if isinstance(value, list)]
-        raise TableError(
-            f"{FILE} is one object, expected a list of rows or one a line; keys with lists: "
-            f"{', '.join(lists) or 'none'}"
-        )
+        if _holds_conversation(only):
+            return TableRows([only], [line])
+        raise TableError(_one_object([n for n, value in only.items() if isinstance(value, list)]))
     if rows and all(isinstance(row, RowError) for row in rows):
         raise TableError(
             f"{FILE}, line {numbered[0][0]}: {rows[0]}; if it is a table of separated values, name "
             "it .csv"
         )
     return TableRows(rows, [number for number, _ in numbered])
+
+
+def _one_object(lists: Sequence[str]) -> str:
+    return (
+        f"{FILE} is one object, expected a list of rows or one a line; keys with lists: "
+        f"{', '.join(map(repr, lists)) or 'none'}"
+        + ("; write the list that is meant to a file of its own" if len(lists) > 1 else "")
+    )
 
 
 def _list_rows(text: str) -> TableRows:
@@ -141,7 +165,11 @@ def rows_of_object(value: Mapping[str, Any]) -> list[Row] | None:
     [{'text': 'a', 'label': 'x'}, {'text': 'b', 'label': 'y'}]
     >>> rows_of_object({"text": ["a", "b"], "label": ["x", "y"]})
     [{'text': 'a', 'label': 'x'}, {'text': 'b', 'label': 'y'}]
+    >>> rows_of_object({"version": 1, "data": [{"text": "a"}, {"text": "b"}]})
+    [{'text': 'a'}, {'text': 'b'}]
     >>> rows_of_object({"text": "a", "label": "x"}) is None
+    True
+    >>> rows_of_object({"messages": [{"role": "user", "content": "hi"}]}) is None
     True
     """
     parts = list(value.values())
@@ -155,14 +183,40 @@ def rows_of_object(value: Mapping[str, Any]) -> list[Row] | None:
         return data if all(isinstance(row, dict) for row in data) else None
     if all(isinstance(part, dict) for part in parts):
         return _rows_of_objects(value)
+    if _holds_conversation(value):
+        return None
+    tables = _tables_of(value)
+    wrapped = [name for name in tables if len(parts) == 1 or name.lower() in _WRAPPERS]
+    if len(wrapped) == 1:
+        return list(value[wrapped[0]])
     if not all(isinstance(part, list) and part for part in parts):
         return None
     objects = [isinstance(item, dict) for part in parts for item in part]
-    if all(objects) and len(parts) == 1:
-        return list(parts[0])
     if any(objects) or len({len(part) for part in parts}) > 1:
         return None
     return [dict(zip(value, row, strict=True)) for row in zip(*parts, strict=True)]
+
+
+def _tables_of(value: Mapping[str, Any]) -> list[str]:
+    """The names under which an object has lists of objects; none if it is a row whose messages are
+    objects."""
+    if _holds_conversation(value):
+        return []
+    return [name for name, part in value.items() if _is_list_of_objects(part)]
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+
+
+def _holds_conversation(value: Mapping[str, Any]) -> bool:
+    """Whether a value of an object is the messages of a conversation, as OpenAI or ShareGPT write
+    them."""
+    return any(
+        _is_list_of_objects(part)
+        and all({*_SPEAKERS} & {*turn} and {*_SAID} & {*turn} for turn in part)
+        for part in value.values()
+    )
 
 
 def _is_table(names: Sequence[Any], data: Sequence[Any]) -> bool:

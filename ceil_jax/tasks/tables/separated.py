@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import logging
 import re
 from collections import Counter
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ceil_jax.tasks.spec import Row, RowError
+from ceil_jax.tasks.tables.ruled import ruled_records
 from ceil_jax.tasks.tables.table_rows import FILE, Remark, TableError, TableRows, check_names
 
 SEPARATORS = ",;\t|"
@@ -20,6 +22,10 @@ _SAMPLE = 500
 """The lines from which the separator is found."""
 
 _PLAIN_QUOTES = Remark("quotes do not pair up; they are read as characters like any other")
+
+_STATED = re.compile(r'"?sep *= *(.)"?[,;\t]*', re.IGNORECASE)
+"""The line by which Excel is told the separator, as it stands in files and after Excel has saved it
+again."""
 
 csv.field_size_limit(2**31 - 1)  # the default allows 131,072 characters
 
@@ -54,28 +60,61 @@ def separated_rows(text: str, usual: str = "", delimiter: str | None = None) -> 
     """
     remarks: list[Remark] = []
     lines = [line.rstrip("\r") for line in text.split("\n" if "\n" in text else "\r")]
-    if stated := re.fullmatch("sep=(.)", lines[0]):  # as Excel writes it
+    if stated := _STATED.fullmatch(lines[0]):
         delimiter = stated[1]
         lines[0] = ""
-    if delimiter is None:
-        delimiter = _separator(lines, usual)
-        if not delimiter:
-            raise TableError(
-                f"{FILE}: say what separates its values, as in --delimiter ';' (delimiter=';' in "
-                "Python)"
-            )
-        if delimiter != usual:
-            remarks.append(Remark(f"{delimiter!r} separates the values", logging.INFO))
-    records, are_plain = _checked_records(lines, delimiter)
-    if are_plain:
-        remarks.append(_PLAIN_QUOTES)
+    if comments := _comments(lines):
+        lines[: len(comments)] = [""] * len(comments)
+        text = (
+            f"lines that begin with '# ' above the header are left out, such as {comments[0]!r:.80}"
+        )
+        remarks.append(Remark(text))
+    records = ruled_records(lines) if delimiter in (None, "|") else []
+    if records:
+        delimiter = "|"
+    else:
+        if delimiter is None:
+            delimiter = _separator(lines, usual)
+            if not delimiter:
+                raise TableError(
+                    f"{FILE}: say what separates its values, as in --delimiter ';' (delimiter=';' "
+                    "in Python)"
+                )
+            if delimiter != usual:
+                remarks.append(Remark(f"{delimiter!r} separates the values", logging.INFO))
+        records, are_plain = _checked_records(lines, delimiter)
+        if are_plain:
+            remarks.append(_PLAIN_QUOTES)
     if not records:
         return TableRows([], [], remarks=tuple(remarks))
-    (line, written), *others = records
+    (line, written), *below = records
     header = [name.strip() for name in written]
+    # spreadsheets write rows, and cells behind the last column, that hold nothing
+    others = [
+        (number, _without_blank_end(cells, len(header)))
+        for number, cells in below
+        if any(cell.strip() for cell in cells)
+    ]
+    if len(header) == 1:
+        _check_aligned(lines)
     _check_header(line, header, others, delimiter)
     rows = [_row(header, line, cells, written) for _, cells in others]
     return TableRows(rows, [line for line, _ in others], remarks=tuple(remarks))
+
+
+def _comments(lines: Sequence[str]) -> list[str]:
+    """The lines above the header that are comments. A single line may be the header itself, as
+    numpy writes it, if more than one word is in it."""
+    comments = list(itertools.takewhile(lambda line: re.match(r"#+(\s|\Z)", line), lines))
+    is_header = len(comments) == 1 and any(mark in comments[0] for mark in SEPARATORS)
+    return [] if is_header else comments
+
+
+def _without_blank_end(cells: list[str], length: int) -> list[str]:
+    """The cells without those behind the last column, if these are all blank."""
+    if len(cells) > length and not any(cell.strip() for cell in cells[length:]):
+        return cells[:length]
+    return cells
 
 
 def _row(header: list[str], line: int, cells: list[str], written: list[str]) -> Row | RowError:
@@ -136,7 +175,7 @@ def _plain(lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
     return [(number, line.split(separator)) for number, line in enumerate(lines, 1) if line]
 
 
-def _records(lines: Sequence[str], separator: str) -> _Records:
+def _records_of_csv(lines: Sequence[str], separator: str) -> _Records:
     """The records by the rules of CSV, up to the first quote without a partner."""
     records: list[tuple[int, list[str]]] = []
     content = io.StringIO("\n".join(lines), newline="")
@@ -152,6 +191,17 @@ def _records(lines: Sequence[str], separator: str) -> _Records:
     except csv.Error as error:
         return _Records(records, str(error), start)
     return _Records(records)
+
+
+def _records(lines: Sequence[str], separator: str) -> _Records:
+    r"""The records by the rules of CSV; if these do not fit, by those with which Spark and MySQL
+    write a quote inside quotes: `\"`, where CSV doubles it."""
+    records = _records_of_csv(lines, separator)
+    if records.error and any(r"\"" in line for line in lines):
+        doubled = _records_of_csv([line.replace(r"\"", '""') for line in lines], separator)
+        if not doubled.error and len({len(cells) for _, cells in doubled.records}) == 1:
+            return doubled
+    return records
 
 
 def _checked_records(
@@ -176,6 +226,22 @@ def _checked_records(
     return records, False
 
 
+def _check_aligned(lines: Sequence[str]) -> None:
+    """Raise a TableError for columns of a fixed width, with blanks between them."""
+    present = [line for line in lines if line.strip()]
+    header, *rows = present[:_SAMPLE]
+    starts = [gap.end() for gap in re.finditer(r"(?<=\S) {2,}(?=\S)", header)]
+    if not starts or not rows or any(mark in header for mark in SEPARATORS):
+        return
+    # each column begins behind a blank in all rows, but for some that are too long
+    aligned = sum(all(row[start - 1 : start] in ("", " ") for start in starts) for row in rows)
+    if aligned >= 0.9 * len(rows):
+        raise TableError(
+            f"{FILE}: its columns have a fixed width, with blanks between them; write separated "
+            f"values: pandas.read_fwf('{FILE}').to_csv('table.csv', index=False)"
+        )
+
+
 def _check_header(
     line: int,
     header: list[str],
@@ -194,6 +260,7 @@ def _check_header(
             f"{len(header)} {noun}, and {count:,} of {len(rows):,} lines "
             f"below it have {usual}. If the header is line {usual_line} ({_shown(cells)}), take away "
             "what stands above it; else name the missing columns"
+            + (", or say what separates the values (--delimiter)" if len(header) == 1 else "")
         )
     for other in SEPARATORS:
         if len(header) == 1 and other != delimiter and other in header[0]:

@@ -54,6 +54,38 @@ def test_an_object_that_is_a_row(tmp_path):
     assert read_table(tmp_path / "a.jsonl").rows == [row]
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("name", ["data", "rows", "Examples", "anything"])
+def test_rows_under_one_key(tmp_path, name, indent):
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    file = tmp_path / "a.json"
+    for more in ({}, {"version": 1, "columns": [{"name": "text"}]})[: 1 + (name != "anything")]:
+        file.write_text(json.dumps({**more, name: rows}, indent=indent))
+        assert read_table(file).rows == rows
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+        {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
+        {"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]},
+    ],
+)
+def test_one_conversation_is_one_row(tmp_path, row, indent):
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(row, indent=indent))
+    assert read_table(file).rows == [row]
+
+
+def test_several_tables_in_one_object_are_told(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"train": [{"text": "a"}], "test": [{"text": "b"}]}))
+    with refused("keys with lists: 'train', 'test'; write the list that is meant to a file of its"):
+        read_table(file)
+
+
 def test_lines_of_objects_over_several_lines(tmp_path):
     (tmp_path / "a.json").write_text("".join(json.dumps(row, indent=1) + "\n" for row in ROWS))
     assert read_table(tmp_path / "a.json").lines == [1, 5]
@@ -68,7 +100,10 @@ def test_lines_of_objects_over_several_lines(tmp_path):
         ),
         (json.dumps(ROWS)[:-1], "it ends too early"),
         ('[{"a": 1}, oops]', r"not JSON \(Expecting value.*char 11\)"),
-        ('{\n "version": "1",\n "data": [{"a": 1}]}', "is one object, .*keys with lists: 'data'"),
+        (
+            '{\n "version": "1",\n "things": [{"a": 1}]}',
+            "is one object, .*keys with lists: 'things'",
+        ),
         ("[1, 2]", "row 1: expected an object of columns, found int"),
         ('[["text", "label"], ["a", "b"]]', "row 1: expected an object of columns, found list"),
         ('{"text": "a", "label": "x"}\n{"text": "b"', "line 2: not JSON"),

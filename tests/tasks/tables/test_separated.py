@@ -35,10 +35,53 @@ def read(tmp_path, content, name="a.csv", **options):
         # and where some rows are bad
         ("a.csv", "t,l\na,x\nb;c,y\nd,x\n", [("a", "x"), ("b;c", "y"), ("d", "x")]),
         ("a.csv", "sep=|\nt|l,m\na|x\n", [("a", "x")]),
+        # as Excel writes it again, and as people do
+        ("a.csv", '"sep=;"\r\nt,u;l\r\na;x\r\n', [("a", "x")]),
+        ("a.csv", "SEP=,,\nt,l\na,x\n", [("a", "x")]),
+        ("a.csv", "\ufeffsep = ;\nt;l\na, b;x\n", [("a, b", "x")]),
+        ("a.csv", "sep=\t\nt\tl\na, b\tx\n", [("a, b", "x")]),
+        # quotes inside quotes as Spark and MySQL write them
+        (
+            "a.csv",
+            't,l\n"say \\"hi\\", then go",x\nb,y\n',
+            [('say "hi", then go', "x"), ("b", "y")],
+        ),
+        # rows of a spreadsheet that hold nothing, and cells behind the last column
+        ("a.csv", "t,l\na,x\n,\n ,\nb,y,,\n", [("a", "x"), ("b", "y")]),
+        # comments above the header, and a header that looks like one
+        ("a.csv", "# from 2024\n#\n# by me, myself\nt,l\n#a,x\n", [("#a", "x")]),
+        ("a.tsv", "# t\tl\na\tx\n", [("a", "x")]),
     ],
 )
 def test_what_separates_values(tmp_path, name, content, rows):
     assert read(tmp_path, content, name) == rows
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "| t | l |\n|---|:-:|\n| a, b \\| c | x |\n| d | |\n",
+        "|t|l|\n|:--|--:|\n|a, b \\| c|x|\n|d|\n",
+        "t | l\n- | -\na, b \\| c | x\nd | \n",
+        "      t      | l \n-------------+---\n a, b \\| c   | x\n d           | \n(2 rows)\n",
+        "+---+---+\n| t | l |\n+---+---+\n| a, b \\| c | x |\n| d |  |\n+---+---+\n"
+        "2 rows in set (0.01 sec)\n",
+    ],
+)
+def test_tables_that_are_drawn(tmp_path, name, content):
+    """Markdown's, psql's and MySQL's."""
+    assert read(tmp_path, content, name) == [("a, b | c", "x"), ("d", "")]
+
+
+def test_dashes_between_other_separators_are_values(tmp_path):
+    assert read(tmp_path, "t,l\n-,-\na,x\n") == [("-", "-"), ("a", "x")]
+
+
+def test_columns_of_a_fixed_width_are_told(tmp_path):
+    rows = "".join(f"{f'a film, {number}':<20}x\n" for number in range(9))
+    with refused(r"a.txt: its columns have a fixed width.*pandas.read_fwf\('.*a.txt'\)"):
+        read(tmp_path, f"{'text':<20}label\n{rows}", "a.txt")
 
 
 def test_a_separator_that_is_said_is_taken(tmp_path):
