@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -49,6 +49,25 @@ _MEASUREMENTS = 3
 
 MARGIN = 1.25
 """The factor by which the estimates of a dry run are raised, because it counts only a sample."""
+
+
+_Question: TypeAlias = tuple[str, ...]
+"""A prompt, and the choices of its query: what an answer depends on."""
+
+
+def _question(prompt: str, query: Example) -> _Question:
+    return (prompt, *query.choices)
+
+
+class _Waiting(NamedTuple):
+    """A question that the LM has not answered yet."""
+
+    question: _Question
+    query: Example
+    row: int
+    """The number of the first row that asks it."""
+    tokens: float
+    """The most tokens that the prompt and the answer may take."""
 
 
 class Entrant(NamedTuple):
@@ -102,7 +121,7 @@ class Field:
         """A run in an empty folder, in which estimates count all work."""
         self._setups: dict[RunConfig, Setup] = {}
         self._builders: dict[tuple[str, ...], PromptBuilder] = {}
-        self._answers: dict[tuple[str, ...], Reply] = {}
+        self._answers: dict[_Question, Reply] = {}
         self._paid: set[str] = set()
         self.base = self.setup(ZERO)
         self.lm = self.run.lm(self.base.lm)
@@ -196,50 +215,87 @@ class Field:
             least: how many rows are answered even after the minutes have passed.
             measured: whether the LM's speed is measured by them.
         """
-        rows_in_span = queries[span]
+        rows = queries[span]
         questions = [
             [
-                (prompt, *query.choices)
-                for prompt, query in zip(entrant.prompts[span], rows_in_span, strict=True)
+                _question(prompt, row)
+                for prompt, row in zip(entrant.prompts[span], rows, strict=True)
             ]
             for entrant in entrants
         ]
         tokens = [entrant.tokens[span] for entrant in entrants]
-        # the number of the first row that asks an unanswered question, and its tokens
-        row_of: dict[tuple[str, ...], int] = {}
-        tokens_of: dict[tuple[str, ...], float] = {}
-        for row in range(len(rows_in_span)):
-            for questions_of_entrant, counts in zip(questions, tokens, strict=True):
+        waiting = self._unanswered(questions, tokens, rows)
+        left = self._read(
+            waiting,
+            what,
+            reserve=reserve,
+            reserve_seconds=reserve_seconds,
+            least=least,
+            measured=measured,
+        )
+        answered = left[0].row if left else len(rows)
+        return [
+            self.score(
+                [self._answers[question] for question in questions_of_entrant[:answered]],
+                rows[:answered],
+            )
+            for questions_of_entrant in questions
+        ]
+
+    def _unanswered(
+        self,
+        questions: Sequence[Sequence[_Question]],
+        tokens: Sequence[np.ndarray],
+        rows: Sequence[Example],
+    ) -> list[_Waiting]:
+        """The questions that have no answer yet, each once, row by row.
+
+        Args:
+            questions: for each entrant, its questions for N rows.
+            tokens: for each entrant, float [N]: the most tokens that each of them may take.
+            rows: the N rows.
+        """
+        waiting: dict[_Question, _Waiting] = {}
+        for row, query in enumerate(rows):
+            for questions_of_entrant, tokens_of_entrant in zip(questions, tokens, strict=True):
                 question = questions_of_entrant[row]
-                if question not in self._answers and question not in row_of:
-                    row_of[question] = row
-                    tokens_of[question] = float(counts[row])
-        waiting = list(row_of)
+                if question not in self._answers and question not in waiting:
+                    waiting[question] = _Waiting(
+                        question, query, row, tokens=float(tokens_of_entrant[row])
+                    )
+        return list(waiting.values())
+
+    def _read(
+        self,
+        waiting: list[_Waiting],
+        what: str,
+        *,
+        reserve: float,
+        reserve_seconds: float,
+        least: int,
+        measured: bool,
+    ) -> list[_Waiting]:
+        """Let the LM answer questions in their order until the time is over, and return those that
+        are left. The other arguments are those of `answer`."""
         with bar(len(waiting), what) as progress:
             while waiting:
                 readable = waiting
                 if self.budget.out_of_time(reserve, reserve_seconds):
-                    readable = [question for question in waiting if row_of[question] < least]
+                    readable = [one for one in waiting if one.row < least]
                     if not readable:
                         break
-                chunk = readable[: self._chunk(tokens_of[waiting[0]])]
+                chunk = readable[: self._chunk(waiting[0].tokens)]
+                # questions are in the order of rows, so that those of the first rows come first
                 waiting = waiting[len(chunk) :]
-                prompts = [question[0] for question in chunk]
-                rows = [rows_in_span[row_of[question]] for question in chunk]
+                prompts = [one.question[0] for one in chunk]
+                queries = [one.query for one in chunk]
                 with self.lm.metered(what) as spent:
-                    replies = ask(self.lm, self.base.answering, self.task.stop, prompts, rows)
-                estimated = sum(tokens_of[question] for question in chunk)
+                    replies = ask(self.lm, self.base.answering, self.task.stop, prompts, queries)
+                estimated = sum(one.tokens for one in chunk)
                 self.budget.spend(spent.cost, estimated, measured=measured)
-                self._answers |= zip(chunk, replies, strict=True)
+                self._answers |= zip([one.question for one in chunk], replies, strict=True)
                 progress.update(len(chunk))
-        answered = row_of[waiting[0]] if waiting else len(rows_in_span)
-        return [
-            self.score(
-                [self._answers[question] for question in questions_of_entrant[:answered]],
-                rows_in_span[:answered],
-            )
-            for questions_of_entrant in questions
-        ]
+        return waiting
 
     def _chunk(self, tokens: float) -> int:
         """Return how many prompts of `tokens` tokens each are read before the next look at the
