@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -45,6 +46,18 @@ log = logging.getLogger(__name__)
 
 _WRONG = 5
 """How many wrong answers are shown."""
+
+
+@dataclass
+class _Plan:
+    """How large a search can be, and what that follows from. The last two change once the bank is
+    encoded."""
+
+    whole: Extent
+    """The search without any cut."""
+    costs: Costs
+    """What prompts and texts cost here."""
+    forecast: Forecast
 
 
 class Search:
@@ -101,21 +114,20 @@ class Search:
             )
             self.methods = tuple(method for method in self.methods if method not in trained)
 
-    costs: Costs
-    """The costs of prompts and texts here, measured for the forecast."""
+    @property
+    def forecast(self) -> Forecast:
+        """The largest search that the budget pays for. It is made when it is first looked at: the LM
+        then answers a few rows, to measure its speed."""
+        return self._plan.forecast
 
     @cached_property
-    def forecast(self) -> Forecast:
-        """The largest search that the budget pays for, after a measurement of the LM's speed."""
+    def _plan(self) -> _Plan:
         log.info("measuring how fast %s answers", self.field.base.lm.key)
-        self.costs = measured_costs(self.field, self.ks, self.tuning, self.held_out)
-        self.whole = self._available()
-        self._count_what_is_on_disk()
-        self._leave_texts_out()
-        return self._planned()
-
-    whole: Extent
-    """The search without any cut."""
+        costs = measured_costs(self.field, self.ks, self.tuning, self.held_out)
+        whole = self._available()
+        costs = self._without_what_is_on_disk(costs, whole)
+        self._leave_texts_out(whole, costs)
+        return _Plan(whole, costs, self._largest(whole, costs))
 
     def _available(self) -> Extent:
         """The search with all methods, and with the rows that there are now."""
@@ -130,35 +142,36 @@ class Search:
             tuning=len(self.tuning),
         )
 
-    def _count_what_is_on_disk(self) -> None:
-        """Leave out of the costs what an earlier search has encoded and learnt."""
-        nearest = plain(self.whole)
+    def _without_what_is_on_disk(self, costs: Costs, whole: Extent) -> Costs:
+        """The costs without what an earlier search has encoded and learnt."""
+        nearest = plain(whole)
         if self.field.has(nearest, self.tuning):
-            encoded = self.whole.bank + self.whole.tuning
+            encoded = whole.bank + whole.tuning
             if self.field.has(nearest, self.held_out):
-                encoded += self.whole.final
-            self.costs = self.costs._replace(encoded=encoded)
-        if self.costs.classifies:
+                encoded += whole.final
+            costs = costs._replace(encoded=encoded)
+        if costs.classifies:
             classifier = Candidate(CLASSIFIER_ROW, 0)
-            self.costs = self.costs._replace(learnt=self.field.has(classifier, self.held_out))
+            costs = costs._replace(learnt=self.field.has(classifier, self.held_out))
+        return costs
 
-    def _leave_texts_out(self) -> None:
+    def _leave_texts_out(self, whole: Extent, costs: Costs) -> None:
         """Go on with a random part of the bank and of the rows, if encoding all of them would take
         too long."""
-        smaller = with_fewer_texts(self.whole, self.costs, self.field.budget.seconds_left)
-        if smaller.bank < self.whole.bank:
+        smaller = with_fewer_texts(whole, costs, self.field.budget.seconds_left)
+        if smaller.bank < whole.bank:
             self.field.cut_bank(smaller.bank)
             self.task = self.field.task
         # both are in random order
         self.tuning = self.tuning[: smaller.tuning]
         self.held_out = self.held_out[: smaller.final]
 
-    def _planned(self) -> Forecast:
+    def _largest(self, whole: Extent, costs: Costs) -> Forecast:
         """The largest search that what is left of the budget pays for."""
         return forecast_of(
-            self.whole,
+            whole,
             self._available(),
-            self.costs,
+            costs,
             self.field.budget,
             lm=self.field.base.lm.key,
             joining=[method.name for method in self.methods if Candidate(method, 1).prepared],
@@ -167,20 +180,21 @@ class Search:
     def _encode_and_plan_again(self) -> None:
         """Encode the bank, and plan the search again with the time that it took, which was
         estimated from a few texts before."""
-        earlier = self.forecast.extent
+        plan = self._plan
+        earlier = plan.forecast.extent
         nearest = plain(earlier)
         self.field.enter(nearest, self.tuning)
-        if self.field.budget.minutes is None or self.costs.encoded:
+        if self.field.budget.minutes is None or plan.costs.encoded:
             return
         seconds = self.field.took(nearest, self.tuning)
         texts = earlier.bank + earlier.tuning
-        self.costs = self.costs._replace(encoding=seconds / texts, encoded=texts)
-        self.forecast = self._planned()
-        if self.forecast.extent != earlier:
+        plan.costs = plan.costs._replace(encoding=seconds / texts, encoded=texts)
+        plan.forecast = self._largest(plan.whole, plan.costs)
+        if plan.forecast.extent != earlier:
             log.info(
                 "encoding took %s; %s",
                 duration(seconds),
-                self.forecast.cut or "nothing has to be cut",
+                plan.forecast.cut or "nothing has to be cut",
             )
 
     def run(self) -> Outcome:
@@ -195,7 +209,7 @@ class Search:
             self.forecast.extent,
             self.methods,
             self.ks,
-            self.costs.zero,
+            self._plan.costs.zero,
             self.search.tolerance,
             self.price,
             self.notes,
@@ -240,8 +254,9 @@ class Search:
         row = self._row_without_lm
         if row is None:
             return None
-        learns = self.costs.classifies and not self.costs.learnt
-        if learns and self.field.budget.seconds_left < self.costs.encoding * len(self.task.train):
+        costs = self._plan.costs
+        learns = costs.classifies and not costs.learnt
+        if learns and self.field.budget.seconds_left < costs.encoding * len(self.task.train):
             self.notes.append("There was no time to train a classifier of the labels.")
             return None
         return replies_without_lm(self.field, row, self.held_out)
