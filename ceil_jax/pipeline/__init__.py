@@ -9,7 +9,8 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
 - `row_stages`: the stages of a row: its metric, its answers, its examples
 - `method_stages`: the stages of a method: its encoders, their training, the vectors that they give,
   its fixed examples, λ
-- `views`: examples and their retrieval texts
+- `views`: examples and their retrieval texts; `rewriting`: those with skills, which an LM writes
+  (Skill-KNN)
 - `vectors`: the vectors of texts and of examples
 - `learning`: the stages in which heads and encoders are trained
 - `choosing`: the chosen examples, and candidate sets

@@ -11,9 +11,10 @@ import numpy as np
 
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.pipeline.prompting import Prompting
+from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.scoring import LOG_DET_SHARE
 from ceil_jax.pipeline.stage import Run, Stage
-from ceil_jax.pipeline.views import Examples, RetrievalTexts, Skills
+from ceil_jax.pipeline.views import Examples, RetrievalTexts
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.retriever import (
     Choice,

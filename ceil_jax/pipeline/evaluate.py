@@ -10,11 +10,11 @@ from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.answering import Measurement
 from ceil_jax.pipeline.lineup import Lineup
 from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
+from ceil_jax.pipeline.rewriting import rewriting_note
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.speed import this_machine
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.usage import PromptTokens
-from ceil_jax.pipeline.views import failures
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import command_bar
 from ceil_jax.tasks import TASKS
@@ -31,8 +31,8 @@ class Evaluation(NamedTuple):
     """The tokens of a query of each row; empty if they were not counted."""
     costs: dict[str, tuple[str, Cost]]
     """The description and cost of each stage that the rows need, by key."""
-    failures: str
-    """A line on failed rewrites (`views.failures`); "" if nothing was rewritten."""
+    rewriting_note: str
+    """A line on rewrites as skills (`rewriting.rewriting_note`); "" if nothing was rewritten."""
 
 
 def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
@@ -65,7 +65,7 @@ def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
         records,
         usages,
         costs=run.costs(lineup.metrics),
-        failures=failures(run, lineup.metrics),
+        rewriting_note=rewriting_note(run, lineup.metrics),
     )
 
 

@@ -24,6 +24,7 @@ from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
 from ceil_jax.pipeline.fixed_examples import BestSet, best_set
 from ceil_jax.pipeline.learning import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
+from ceil_jax.pipeline.rewriting import Rewritten, Skills, SkillTexts
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Stage
@@ -45,9 +46,6 @@ from ceil_jax.pipeline.views import (
     Outputs,
     Parts,
     RetrievalTexts,
-    Rewritten,
-    Skills,
-    SkillTexts,
     WithOutputs,
 )
 from ceil_jax.retrieval.retrievers import NEAREST

@@ -27,9 +27,10 @@ from ceil_jax.methods.registry import ROWS, method_named, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import Answers, Measurement, Predictions, read_measured
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
+from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.stage import Run, Stage, closure, unkeyed
 from ceil_jax.pipeline.vectors import HiddenStates
-from ceil_jax.pipeline.views import Examples, Skills
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
 from ceil_jax.tasks.words import Overlap

@@ -37,9 +37,10 @@ from ceil_jax.pipeline.method_stages import (
     texts,
     trade_off_of_row,
 )
+from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Stage
-from ceil_jax.pipeline.views import Examples, Inputs, RetrievalTexts, Skills
+from ceil_jax.pipeline.views import Examples, Inputs, RetrievalTexts
 
 
 def metric(setup: Setup, row: Row) -> Measurement:

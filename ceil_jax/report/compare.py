@@ -187,7 +187,7 @@ def comparison_of(
     notes = (
         *remarks,
         one_seed if trained else "",
-        evaluation.failures,
+        evaluation.rewriting_note,
         uncounted(evaluation),
     )
     return Comparison(

@@ -17,8 +17,8 @@ from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
+from ceil_jax.pipeline.rewriting import Skills, rewriting_note
 from ceil_jax.pipeline.stage import Run, closure
-from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.table import Table
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks import TASKS
@@ -125,7 +125,7 @@ def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
 
 def rewriting(run: Run, chosen: Sequence[Choose]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
-    if not (note := failures(run, chosen)):
+    if not (note := rewriting_note(run, chosen)):
         return
     cost = sum(
         (run.own_cost(stage) for stage in closure(chosen) if isinstance(stage, Skills)), Cost()

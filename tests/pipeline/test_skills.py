@@ -11,9 +11,9 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import SkillConfig
+from ceil_jax.pipeline.rewriting import Skills, rewriting_note
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import closure
-from ceil_jax.pipeline.views import Skills, failures
 from ceil_jax.report.compare import compare
 from ceil_jax.tasks.example import Example, Task, Template
 
@@ -92,8 +92,8 @@ def test_skill_knn_and_the_sketch_find_the_same_kind(config, asked):
     assert tokens["topk"] == tokens["target_sketch"] == 0
     assert tokens["skill_consistency"] == tokens["skill_distinct"] > tokens["skill_base"] > 0
     assert REWRITTEN in table.text()
-    assert REWRITTEN in failures(run, [metric_of(setup, "skill_consistency")])
-    assert failures(run, [metric_of(setup, "topk")]) == ""
+    assert REWRITTEN in rewriting_note(run, [metric_of(setup, "skill_consistency")])
+    assert rewriting_note(run, [metric_of(setup, "topk")]) == ""
 
 
 def test_the_seed_draws_random_examples_and_the_order_of_the_demonstrations(config):

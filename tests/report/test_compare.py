@@ -12,9 +12,9 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.pipeline.config import SkillConfig
 from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.stage import closure
-from ceil_jax.pipeline.views import Skills
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
 from ceil_jax.report.write import write_page
