@@ -5,7 +5,8 @@ A method's fields are its settings, its flags and its part of a stage's key; its
 encoders from arrays. It makes no stages and reads no folders: `pipeline.method_stages` does.
 Retrievers, which choose examples with a method's vectors, are in `retrieval/` and `skills/`.
 
-- `base`: `Method` and its two kinds, `LearnsFromOutputs` and `LearnsFromScores`
+- `base`: `Method`, and the base classes of those that learn: `LearnsFromOutputs` and
+  `LearnsFromScores`
 - `untrained`: the encoder as it was loaded
 - `copied`: the nearest example's output as the answer
 - `free`: heads trained on the bank's outputs, without an LM

@@ -120,9 +120,9 @@ class Method:
         return self
 
     @property
-    def behind(self) -> int:
-        """How many of the K examples of a prompt are chosen for each query, behind fixed ones; 0
-        for a method without such a mixture."""
+    def near_examples(self) -> int:
+        """How many of the K examples of a prompt are chosen for each query, where the others are
+        fixed; 0 for a method without such a mixture."""
         return 0
 
     @property

@@ -43,7 +43,7 @@ class FixedNear(WithFixedExamples):
         return self.start.trains_networks
 
     @property
-    def behind(self) -> int:
+    def near_examples(self) -> int:
         """The number of near examples."""
         return self.near
 

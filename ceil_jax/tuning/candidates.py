@@ -139,4 +139,4 @@ def _variants(row: Row, extent: Extent) -> Iterator[Candidate]:
     for encoder in encoders:
         for trade_off in extent.trade_offs if tunable else (None,):
             for shots in extent.ks:
-                yield Candidate(row, shots + row.method.behind, trade_off, encoder)
+                yield Candidate(row, shots + row.method.near_examples, trade_off, encoder)

@@ -216,7 +216,7 @@ class FieldRace:
             best = next((candidate for candidate in ranked if candidate.shots), None)
             if best is None:
                 return
-            shots = k + best.row.method.behind
+            shots = k + best.row.method.near_examples
             if k in self.extent.ks or best.shots >= shots:
                 continue
             entrant = self.field.enter(replace(best, shots=shots), self.queries)
