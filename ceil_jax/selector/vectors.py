@@ -41,8 +41,7 @@ class RememberedQueries:
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
         self._remembered = lru_cache(QUERIES_REMEMBERED)(embeddings.embed_query)
-        model_name = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
-        self.model = str(model_name or type(embeddings).__name__)
+        self.model = _name_of_langchain(embeddings)
 
     def __reduce__(self) -> Any:
         """The embeddings without what is remembered, which cannot be pickled."""
@@ -84,10 +83,16 @@ def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
 
 def _of_langchain(embeddings: Any) -> tuple[FunctionEncoder, FunctionEncoder]:
     """LangChain embeddings as an encoder of examples and one of queries."""
-    model = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
-    name = str(model or type(embeddings).__name__)
+    name = _name_of_langchain(embeddings)
     embed_queries = partial(_embed_queries, embeddings)
     return FunctionEncoder(embeddings.embed_documents, name), FunctionEncoder(embed_queries, name)
+
+
+def _name_of_langchain(embeddings: Any) -> str:
+    """The name of their model, which is a field of two names in LangChain's packages; else the name
+    of their class."""
+    model = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
+    return str(model or type(embeddings).__name__)
 
 
 def _embed_queries(embeddings: Any, texts: Sequence[str]) -> list[Any]:
