@@ -148,29 +148,17 @@ def load_file(
     reader = _Reader(options, metric, _template(options, table), choices)
     rows = reader.examples(table, "train")
     _warn_if_swapped(rows, options, table.source)
-    validation = None
-    if not isinstance(options.validation, int | float):
-        validation = read_table(options.validation, options.delimiter)
-    if not choices and (metric == "accuracy" or labels_of(rows)):
-        rows = _spelled_alike(rows, table.source)
-        others = (
-            reader.examples(validation, "validation") if validation and not options.metric else []
-        )
-        metric = options.metric or _metric_of_labels(rows, others, table.source)
-    if metric == "accuracy" and not choices:
-        choices = tuple(sorted({row.output for row in rows}))
-        reader = replace(reader, choices=choices, source=f" (the answers in {table.source})")
-        rows = [replace(row, choices=choices) for row in rows]
-    if validation is None:
-        assert isinstance(options.validation, int | float)
+    if isinstance(options.validation, int | float):
+        reader, rows = _with_labels(reader, rows, None, table.source)
         bank, queries = _hold_out(rows, options.validation, options.seed, table.source)
     else:
-        bank = rows
-        queries = reader.examples(validation, "validation")
+        table_of_queries = read_table(options.validation, options.delimiter)
+        reader, bank = _with_labels(reader, rows, table_of_queries, table.source)
+        queries = reader.examples(table_of_queries, "validation")
     outputs = [row.output for row in (*bank, *queries)]
     stops = options.stops
     if stops is None:
-        stops = ("\n",) if choices else (default_stop(outputs),)
+        stops = ("\n",) if reader.choices else (default_stop(outputs),)
     file = Path(table.source).name
     stem = file.split(".")[0]  # no file may pass for a task of the papers
     task = Task(
@@ -178,8 +166,8 @@ def load_file(
         train=bank,
         validation=queries,
         template=_separated_by(reader.template, options, stops),
-        metric=metric,
-        max_new_tokens=options.max_new_tokens or default_limit(() if choices else outputs),
+        metric=reader.metric,
+        max_new_tokens=options.max_new_tokens or default_limit(() if reader.choices else outputs),
         stop=stops,
         available=len(queries),
         # several columns are joined, and have no name together
@@ -270,6 +258,34 @@ def _warn_if_swapped(rows: Sequence[Example], options: FileOptions, source: str)
             options.output,
             len(outputs),
         )
+
+
+def _with_labels(
+    reader: _Reader, rows: list[Example], queries: TableRows | None, source: str
+) -> tuple[_Reader, list[Example]]:
+    """The reader and the rows of the bank, now that their outputs are known.
+
+    Outputs that are labels get one spelling each. Their metric is accuracy if nothing else was
+    said, and with accuracy they are the choices.
+
+    Args:
+        reader: has read the rows.
+        rows: the rows of the bank.
+        queries: the table of queries, if there is one.
+        source: the file of the rows, for messages.
+    """
+    is_choosing = reader.metric == "accuracy"
+    if reader.choices or not (is_choosing or labels_of(rows)):
+        return reader, rows
+    rows = _spelled_alike(rows, source)
+    if not reader.options.metric:
+        others = [] if queries is None else reader.examples(queries, "validation")
+        reader = replace(reader, metric=_metric_of_labels(rows, others, source))
+    if reader.metric != "accuracy":
+        return reader, rows
+    choices = tuple(sorted({row.output for row in rows}))
+    reader = replace(reader, choices=choices, source=f" (the answers in {source})")
+    return reader, [replace(row, choices=choices) for row in rows]
 
 
 def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source: str) -> str:
