@@ -107,12 +107,19 @@ def _finals(finals: Finals) -> str:
     rows = []
     header, *lines = finals_table(finals).lines()
     money = () if finals.price is None else money_columns(finals.price)
-    for label, score, interval, _, tokens, *others, remark in lines:
-        mark = ' class="best"' if remark.startswith("recommended") else ""
-        cells = dict(zip(header[5:-1], others, strict=True))
+    for line in lines:
+        cells = dict(zip(header, line, strict=True))
+        remark = cells.pop("is")
+        del cells["rows"]  # the table's title says it once
+        label = cells.pop("prompt")
+        score = cells.pop("score")
+        interval = cells.pop("95 % interval")
+        tokens = cells.pop("tokens a prompt")
         prices = [f"{cells.pop(name)} {name}" for name in money]
+        # the columns that are left count answers with a trouble
         troubles = [f"{count} answers {trouble}" for trouble, count in cells.items() if count]
-        remark = "; ".join(filter(None, [remark, *troubles]))
+        mark = ' class="best"' if remark.startswith("recommended") else ""
+        remark = "; ".join(text for text in (remark, *troubles) if text)
         rows.append(_row(mark, label, remark, score, interval, tokens, prices))
     return _table(rows, f"on {finals.rows:,} rows")
 
