@@ -34,7 +34,8 @@ from ceil_jax.training.free.choice import (
 )
 from ceil_jax.training.free.encoder import SETTINGS, FreeEncoder, marks
 from ceil_jax.training.free.rows import Cosine, Head, Observations
-from ceil_jax.training.loop import held_out_count, step_count
+from ceil_jax.training.held_out import held_out_count
+from ceil_jax.training.loop import step_count
 
 log = logging.getLogger(__name__)
 

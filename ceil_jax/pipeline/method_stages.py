@@ -49,7 +49,7 @@ from ceil_jax.pipeline.views import (
     WithOutputs,
 )
 from ceil_jax.retrieval.retrievers import NEAREST
-from ceil_jax.training.loop import split_held_out
+from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.samplers import Sampler
 from ceil_jax.training.trade_offs import TRADE_OFFS, TUNING_QUERIES
 

@@ -19,8 +19,8 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages o
 - `gradient_cache`: tokenised texts, and gradients through more of them than fit into memory at
   once.
 - `fixed_blocks`: training a network beside a head's blocks.
-- `loop`: the training loop, the split into training and held-out queries, and the choice of the
-  final weights.
+- `held_out`: the split into training and held-out queries.
+- `loop`: the training loop, and the choice of the final weights.
 - `checkpoints`: the checkpoint from which a stopped training continues.
 - `trade_offs`: the trade-off λ of DPP-MAP, chosen on training queries.
 - `free/`: training without an LM, on the bank's outputs.

@@ -18,6 +18,7 @@ from ceil_jax.training import ceil, contrastive
 from ceil_jax.training.candidates import CandidateSets, TrainingData
 from ceil_jax.training.config import EPRTraining
 from ceil_jax.training.contrastive import train_epr
+from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.loop import Ending, Trained
 
 BANK = [Example(f"bank-{i}", f"a film about thing{i} and other{i % 4}", "x") for i in range(30)]
@@ -142,7 +143,7 @@ def test_a_loss_over_all_candidates_takes_them_as_sets_of_one(monkeypatch, train
     encoder = words_encoder()
     data = singles()
     vectors = encoder.encode([example.input for example in BANK])
-    training_queries = contrastive.split_held_out(20, 0)[0][:8]
+    training_queries = split_held_out(20, 0)[0][:8]
     losses = []
     for query in training_queries:
         logits = vectors[data.candidates.shortlist[query]] @ vectors[query] / temperature

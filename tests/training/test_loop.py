@@ -12,7 +12,8 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.training import loop
 from ceil_jax.training.config import LoopSettings
-from ceil_jax.training.loop import _rows, choose_weights, fit, split_held_out
+from ceil_jax.training.held_out import split_held_out
+from ceil_jax.training.loop import _rows, choose_weights, fit
 
 TARGET = np.linspace(-1, 1, 6).astype(np.float32)
 
