@@ -150,16 +150,8 @@ def fit(
     evaluated_every = math.ceil(steps / _EVALUATIONS)
     averaged_from = steps - max(1, int(_AVERAGED * steps))
     optimiser = adam(config, steps)
+    update = _compiled_update(optimiser)
     key = jax.random.key(seed)
-
-    @jit_whole
-    def update(
-        params: Any, state: Any, average: Any, gradient: Any, share: jax.Array
-    ) -> tuple[Any, Any, Any]:
-        change, state = optimiser.update(gradient, state, params)
-        params = optax.apply_updates(params, change)
-        average = jax.tree.map(lambda mean, leaf: mean + share * (leaf - mean), average, params)
-        return params, state, average
 
     start = _on_devices(jax.tree.map(np.asarray, problem.start))
     state = _State(start, jit_whole(optimiser.init)(start), average=start, best=start)
@@ -178,7 +170,7 @@ def fit(
                 batch = problem.batch(step, _rows(step, instances, batch_size, seed))
                 dropout_key = jax.random.fold_in(key, step)
                 loss, gradient = problem.gradient(state.params, batch, dropout_key)
-                # 1 until averaging begins, then 1, 1/2, 1/3 …
+                # 1 until averaging begins, then 1, 1/2, 1/3 …: the mean of all weights since then
                 share = np.float32(1 / (max(step - averaged_from, 0) + 1))
                 params, adam_state, average = update(
                     state.params, state.optimiser, state.average, gradient, share
@@ -205,6 +197,24 @@ def fit(
     best = None if best_row["step"] == 0 else state.best
     params, ending = choose_weights(state.average, best, start, problem.quality_as_used, name)
     return Trained(params, history, ending)
+
+
+def _compiled_update(
+    optimiser: optax.GradientTransformation,
+) -> Callable[..., tuple[Any, Any, Any]]:
+    """A step: (weights, state of the optimiser, average, gradient, share of the new weights in the
+    average) → the first three after it."""
+
+    @jit_whole
+    def update(
+        params: Any, state: Any, average: Any, gradient: Any, share: jax.Array
+    ) -> tuple[Any, Any, Any]:
+        change, state = optimiser.update(gradient, state, params)
+        params = optax.apply_updates(params, change)
+        average = jax.tree.map(lambda mean, leaf: mean + share * (leaf - mean), average, params)
+        return params, state, average
+
+    return update
 
 
 def adam(config: LoopSettings, steps: int) -> optax.GradientTransformation:
