@@ -141,7 +141,8 @@ def _ended(choice: Any) -> Ended:
     """Why a choice ended. Raises a FailedAnswer if it is an error."""
     reason = choice.get("finish_reason") or choice.get("stop_reason") or ""
     error = choice.get("error")
-    reason = str(reason).lower()
+    # Gemini writes what it found behind it: "content_filter: PROHIBITED_CONTENT"
+    reason = str(reason).lower().partition(":")[0]
     if error or reason in _FAILED:
         raise FailedAnswer(f"the answer is an error: {error_message(error) or reason}")
     return _ENDED.get(reason, "stop")

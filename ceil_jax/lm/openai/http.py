@@ -49,6 +49,16 @@ TOO_LONG = re.compile(
     r"context (length|window|size)|too long|too many tokens|maximum context|too large to process"
 )
 """The refusal of a text that is longer than the model reads."""
+FILTERED = re.compile(
+    r"\A(?!.*\b(?:account|organi[sz]ation)\b).*(?:content_?filter|content management"
+    r"|content policy|usage polic|moderation|flagged|inappropriate|data_?inspection|ResponsibleAI|safety (system|filter))",
+    re.IGNORECASE,
+)
+"""The refusal of a single text by a filter of the server or of a gateway; not of an account."""
+_PASSING = re.compile(
+    r"rate_?limit|too_?many|overloaded|unavailable|server_?error|time_?out", re.IGNORECASE
+)
+"""The kinds of failures that pass, where gateways write a word in place of a status."""
 _NO_MONEY = re.compile(r"insufficient_quota|exceeded your current quota|credit balance")
 
 
@@ -302,9 +312,13 @@ def _status_inside(answer: Any) -> int | None:
     """The status of a temporary failure inside an answer of status 200, as gateways send it; None
     if there is none."""
     error = answer.get("error") if isinstance(answer, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    passes = isinstance(code, int) and (code in (408, 409, 429) or 500 <= code < 600)
-    return code if passes else None
+    if not isinstance(error, dict):
+        return None
+    kinds = [str(error.get(name) or "") for name in ("code", "status", "type")]
+    for kind in kinds:
+        if re.fullmatch(r"408|409|429|5\d\d", kind):
+            return int(kind)
+    return 503 if any(map(_PASSING.search, kinds)) else None
 
 
 class _Deadline(threading.local):

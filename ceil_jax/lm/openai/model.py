@@ -19,7 +19,7 @@ from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import chat_answer, completed_answer
 from ceil_jax.lm.openai.client import BREACH, Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.http import TOO_LONG, Refused
+from ceil_jax.lm.openai.http import FILTERED, TOO_LONG, Refused
 from ceil_jax.lm.openai.listing import Listed, whole_number
 from ceil_jax.lm.openai.probe import FEW_TOKENS, Interface, find_interface, most_alternatives
 from ceil_jax.lm.openai.tokens import TokenCounter
@@ -274,7 +274,7 @@ class EndpointLM(LanguageModel):
                 lambda answer: chat_answer(answer["choices"], prompt),
             )
         except Refused as refusal:
-            if "content_filter" not in refusal.said:
+            if refusal.status not in (200, 400, 403, 422, 451) or not FILTERED.search(refusal.said):
                 raise
             return Answer("", "refused")
 

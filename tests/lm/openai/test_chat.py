@@ -156,6 +156,7 @@ def test_no_answer_is_an_empty_one(choices):
         ({"finish_reason": "max_tokens"}, "good", "length"),
         ({"finish_reason": "MAX_TOKENS"}, "good", "length"),
         ({"finish_reason": "content_filter"}, "good", "refused"),
+        ({"finish_reason": "content_filter: SAFETY"}, "", "refused"),
         ({"finish_reason": None}, "good", "stop"),
         ({"finish_reason": "model_context_window_exceeded"}, "good", "length"),
         ({"finish_reason": "sensitive"}, "good", "refused"),
@@ -275,6 +276,34 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
         UserError, match=r"no 'choices' in the answer.*; the server does not keep to the interface"
     ):
         lm.generate(["2"], 8)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"message": "The response was filtered. " * 12, "code": "content_filter"}),
+        (400, {"message": "Your prompt was flagged as violating our usage policy."}),
+        (
+            400,
+            {"message": "Input may contain inappropriate content", "code": "DataInspectionFailed"},
+        ),
+        (403, {"message": "The model requires moderation and your input was flagged", "code": 403}),
+        (200, {"message": "blocked", "code": "content_filter"}),
+    ],
+)
+def test_a_text_that_a_filter_refuses_does_not_end_the_run(server, address, status, error):
+    def change(path, request, answer):
+        if path == "/v1/chat/completions" and request["messages"][0]["content"] == "1":
+            return status, {"error": error}
+        return answer
+
+    server.change = change
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
+    assert [answer.ended for answer in lm.answers(list("012"), 8, ())] == [
+        "stop",
+        "refused",
+        "stop",
+    ]
 
 
 def test_completions_without_a_text_and_with_reasoning(server, address, caplog):

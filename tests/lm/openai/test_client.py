@@ -425,10 +425,26 @@ def test_what_no_attempt_would_mend_is_tried_once(server, address, fault):
     assert len(server.requests) == 1
 
 
-def test_a_passing_failure_inside_an_answer_is_tried_again(server, address):
-    server.faults = [(200, {}, b'{"error": {"message": "rate limited", "code": 429}}')] * 2
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "rate limited", "code": 429},
+        {"message": "rate limited", "code": "429"},
+        {"message": "slow down", "code": "rate_limit_exceeded"},
+        {"message": "busy", "type": "overloaded_error"},
+        {"message": "busy", "code": None, "status": "UNAVAILABLE"},
+    ],
+)
+def test_a_passing_failure_inside_an_answer_is_tried_again(server, address, error):
+    server.faults = [(200, {}, json.dumps({"error": error}).encode())] * 2
     assert post(client_of(address)) == [" b a"]
     assert len(server.requests) == 3
+
+
+def test_another_failure_inside_an_answer_is_told_at_once(server, address):
+    server.faults = [(200, {}, b'{"error": {"message": "no such field", "code": "bad_request"}}')]
+    assert message(client_of(address)).endswith("no such field (bad_request)")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
