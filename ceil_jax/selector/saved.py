@@ -7,6 +7,7 @@ the manifest (`read_manifest`), the files that it names (`check_files`), the exa
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -145,6 +146,14 @@ def _wrong(file: Path, field: str, expected: str, value: Any) -> UserError:
     return UserError(f"{file}, {field!r}: expected {expected}, found {text}; {AGAIN}")
 
 
+def _has_other_line_ends(path: Path, sha256: str) -> bool:
+    try:
+        content = path.read_bytes().replace(b"\r\n", b"\n")
+    except OSError:
+        return False
+    return hashlib.sha256(content).hexdigest() == sha256
+
+
 def check_files(content: Path, files: Mapping[str, str]) -> None:
     """Check that the files of a save have their recorded sha256.
 
@@ -162,6 +171,11 @@ def check_files(content: Path, files: Mapping[str, str]) -> None:
             is_whole = False
         if not is_whole and is_pointer(path):
             raise UserError(f"{path} {POINTER}")
+        if not is_whole and _has_other_line_ends(path, sha256):
+            raise UserError(
+                f"{path} has other line ends than were saved, as git writes on Windows; switch that off "
+                "(git config core.autocrlf false, or '* -text' in .gitattributes) and fetch it again"
+            )
         if not is_whole:
             raise UserError(f"{path} is missing, damaged, or of another save; {AGAIN}")
     for encoder in ENCODERS:

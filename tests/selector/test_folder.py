@@ -81,6 +81,15 @@ def test_a_clone_without_lfs_says_so(saved, tmp_path):
         CeilSelector.from_pretrained(tmp_path)
 
 
+def test_line_ends_that_git_has_changed_are_told(saved, tmp_path):
+    _, folder = saved
+    folder = shutil.copytree(folder, tmp_path / "clone")
+    [file] = folder.glob("content-*/examples.jsonl")
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    with refused("examples.jsonl has other line ends than were saved, as git writes on Windows"):
+        CeilSelector.from_pretrained(folder)
+
+
 def test_damaged_folders(saved, tmp_path):
     selector, _ = saved
     selector.save_pretrained(tmp_path)

@@ -51,7 +51,8 @@ TOO_LONG = re.compile(
 """The refusal of a text that is longer than the model reads."""
 FILTERED = re.compile(
     r"\A(?!.*\b(?:account|organi[sz]ation)\b).*(?:content_?filter|content management"
-    r"|content policy|usage polic|moderation|flagged|inappropriate|data_?inspection|ResponsibleAI|safety (system|filter))",
+    r"|content policy|usage polic|moderation|flagged|inappropriate|data_?inspection"
+    r"|ResponsibleAI|safety (system|filter))",
     re.IGNORECASE,
 )
 """The refusal of a single text by a filter of the server or of a gateway; not of an account."""
