@@ -14,6 +14,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
+_WESTERN = 0.2
+"""The largest share of bytes above 127 in texts of Western languages."""
+
 
 def decoded(content: bytes, name: str = "table.csv") -> str:
     """Return the text of a file: UTF-8, or UTF-16 and UTF-32 with a byte order mark.
@@ -52,9 +55,14 @@ def decoded(content: bytes, name: str = "table.csv") -> str:
                 f"{FILE} is no text file, and of no kind that is read here: save the table as CSV "
                 "(UTF-8), JSON lines or parquet"
             ) from None
+        # of Western text a small part has accents
+        share = sum(value > 127 for value in content) / len(content)
+        known = "WINDOWS-1252"
+        if share > _WESTERN:
+            known = "ENCODING (such as GB18030, BIG5, SHIFT_JIS, EUC-KR or WINDOWS-1251)"
         raise TableError(
             f"{FILE}, line {line}: not UTF-8 (byte {byte:#04x}); convert the file, for example "
-            f"with iconv -f WINDOWS-1252 -t UTF-8 {FILE} > utf8-{name}"
+            f"with iconv -f {known} -t UTF-8 {FILE} > utf8-{name}"
         ) from None
     return text.removeprefix("\ufeff")
 

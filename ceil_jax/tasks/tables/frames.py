@@ -58,6 +58,13 @@ def is_frame(table: Any) -> bool:
 
 
 def _data_frame_rows(frame: Any) -> TableRows:
+    columns = {str(name) for name in frame.columns}
+    # an index of pandas that has a name, as after set_index("id"), is a column: so are those in a
+    # parquet file that pandas has written
+    levels = getattr(getattr(frame, "index", None), "names", None) or []
+    named = [level for level in levels if level is not None and str(level) not in columns]
+    if named:
+        frame = frame.reset_index(level=named)
     names = [str(name) for name in frame.columns]
     check_names(names)
     records = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_dict("records")

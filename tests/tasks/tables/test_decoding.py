@@ -43,7 +43,11 @@ def test_texts_with_a_mark_or_in_utf_8(content):
             "text,label\na,é".encode()[:-1],
             "line 2: ends in the middle of a character; it may be cut",
         ),
-        ("text,label\n名前,良い\n".encode("shift-jis"), "line 2: not UTF-8"),
+        (
+            "text,label\n名前,良い\n".encode("shift-jis"),
+            "line 2: not UTF-8 .*iconv -f ENCODING .such as GB18030, BIG5, SHIFT_JIS",
+        ),
+        ("текст,метка\nфильм,да\n".encode("cp1251"), "or WINDOWS-1251"),
     ],
 )
 def test_what_is_not_utf_8(tmp_path, content, message):

@@ -39,6 +39,8 @@ class Handed:
 TABLES = {
     "pandas": pd.DataFrame(COLUMNS),
     "pandas, index": pd.DataFrame(COLUMNS, index=[*"abcdef"]),
+    "pandas, a named index": pd.DataFrame(COLUMNS).set_index("text"),
+    "pandas, two named levels": pd.DataFrame(COLUMNS).set_index(["text", "label"]),
     "pandas, categories": pd.DataFrame(COLUMNS).astype({"label": "category"}),
     "pandas, Arrow": pd.DataFrame(COLUMNS).convert_dtypes(dtype_backend="pyarrow"),
     "pandas, lists": pd.DataFrame({**COLUMNS, "label": [np.array([x]) for x in COLUMNS["label"]]}),
