@@ -32,8 +32,9 @@ from ceil_jax import load_encoder, load_task
 from ceil_jax.distributed.machine import device
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.lm import load_lm
+from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
-from ceil_jax.lm.readings import CachedLM, Readings
+from ceil_jax.lm.readings import Readings
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean, paired
 from ceil_jax.report.runs import Runs

@@ -10,8 +10,8 @@ from itertools import pairwise, takewhile
 import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.readings import LMRequest
 from ceil_jax.lm.registry import source_of
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.lm.tiny import TinyLM
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.readings import LMRequest, ReadChunks, Reader, Reading, read_chunk
+from ceil_jax.lm.cached import ReadChunks, Reader
+from ceil_jax.lm.request import LMRequest, Reading, read_chunk
 
 
 class Actor:

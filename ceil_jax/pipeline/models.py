@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ceil_jax.encoders.text_encoder import sides
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.lm.cached import Reader
 from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.readings import Reader
 from ceil_jax.lm.registry import key_without_weights
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.registry import is_function

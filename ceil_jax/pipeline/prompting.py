@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
-from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.pipeline.stage import Run, Work
 from ceil_jax.tasks.example import Example, Template

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ceil_jax.lm.cached import CachedLM, ReadingMeter
 from ceil_jax.lm.lazy import Lazy
-from ceil_jax.lm.readings import CachedLM, LMRequest, ReadingMeter, Readings
+from ceil_jax.lm.readings import Readings
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Examples

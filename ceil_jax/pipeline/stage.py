@@ -18,7 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ceil_jax.lm.readings import CachedLM, Readings
+from ceil_jax.lm.cached import CachedLM
+from ceil_jax.lm.readings import Readings
 from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost

@@ -15,7 +15,7 @@ from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
 from ceil_jax.lm.price import Usage
-from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.models import NamedEncoder, NamedLM
 from ceil_jax.pipeline.prompting import sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure

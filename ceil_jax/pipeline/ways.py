@@ -13,7 +13,7 @@ import numpy as np
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.answers import TROUBLES, trimmed
 from ceil_jax.lm.options import option_in
-from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.tasks.example import Example, Template
 

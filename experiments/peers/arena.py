@@ -16,8 +16,8 @@ import numpy as np
 
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.cached import ReadingMeter
 from ceil_jax.lm.prompts import prompt_text
-from ceil_jax.lm.readings import ReadingMeter
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import TUNE
 from ceil_jax.pipeline.models import Models, NamedLM

@@ -16,7 +16,8 @@ from films import SMALL, TASK, evaluated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ceil_jax.lm.readings import LMRequest, Reading, Readings
+from ceil_jax.lm.readings import Readings
+from ceil_jax.lm.request import LMRequest, Reading
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records
 from ceil_jax.pipeline.setup import open_run

@@ -6,7 +6,8 @@ import pytest
 
 from ceil_jax.lm import answers
 from ceil_jax.lm.answers import Answer, ended_at_stop, note_on, stored_answer
-from ceil_jax.lm.readings import CachedLM, Readings
+from ceil_jax.lm.cached import CachedLM
+from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.tiny import TinyLM
 
 

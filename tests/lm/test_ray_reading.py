@@ -5,8 +5,9 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
+from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.ray_reading import Actor, actor_pool
-from ceil_jax.lm.readings import CachedLM, Readings
+from ceil_jax.lm.readings import Readings
 
 
 def test_an_actor_with_another_lm_is_refused():

@@ -13,8 +13,10 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM
+from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.lazy import Lazy
-from ceil_jax.lm.readings import FILE, CachedLM, LMRequest, Reading, Readings
+from ceil_jax.lm.readings import FILE, Readings
+from ceil_jax.lm.request import LMRequest, Reading
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.shards import Shard
 
@@ -194,7 +196,7 @@ def test_all_that_decides_a_text_is_in_its_key(tmp_path, how):
 
 @pytest.mark.parametrize("kept", [0, 3])
 def test_prompts_are_made_once_and_a_block_at_a_time(tmp_path, monkeypatch, kept):
-    monkeypatch.setattr("ceil_jax.lm.readings.BLOCK", CHUNK)
+    monkeypatch.setattr("ceil_jax.lm.cached.BLOCK", CHUNK)
     if kept:
         opened(tmp_path)[0].choice_log_likelihood(PROMPTS[:kept], CHOICES[:kept])
     read, lm = opened(tmp_path)
@@ -214,7 +216,7 @@ def test_prompts_are_made_once_and_a_block_at_a_time(tmp_path, monkeypatch, kept
 
 
 def test_shards_agree_on_chunks_over_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("ceil_jax.lm.readings.BLOCK", CHUNK)
+    monkeypatch.setattr("ceil_jax.lm.cached.BLOCK", CHUNK)
     for number in (1, 2):
         read, lm = opened(tmp_path, shard=Shard(number, 2))
         scores(read)

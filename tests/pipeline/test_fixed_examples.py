@@ -9,7 +9,7 @@ from films import SMALL, TASK, One, choose, evaluated, metric_of
 
 from ceil_jax import CeilSelector, UserError
 from ceil_jax.lm.counting import CountingLM
-from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt

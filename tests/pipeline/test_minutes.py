@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from films import SMALL, One, films, metric_of
 
-from ceil_jax.lm import readings
+from ceil_jax.lm import request
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
@@ -173,7 +173,7 @@ class Slow(TinyLM):
 def test_it_ends_in_time_at_every_speed(tmp_path, monkeypatch, speed, lm):
     """Two rows of 400 queries of 44 tokens each; a third of that has to be left out."""
     clock = [0.0]
-    monkeypatch.setattr(readings, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(request, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     asked = 2 / 3 * 2 * 400 * 44 / speed
     config = replace(SMALL, lm=lm, out=tmp_path)
     rows = ("majority", "random", "bm25")

@@ -13,7 +13,9 @@ from lm_server import QUICK, Server, listening
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, load_lm
-from ceil_jax.lm.readings import CachedLM, LMRequest, Readings
+from ceil_jax.lm.cached import CachedLM
+from ceil_jax.lm.readings import Readings
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 

@@ -11,7 +11,7 @@ from refusing import refused
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.counting import counting_lm
-from ceil_jax.lm.readings import LMRequest
+from ceil_jax.lm.request import LMRequest
 from ceil_jax.lm.torch import loading
 from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM

@@ -1,0 +1,248 @@
+"""A language model behind its stored readings, so that each prompt is read once.
+
+Each chunk of prompts is stored in one transaction, so that a kill loses at most the chunks that are
+being read.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ceil_jax.lm.answers import Answer, stored_answer
+from ceil_jax.lm.base import LanguageModel, check_choices
+from ceil_jax.lm.lazy import Lazy
+from ceil_jax.lm.readings import Readings
+from ceil_jax.lm.request import LMRequest, Reading, read_chunk, states_of
+from ceil_jax.store.cost import Cost
+from ceil_jax.store.progress import bar
+from ceil_jax.store.shards import Shard
+
+log = logging.getLogger(__name__)
+
+BLOCK = 2**16
+"""Number of requests that are made, looked up and read at a time: some hundred megabytes of
+prompts. It is a multiple of the group size of every LM."""
+
+ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
+"""A function that reads chunks of requests and yields each chunk's number and readings, in any
+order."""
+
+Reader = Callable[[int], AbstractContextManager[ReadChunks]]
+"""A context manager, made from the most requests that will be read, that gives a `ReadChunks`."""
+
+
+class ReadingMeter:
+    """Counts the readings that are requested while it runs, each once, whether they are read now or
+    were before."""
+
+    def __init__(self) -> None:
+        self._keys: set[bytes] = set()
+        self.cost = Cost()
+        self.now = Cost()
+        """The part of `cost` that was read now."""
+        self.requests = 0
+
+    def enter(self, key: bytes, cost: Cost, now: bool) -> None:
+        if key not in self._keys:
+            self._keys.add(key)
+            self.requests += 1
+            self.cost += cost
+            self.now += cost if now else Cost()
+
+
+class CachedLM(LanguageModel):
+    """A language model behind a cache of readings, so that it reads each prompt once.
+
+    A prompt without a stored reading is read by `lm`, or elsewhere by `reader`. A process with a
+    shard reads only its own chunks of prompts; for other prompts without a reading it returns 0 or
+    "". Prompts may be `Lazy`: only those of one block are in memory.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        readings: Readings,
+        reader: Reader | None = None,
+        shard: Shard | None = None,
+    ) -> None:
+        self.lm = lm
+        self.readings = readings
+        self.name = lm.name
+        self.context_length = lm.context_length
+        self.can_score = lm.can_score
+        self.has_states = lm.has_states
+        self.ends_itself = lm.ends_itself
+        self._reader = reader
+        self._shard = shard
+        self._meters: list[ReadingMeter] = []
+        self._what = "reading prompts"
+
+    @property
+    def tokens_read(self) -> int:
+        return self.lm.tokens_read
+
+    def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
+        return np.asarray(self.lm.count_tokens(texts))
+
+    @contextmanager
+    def metered(self, what: str = "") -> Iterator[ReadingMeter]:
+        """Yield a meter of the readings that are requested inside the block. `what` describes them
+        in progress bars."""
+        meter = ReadingMeter()
+        self._meters.append(meter)
+        before = self._what
+        self._what = what or before
+        try:
+            yield meter
+        finally:
+            self._meters.remove(meter)
+            self._what = before
+
+    def choice_log_likelihood(
+        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+    ) -> list[np.ndarray]:
+        check_choices(choices)
+        if len(prompts) != len(choices):
+            raise ValueError(f"{len(prompts)} prompts and {len(choices)} lists of choices")
+        requests = Lazy(
+            len(prompts), lambda row: LMRequest(prompts[row], tuple(choices[row]), per_token)
+        )
+        return [np.array(value, np.float64) for value in self._read(requests, "score")]
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
+    ) -> list[Answer]:
+        stops = tuple(stop)
+        requests = Lazy(
+            len(prompts),
+            lambda row: LMRequest(
+                prompts[row],
+                limit=limit,
+                stop=stops,
+                temperature=temperature,
+                seed=seeds[row] if temperature else 0,
+            ),
+        )
+        return [stored_answer(value) for value in self._read(requests, "write")]
+
+    def states(self, texts: Sequence[str]) -> np.ndarray:
+        if not self.has_states:
+            return self.lm.states(texts)  # which says that there are none
+        requests = Lazy(len(texts), lambda row: LMRequest(texts[row], states=True))
+        return np.stack([states_of(value) for value in self._read(requests, "states")])
+
+    def missing(self, requests: Sequence[LMRequest]) -> int:
+        """Return how many of the distinct requests have not been read."""
+        keys = {request.key(self.name) for request in requests}
+        return len(keys) - len(self.readings.find(list(keys)))
+
+    def _read(self, requests: Sequence[LMRequest], kind: str) -> list[Any]:
+        """Return the value of each request. `kind` is "score", "write" or "states", for all of
+        them.
+
+        Requests are made one block at a time, so that only the prompts of one block are in memory.
+        """
+        values: list[Any] = []
+        first_group = 0
+        with ExitStack() as stack:
+            read: ReadChunks | None = None
+            progress: Any = None
+            for start in range(0, len(requests), BLOCK):
+                block = requests[start : start + BLOCK]
+                keys = [request.key(self.name) for request in block]
+                distinct = dict(zip(keys, block, strict=True))
+                stored = self.readings.find(list(distinct))
+                # the keys that this process has to read, in chunks that are read together
+                chunks = self._chunks(distinct, stored, first_group, kind)
+                first_group += math.ceil(len(distinct) / LanguageModel.at_once[kind])
+                # reader and progress bar are opened once, for the first block that needs them
+                if chunks and read is None:
+                    if self._shard is None and self.readings.shards:
+                        message = "%s: some prompts were read by no shard; reading them here"
+                        log.warning(message, self._what)
+                    reader = self._reader or self._here
+                    read = stack.enter_context(reader(len(requests) - start))
+                stored_requests = len(block) - sum(map(len, chunks))
+                if progress is not None:
+                    progress.update(stored_requests)
+                elif chunks or len(requests) > BLOCK:
+                    progress = stack.enter_context(
+                        bar(len(requests), self._what, initial=start + stored_requests)
+                    )
+                readings_by_key = dict(stored)
+                if chunks:
+                    assert read is not None, "opened above"
+                    requests_of_chunks = [[distinct[key] for key in chunk] for chunk in chunks]
+                    for number, readings in read(requests_of_chunks):
+                        new = dict(zip(chunks[number], readings, strict=True))
+                        self.readings.keep(new)
+                        readings_by_key |= new
+                        progress.update(len(new))
+                for meter in self._meters:
+                    for key, reading in readings_by_key.items():
+                        meter.enter(key, reading.cost, key not in stored)
+                values += [_value(readings_by_key.get(key), distinct[key]) for key in keys]
+        return values
+
+    def _chunks(
+        self,
+        requests: Mapping[bytes, LMRequest],
+        stored: Mapping[bytes, Reading],
+        first_group: int,
+        kind: str,
+    ) -> list[list[bytes]]:
+        """Return the keys of a block's requests that this process has to read, in chunks that are
+        read together.
+
+        Requests are dealt to shards in groups of consecutive ones.
+
+        Args:
+            requests: the requests of the block, by key.
+            stored: the readings of those that were read before.
+            first_group: the number of the block's first group.
+            kind: "score", "write" or "states".
+        """
+        # groups have the same size for every LM, so that shards agree on them and actors have equal
+        # shares
+        size = LanguageModel.at_once[kind]
+
+        def is_ours(position: int) -> bool:
+            return self._shard is None or self._shard.owns(first_group + position // size)
+
+        missing = [
+            key for position, key in enumerate(requests) if key not in stored and is_ours(position)
+        ]
+        chunk = size if self._reader else self.lm.at_once.get(kind, size)
+        return [missing[start : start + chunk] for start in range(0, len(missing), chunk)]
+
+    @contextmanager
+    def _here(self, requests: int) -> Iterator[ReadChunks]:
+        """A reader that uses the LM of this process."""
+
+        def read(chunks: Sequence[Sequence[LMRequest]]) -> Iterator[tuple[int, list[Reading]]]:
+            sharing = min(self.lm.in_flight, max(1, len(chunks)))
+            return self.lm.each(partial(read_chunk, self.lm, sharing=sharing), chunks)
+
+        yield read
+
+
+def _value(reading: Reading | None, request: LMRequest) -> Any:
+    """Return the value of a reading; zeros or an empty text if it is missing because another shard
+    reads it."""
+    if reading is not None:
+        return reading.value
+    if request.choices:
+        return [0.0 for _ in request.choices]
+    return ""

@@ -1,0 +1,102 @@
+"""A request to a language model, and its reading: the answer, with the tokens and seconds that it
+took."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.store.cost import Cost
+
+
+class LMRequest(NamedTuple):
+    """A request to an LM: a prompt, with choices to score or settings of generation; or for its
+    hidden states."""
+
+    prompt: str
+    choices: tuple[str, ...] = ()
+    """The continuations to score; empty to generate."""
+    per_token: bool = False
+    limit: int = 0
+    """The most tokens to generate."""
+    stop: tuple[str, ...] = ()
+    temperature: float = 0.0
+    seed: int = 0
+    states: bool = False
+    """Whether the prompt's hidden states are requested, and neither scores nor a text."""
+
+    def key(self, lm: str) -> bytes:
+        """Return 16 bytes that identify the request to an LM."""
+        *others, states = self
+        content = [lm, *others]
+        if states:
+            # only where it is set: requests had no such field before, and keep their keys
+            content.append("states")
+        return hashlib.sha256(json.dumps(content).encode()).digest()[:16]
+
+
+class Reading(NamedTuple):
+    """The answer to a request: a log-probability for each choice, in nats; a generated text
+    (`Answer.stored`); or hidden states (`stored_states`)."""
+
+    value: Any
+    cost: Cost
+
+
+def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 1) -> list[Reading]:
+    """Return the readings of some requests. The cost is divided among them by their lengths in
+    characters.
+
+    All of them score, or all generate with the same settings except the seed, or all ask for hidden
+    states. `sharing` is the number of chunks that are read at the same time, which share the
+    seconds.
+    """
+    prompts = [request.prompt for request in requests]
+    first_request = requests[0]
+    began = time.perf_counter()
+    before = lm.tokens_read
+    values: Sequence[Any]
+    if first_request.states:
+        values = [stored_states(states) for states in lm.states(prompts)]
+    elif first_request.choices:
+        choices = [request.choices for request in requests]
+        scores = lm.choice_log_likelihood(prompts, choices, per_token=first_request.per_token)
+        values = [row.tolist() for row in scores]
+    else:
+        seeds = [request.seed for request in requests]
+        written = lm.written(
+            prompts, first_request.limit, first_request.stop, first_request.temperature, seeds
+        )
+        values = [answer.stored() for answer in written]
+    seconds = (time.perf_counter() - began) / sharing
+    tokens = lm.tokens_read - before
+    lengths = [1 + len(request.prompt) + sum(map(len, request.choices)) for request in requests]
+    # the share of the cost of all requests up to each one
+    shares = np.cumsum([0, *lengths]) / sum(lengths)
+    seconds_of_each = np.diff(shares * seconds)
+    # whole numbers that add up to the tokens read
+    tokens_of_each = np.diff((shares * tokens).round().astype(int))
+    return [
+        Reading(value, Cost(seconds_of_one, tokens_of_one))
+        for value, seconds_of_one, tokens_of_one in zip(
+            values, seconds_of_each.tolist(), tokens_of_each.tolist(), strict=True
+        )
+    ]
+
+
+def stored_states(states: np.ndarray) -> list[Any]:
+    """Return the hidden states of a text, float32 [2, D], as they stand in a reading."""
+    return [base64.b64encode(states.astype("<f4").tobytes()).decode(), states.shape[-1]]
+
+
+def states_of(stored: Sequence[Any]) -> np.ndarray:
+    """Return the hidden states of a text, float32 [2, D], from a reading."""
+    content, width = stored
+    return np.frombuffer(base64.b64decode(content), "<f4").reshape(-1, width)
