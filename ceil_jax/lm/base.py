@@ -35,7 +35,8 @@ class LanguageModel:
     """A frozen LM. The result for a prompt never depends on the other prompts of a call.
 
     A subclass defines `name`, `context_length`, `tokens_read`, `count_tokens`, `scores` and
-    `write`.
+    `write`. Others call `log_likelihood`, `choice_log_likelihood`, `choose`, `generate` and
+    `answers`, which check what the subclass returns.
 
     Examples:
         >>> class Shouting(LanguageModel):
@@ -60,26 +61,20 @@ class LanguageModel:
     ends_itself = False
     """Whether its answers end by themselves, as in a chat; other LMs continue until a stop string
     or the token limit."""
-    _noted = False
-    """Whether a note on its answers has been logged."""
     has_states = False
     """Whether it gives its hidden states, as a local model does."""
     at_once: Mapping[str, int] = {"score": 64, "write": 32, "states": 64}
     """Number of prompts that it reads together, to score, to generate and for their hidden states:
     as many are lost at most if the process is killed."""
+    in_flight = 1
+    """Number of groups of prompts that are read at the same time (`each`)."""
+    _noted = False
+    """Whether a note on its answers has been logged."""
 
     @property
     def key(self) -> str:
         """Identifies the LM and the format of its prompts; it is part of the keys of stages."""
         return self.name
-
-    in_flight = 1
-    """Number of groups of prompts that are read at the same time (`each`)."""
-
-    def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and the result of `work` for each group of prompts, as they finish: one
-        after the other, or several at a time for a server."""
-        return enumerate(map(work, groups))
 
     @property
     def tokens_read(self) -> int:
@@ -123,6 +118,11 @@ class LanguageModel:
             seeds: the seed of each prompt, for sampling.
         """
         raise NotImplementedError
+
+    def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
+        """Yield the number and the result of `work` for each group of prompts, as they finish: one
+        after the other, or several at a time for a server."""
+        return enumerate(map(work, groups))
 
     def states(self, texts: Sequence[str]) -> np.ndarray:
         """Return hidden states of each text's last token, float32 [N, 2, D]: those of the middle
