@@ -25,7 +25,8 @@ from ceil_jax.encoders.tokenizers import Tokens, pad, padded_length
 from ceil_jax.tasks.assets import fetch
 from ceil_jax.tasks.load import load_task
 from ceil_jax.training.contrastive import EPRBatch, epr_objective
-from ceil_jax.training.gradient_cache import GradientCache, TokenTable
+from ceil_jax.training.gradient_cache import GradientCache
+from ceil_jax.training.token_table import TokenTable
 
 ENCODER = "all-MiniLM-L6-v2"
 BATCH = 16

@@ -16,8 +16,8 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages o
 - `contrastive`: training of EPR and TST.
 - `ceil`: training of CEIL.
 - `example_vectors`: the vectors of the examples in sets, frozen or learning.
-- `gradient_cache`: tokenised texts, and gradients through more of them than fit into memory at
-  once.
+- `token_table`: the texts of a training, tokenised once.
+- `gradient_cache`: gradients through more texts than fit into memory at once.
 - `fixed_blocks`: training a network beside a head's blocks.
 - `held_out`: the split into training and held-out queries.
 - `loop`: the training loop, and the choice of the final weights.

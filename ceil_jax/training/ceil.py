@@ -31,10 +31,10 @@ from ceil_jax.training.example_vectors import (
     Params,
 )
 from ceil_jax.training.fixed_blocks import TokensBesideBlocks, beside_blocks
-from ceil_jax.training.gradient_cache import TokenTable
 from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.loop import Trained, fit
 from ceil_jax.training.losses import Loss, SetScores, ceil_loss, ranking_quality
+from ceil_jax.training.token_table import TokenTable
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder

@@ -24,10 +24,11 @@ from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.ceil import train_ceil
 from ceil_jax.training.config import CONTRASTIVE, CEILTraining, EPRTraining
 from ceil_jax.training.fixed_blocks import TokensBesideBlocks, beside_blocks
-from ceil_jax.training.gradient_cache import GradientCache, Texts, TokenTable
+from ceil_jax.training.gradient_cache import GradientCache
 from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.loop import Trained, fit
 from ceil_jax.training.losses import epr_contrastive_loss, ranking_quality
+from ceil_jax.training.token_table import Texts, TokenTable
 
 if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder

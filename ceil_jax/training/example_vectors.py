@@ -18,7 +18,8 @@ from ceil_jax.distributed.devices import jit_whole
 from ceil_jax.dpp.kernel import block_log_dets
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.training.candidates import CandidateSets
-from ceil_jax.training.gradient_cache import GradientCache, TokenTable
+from ceil_jax.training.gradient_cache import GradientCache
+from ceil_jax.training.token_table import TokenTable
 
 _CHUNK = 64
 """Number of texts in a forward and backward pass, if the example encoder is trained."""

@@ -10,7 +10,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.training.fixed_blocks import beside_blocks
 from ceil_jax.training.free.encoder import FreeEncoder, observe
 from ceil_jax.training.free.head import fit_label_head
-from ceil_jax.training.gradient_cache import TokenTable
+from ceil_jax.training.token_table import TokenTable
 
 BASE = load_encoder("tiny")
 BANK = [Example(str(i), f"text {i % 7} of {i}", ("good", "bad")[i % 3 == 0]) for i in range(20)]

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ceil_jax.training.gradient_cache import GradientCache, TokenTable
+from ceil_jax.training.gradient_cache import GradientCache
+from ceil_jax.training.token_table import TokenTable
 
 TEXTS = [
     "dull",
