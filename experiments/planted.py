@@ -44,12 +44,12 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.load import load_task
-from ceil_jax.training.candidates import TrainingData, epr_candidates
+from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.ceil import set_log_probs, train_ceil
 from ceil_jax.training.contrastive import output_similarity, train_epr
 from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.losses import ranking_quality
-from ceil_jax.training.samplers import k_dpp_sets, uniform_sets
+from ceil_jax.training.samplers import epr_candidates, k_dpp_sets, uniform_sets
 
 DEFAULT = CEIL()
 CHUNK = 16

@@ -4,8 +4,7 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages o
 `pipeline/`.
 
 - `config`: the settings of EPR, TST and CEIL.
-- `candidates`: candidate sets of training queries, with or without scores; EPR's and TST's
-  candidates.
+- `candidates`: candidate sets of training queries, with or without scores.
 - `samplers`: samplers of candidate sets: single examples, uniform, from the whole bank, from a
   k-DPP.
 - `shared_sets`: finding one set for all queries: pools, random sets, the effect of each example,

@@ -20,9 +20,9 @@ from ceil_jax.retrieval.shortlists import greedy_map_shortlists
 from ceil_jax.tasks.example import Example
 from ceil_jax.training import ceil
 from ceil_jax.training import contrastive as epr
-from ceil_jax.training.candidates import TrainingData, epr_candidates
+from ceil_jax.training.candidates import TrainingData
 from ceil_jax.training.loop import Ending, Trained
-from ceil_jax.training.samplers import uniform_sets
+from ceil_jax.training.samplers import epr_candidates, uniform_sets
 
 
 def few(monkeypatch, devices):

@@ -6,7 +6,7 @@ import pytest
 
 from ceil_jax import Example, build_retriever
 from ceil_jax.retrieval.words import words
-from ceil_jax.training.candidates import epr_candidates
+from ceil_jax.training.samplers import epr_candidates
 
 ENGLISH = [
     "The film's 2nd part, well-known (since 1999), isn't bad_at_all: 3.5/5!",

@@ -9,8 +9,7 @@ import pytest
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.training.candidates import epr_candidates
-from ceil_jax.training.samplers import bank_sets, k_dpp_sets, uniform_sets
+from ceil_jax.training.samplers import bank_sets, epr_candidates, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets, set_prompts
 from ceil_jax.training.trade_offs import best_trade_off
 
