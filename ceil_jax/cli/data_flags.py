@@ -106,7 +106,7 @@ class OwnData:
         from ceil_jax.tasks.own_file import FileOptions, load_file
 
         assert self.data is not None
-        delimiter = self.delimiter and _unescaped(self.delimiter)
+        delimiter = None if self.delimiter is None else _unescaped(self.delimiter)
         if self.input == NO_OWN_DATA.input or self.output == NO_OWN_DATA.output:
             check_named(self.data, self.input, self.output, delimiter)
         options = FileOptions(

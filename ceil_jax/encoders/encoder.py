@@ -155,7 +155,7 @@ class Encoder:
 
         The method `encode` of this encoder uses the folder's default prompt, if it has one.
         """
-        prompts = self.checkpoint and self.checkpoint.prompts
+        prompts = None if self.checkpoint is None else self.checkpoint.prompts
         if not prompts or prompts.query == prompts.bank == prompts.default:
             return EncoderPair(self, self)
         return EncoderPair(self._prompted(prompts.query), self._prompted(prompts.bank))

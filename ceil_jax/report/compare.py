@@ -141,7 +141,7 @@ class Comparison(RunTable):
                 }
                 for difference in self.differences
             ],
-            "parts": parts and parts.data(),
+            "parts": None if parts is None else parts.data(),
             "costs": {
                 stage: {"seconds": c.seconds, "tokens": c.tokens} for stage, c in self.costs.items()
             },

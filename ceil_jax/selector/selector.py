@@ -319,7 +319,7 @@ class CeilSelector(Settings):
         """How many examples the encoder's head was not trained on, such as those added after the
         export; they are ranked like all others. None for encoders without a head."""
         count = getattr(self.encoder, "unseen", None)
-        return count and count(self.examples)
+        return None if count is None else count(self.examples)
 
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
         """Embed examples (see `from_examples`), add them to the bank, and return their ids.

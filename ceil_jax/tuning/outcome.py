@@ -107,7 +107,7 @@ class Outcome:
                 for test in finals.verdict.differences
             ],
             "race": [_standing(standing) for standing in self.race],
-            "example": self.example and self.example._asdict(),
+            "example": None if self.example is None else self.example._asdict(),
             "wrong": [row._asdict() for row in self.wrong],
             "expected_losses": _expected_losses(finals),
             "money": self._money(),
