@@ -169,9 +169,7 @@ class CachedLM(LanguageModel):
                 first_group += math.ceil(len(distinct) / LanguageModel.at_once[kind])
                 # reader and progress bar are opened once, for the first block that needs them
                 if chunks and read is None:
-                    if self._shard is None and self.readings.shards:
-                        message = "%s: some prompts were read by no shard; reading them here"
-                        log.warning(message, self._what)
+                    self._warn_of_incomplete_shards()
                     reader = self._reader or self._here
                     read = stack.enter_context(reader(len(requests) - start))
                 stored_requests = len(block) - sum(map(len, chunks))
@@ -184,17 +182,42 @@ class CachedLM(LanguageModel):
                 readings_by_key = dict(stored)
                 if chunks:
                     assert read is not None, "opened above"
-                    requests_of_chunks = [[distinct[key] for key in chunk] for chunk in chunks]
-                    for number, readings in read(requests_of_chunks):
-                        new = dict(zip(chunks[number], readings, strict=True))
-                        self.readings.keep(new)
-                        readings_by_key |= new
-                        progress.update(len(new))
+                    readings_by_key |= self._read_now(read, distinct, chunks, progress)
                 for meter in self._meters:
                     for key, reading in readings_by_key.items():
                         meter.enter(key, reading.cost, key not in stored)
                 values += [_value(readings_by_key.get(key), distinct[key]) for key in keys]
         return values
+
+    def _warn_of_incomplete_shards(self) -> None:
+        """Say, before anything is read, that shards have run and left prompts unread: one of them
+        may have been stopped, or forgotten."""
+        if self._shard is None and self.readings.shards:
+            log.warning("%s: some prompts were read by no shard; reading them here", self._what)
+
+    def _read_now(
+        self,
+        read: ReadChunks,
+        requests: Mapping[bytes, LMRequest],
+        chunks: Sequence[Sequence[bytes]],
+        progress: Any,
+    ) -> dict[bytes, Reading]:
+        """Read chunks of requests and return their readings by key. Each chunk is stored as soon as
+        it is read, so that it is not lost if the process is killed.
+
+        Args:
+            read: reads chunks.
+            requests: the requests by key.
+            chunks: the keys of each chunk.
+            progress: the bar, which counts requests.
+        """
+        readings_by_key: dict[bytes, Reading] = {}
+        for number, readings in read([[requests[key] for key in chunk] for chunk in chunks]):
+            readings_of_chunk = dict(zip(chunks[number], readings, strict=True))
+            self.readings.keep(readings_of_chunk)
+            readings_by_key |= readings_of_chunk
+            progress.update(len(readings_of_chunk))
+        return readings_by_key
 
     def _chunks(
         self,
