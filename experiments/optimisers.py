@@ -118,7 +118,7 @@ def judged(arena: Arena, label: str, chosen: Chosen, preparing: Cost) -> Publish
         column=arena.task.name,
         name=f"run-{key_of(arena, label)}",
         task=arena.task.name,
-        method=chosen.what if label.startswith(TUNE) else "",
+        method=chosen.what,
         metric=arena.task.metric,
         lm=arena.lm.name,
         config={"encoder": arena.config.encoder, "shots": arena.k},

@@ -14,15 +14,20 @@ from ceil_jax.tuning.config import TuneConfig
 from peers.arena import Arena, Chosen
 from peers.ours import of_candidate
 
-TRIALS = 40
-"""Trials at most; the budget ends them earlier."""
+TRIALS = 150
+"""Trials at most. The budget ends them, unless the space is too small to spend it: what was answered
+once costs nothing again."""
 
-HALF = 2
+ROWS = 32
+"""Rows that a trial answers, of those of preparing: twice as many as DSPy's programs compare on,
+with which trials left half of the budget unspent."""
+
+PARTS = 4
 """Rows are answered in so many parts, after each of which a trial may be pruned."""
 
 
 def optuna_search(arena: Arena) -> Chosen:
-    """TPE with its median pruner. Each trial answers the validating rows; the best mean wins."""
+    """TPE with its median pruner. Each trial answers ROWS rows; the best mean wins."""
     search = TuneConfig()
     rows = {
         row.name: row
@@ -35,8 +40,8 @@ def optuna_search(arena: Arena) -> Chosen:
         sampler=optuna.samplers.TPESampler(seed=arena.split),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=3),
     )
-    validating = arena.validating
-    parts = np.array_split(np.arange(len(validating)), HALF)
+    validating = arena.preparing[:ROWS]
+    parts = np.array_split(np.arange(len(validating)), PARTS)
     with arena.lm.metered("preparing") as meter:
 
         def objective(trial: optuna.Trial) -> float:
