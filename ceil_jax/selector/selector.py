@@ -203,7 +203,10 @@ class CeilSelector(Settings):
         """
         is_class = isinstance(store, type)
         if is_class or not callable(getattr(store, "similarity_search", None)):
-            raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore")
+            hint = ""
+            if not is_class and hasattr(store, "vectorstore"):
+                hint = ": that of a retriever is its attribute vectorstore"
+            raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore{hint}")
         embed_query = None
         if encoder is None:
             encoder = getattr(store, "embeddings", None)
@@ -308,6 +311,10 @@ class CeilSelector(Settings):
 
     def __len__(self) -> int:
         return len(self._own_bank())
+
+    def __bool__(self) -> bool:
+        """True, also for an empty bank and for a vector store, whose length is not known."""
+        return True
 
     @property
     def examples(self) -> list[Example]:

@@ -184,8 +184,8 @@ class StoreBank:
     def _examples(
         self, documents: Sequence[Any], columns: Columns
     ) -> tuple[list[Any], list[Example]]:
-        """The documents that are examples, and the examples. The others are left out, with a
-        warning for each. If none is an example, the error of the first is raised."""
+        """The documents that are examples, and the examples. The others are left out, with one
+        warning for all that are new. If none is an example, the error of the first is raised."""
         rows = self._rows(documents, columns)
         names = [row["id"] or number for number, row in enumerate(rows, 1)]
         source = "documents of the store"
@@ -195,20 +195,21 @@ class StoreBank:
         except UserError as trouble:
             good: list[Any] = []
             examples = []
+            left_out: dict[str, str] = {}
             for document, row, name in zip(documents, rows, names, strict=True):
                 try:
                     examples += as_examples([row], columns, source, "document", names=[name])
                     good.append(document)
                 except UserError as error:
-                    self._leave_out(document.page_content, name, error)
+                    left_out[document.page_content] = f"document {name} is left out: {error}"
             if not good:
                 raise trouble from None
+            new = [text for text in left_out if text not in self._left_out]
+            self._left_out.update(new)
+            if new:
+                more = f"; {len(new) - 1:,} more are left out" if len(new) > 1 else ""
+                log.warning("%s%s", left_out[new[0]], more)
             return good, examples
-
-    def _leave_out(self, text: str, name: str | int, why: UserError) -> None:
-        if text not in self._left_out:
-            self._left_out.add(text)
-            log.warning("document %s is left out: %s", name, why)
 
     def _rows(self, documents: Sequence[Any], columns: Columns) -> list[dict[str, Any]]:
         rows = []

@@ -82,6 +82,18 @@ def test_a_document_that_is_no_example_is_left_out_and_named_once(store, caplog)
     assert caplog.text.count("is left out: ") == 1
 
 
+def test_many_documents_that_are_no_examples_are_one_line(store, caplog):
+    with refused("no column 'output'"):
+        CeilSelector.from_vector_store(store).select(QUERY, k=4)
+    assert not caplog.text  # the refusal says it
+    store.add_documents([Document(f"{QUERY} too, {number}") for number in range(5)])
+    live = CeilSelector.from_vector_store(store, output_key="label", shortlist=20)
+    for _ in range(2):
+        live.select(QUERY, k=4)
+    assert caplog.text.count("left out") == 2
+    assert "; 4 more are left out" in caplog.text
+
+
 def test_a_label_in_a_list_of_one_is_its_item():
     listed = InMemoryVectorStore(DeterministicFakeEmbedding(size=16))
     labels = [["good"], ["bad"], ["good", "bad"], {"choices": ["good"]}]
@@ -97,6 +109,18 @@ def test_a_label_in_a_list_of_one_is_its_item():
         only = InMemoryVectorStore(DeterministicFakeEmbedding(size=16))
         only.add_texts(["film"], metadatas=[{"output": ["good", "bad"]}])
         CeilSelector.from_vector_store(only).select("a film", k=1)
+
+
+def test_a_retriever_is_no_store_and_has_one(store):
+    retriever = store.as_retriever()
+    with refused(
+        "expected a LangChain VectorStore: that of a retriever is its attribute vectorstore"
+    ):
+        CeilSelector.from_vector_store(retriever)
+    selector = CeilSelector.from_vector_store(retriever.vectorstore, output_key="label")
+    # as in `if selector:`, though its length is not known
+    assert selector
+    assert CeilSelector.from_examples([], encoder="tiny")
 
 
 def test_a_class_of_stores_is_no_store():
