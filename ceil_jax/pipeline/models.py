@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ceil_jax.encoders.text_encoder import sides
-from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.cached import Reader
 from ceil_jax.lm.counting import CountingLM, by_characters, counting_lm
@@ -64,18 +63,13 @@ class Models:
 
 
 class CountingModels(Models):
-    """Models whose LMs only count tokens, for dry runs: tokenizers are loaded, weights are not."""
+    """Models for dry runs, which read no prompt: of a local LM the tokenizer is loaded and the
+    weights are not. A server is asked what it can do, and a function's LM is made."""
 
     def load_lm(self, lm: NamedLM) -> LanguageModel:
-        """Return a counting LM.
-
-        Raises:
-            UserError: the LM is a server or a function, whose tokens cannot be counted here.
-        """
+        """Return a local LM that only counts tokens, or another LM as it is."""
         if lm.is_served or lm.is_function:
-            raise UserError(
-                f"--lm {lm.spec}: its tokens cannot be counted without asking it; name a local LM"
-            )
+            return super().load_lm(lm)
         return counting_lm(lm.spec, lm.dtype)
 
 

@@ -13,6 +13,9 @@ from ceil_jax.pipeline.speed import Machine, this_machine
 from ceil_jax.pipeline.stage import Stage, closure
 from ceil_jax.report.table import Table
 
+WITHOUT_LM = "this machine, without the time of the LM"
+"""The name of this machine where the LM is a server or a function."""
+
 
 @dataclass
 class DryRun:
@@ -88,6 +91,10 @@ def planned(lineup: Lineup, price: Price | None = None) -> str:
     Raises:
         UserError: models that cannot be used.
     """
+    lm = lineup.setup.lm
     dry_run = DryRun()
+    if lm.is_served or lm.is_function:
+        # its speed is not that of this machine
+        dry_run.machines = {"here, without the LM": this_machine()._replace(name=WITHOUT_LM)}
     dry_run.add(lineup)
     return dry_run.text(price)

@@ -66,6 +66,21 @@ def test_labels_are_compared_with_no_flag_about_the_server(chat, tickets, capsys
     assert rows["topk"]["troubles"] == {}
 
 
+def test_a_dry_run_estimates_what_a_server_would_read(chat, tickets, capsys):
+    server, address = chat
+    command = ["compare", *tickets, *lm(address), "--method", "zero", "topk", "--price", "1,2"]
+    assert main([*command, "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    [expected] = re.findall(r"about ([\d,]+) LM tokens to read", printed)
+    # a token for four characters, of prompts whose tokens the server counts in its own way
+    prompts = 15 * (2 * len("there is an invoice that I ask about number 100"))
+    assert prompts / 4 < int(expected.replace(",", "")) < 4 * prompts
+    assert re.search(r"about \$\d", printed)
+    assert "this machine, without the time of the LM: about" in printed
+    assert not any("ask about number" in str(request) for request in server.requests)
+    assert not Path("runs").exists()
+
+
 def test_a_default_comparison_says_what_a_chat_cannot_teach(chat, tickets, capsys):
     _, address = chat
     assert main(["compare", *tickets, *lm(address), "--shots", "2", "--json"]) == 0
