@@ -14,10 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ceil_jax.lm.readings_file import ReadingsFile, Row, checksum
-from ceil_jax.lm.request import Reading
+from ceil_jax.lm.request import LMRequest, Reading
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.shards import Shard
+
+__all__ = ["FILE", "LMRequest", "Reading", "Readings"]
+# whoever opens the store makes requests, whose keys it is asked by
 
 log = logging.getLogger(__name__)
 

@@ -111,7 +111,7 @@ def test_examples_of_each_label_are_a_row_where_there_are_labels(tmp_path):
     data = geoquery(tmp_path, standard_train=rows, standard_validation=rows)
     config = replace(SMALL, task="geoquery", data_dir=data)
     programs = {entry.cell.method for entry in fixed_rows.entries(config, ExperimentOptions())}
-    assert programs == {"random", "topk", "free", "fixed", "fixed_near"}
+    assert programs == {"zero", "random", "topk", "free", "fixed", "fixed_near"}
 
 
 def test_figure5_compares_few_examples_of_ceil_with_many_of_others():
