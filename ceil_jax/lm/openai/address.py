@@ -72,8 +72,10 @@ def advice_on(spec: str) -> str:
     if provider not in _PROVIDERS:
         return "; a model on a server is written http://host:port/v1#model"
     base, variable = _PROVIDERS[provider]
-    key = variable and f", and its key is named by --endpoint.api-key-env {variable}"
-    return f"; a model of {provider} is written {base}#{model}{key}"
+    written = f"; a model of {provider} is written {base}#{model}"
+    if not variable:
+        return written
+    return f"{written}, and its key is named by --endpoint.api-key-env {variable}"
 
 
 class Address(NamedTuple):
