@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.beside import beside
 from harness.command import script
 from harness.results_file import Published, keep
 
 from ceil_jax.methods.epr import EPR
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import Answers
 from ceil_jax.pipeline.choosing import Choose
@@ -51,6 +51,8 @@ TASKS = (
 QUERIES = 400
 BANK = 8600
 VOTERS = 16
+SETTINGS = ("encoder", "shots", "order", "token_budget", "fit")
+"""What the record of a control says of the configuration."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,23 @@ def whole_bank(setup: Setup, run: Run) -> Published:
 
 
 def measured(setup: Setup, run: Run, label: str, answers: Answers) -> Published:
-    """Return the record of a control."""
-    metric = replace(row_stages.metric(setup, setup.row("classifier")), predictions=answers)
-    statistics = run.get(metric).statistics
-    return beside(whole_bank(setup, run), label, statistics, run.cost([metric]))
+    """Return the record of a control: that of the classifier with its own answers and cost."""
+    stage = replace(row_stages.metric(setup, setup.row("classifier")), predictions=answers)
+    statistics, cost = run.get(stage).statistics, run.cost([stage])
+    base = whole_bank(setup, run)
+    record = replace(
+        base,
+        row=label,
+        method=label,
+        value=100 * float(METRICS[base.metric].from_sums(statistics.sum(axis=0), len(statistics))),
+        statistics=statistics,
+        cost=cost,
+        answering=cost,
+        examples=0.0,
+        config={name: base.config[name] for name in SETTINGS if name in base.config},
+    )
+    interval = Runs([record]).interval
+    return replace(record, low=interval.low, high=interval.high)
 
 
 def main(arguments: list[str] | None = None) -> None:

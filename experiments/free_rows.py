@@ -6,7 +6,7 @@ nearest neighbours.
     --epr.start free --method epr ceil python experiments/free_rows.py --tasks geoquery.template
     --scale small --epr.candidates 40 --method epr
 
-Rows that do not apply to a task are left out of it; `--plugin set_bsr` adds Set-BSR. With
+Rows that do not apply to a task are left out of it. With
 `--epr.start free` EPR's candidates come from the free row's shortlists, and its encoder takes
 over that row's cosines; CEIL starts from EPR.
 """
@@ -28,7 +28,6 @@ NAMES = (
     "copied",
     "topk",
     "dpp",
-    "set_bsr",
     "head",
     "hidden",
     "hidden_classifier",
