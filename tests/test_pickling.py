@@ -12,7 +12,6 @@ import pytest
 from dspy.utils import DummyLM
 from folders_of_encoders import make_folder
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.vectorstores import InMemoryVectorStore
 from lm_server import QUICK
 from selector_words import QUERY, ROWS
 
@@ -70,14 +69,9 @@ def test_a_saved_selector(way, tmp_path):
 
 
 @again
-def test_a_selector_over_a_vector_store(way):
-    embeddings = DeterministicFakeEmbedding(size=8)
-    store = InMemoryVectorStore.from_texts(
-        [row["input"] for row in ROWS], embeddings, [{"output": row["output"]} for row in ROWS]
-    )
-    for encoder in (None, embeddings):
-        selector = CeilSelector.from_vector_store(store, encoder=encoder)
-        assert chosen(way(selector)) == chosen(selector)
+def test_a_selector_with_the_embeddings_of_langchain(way):
+    selector = CeilSelector.from_examples(ROWS, encoder=DeterministicFakeEmbedding(size=8))
+    assert chosen(way(selector)) == chosen(selector)
 
 
 @again

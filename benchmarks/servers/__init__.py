@@ -5,6 +5,6 @@ same models in process. `make servers-check` runs all; it is no part of the test
 - `environment`: a virtual environment for each server, made once
 - `serving`: a server's process, from its start until it is ended
 - `language_models`: LM servers, and log P, answers, `compare` and `tune` through them
-- `vectors`: an embeddings server, and vector stores as servers
+- `vectors`: an embeddings server
 - `programs`: what runs inside the environments
 """

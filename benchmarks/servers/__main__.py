@@ -15,7 +15,6 @@ from ceil_jax.errors import UserError, unknown_name
 CHECKS: dict[str, Callable[[Path], dict[str, str]]] = {
     **{name: partial(language_models.checked, name) for name in language_models.SERVERS},
     "infinity": vectors.infinity,
-    **{name: partial(vectors.store, name) for name in vectors.CLIENTS},
 }
 
 
@@ -30,7 +29,7 @@ def main(
     Printed: a table of what was found. The exit code is 1 where a server could not be checked.
 
     Args:
-        servers: llama.cpp, vllm, infinity, chroma, pgvector, lancedb; all by default.
+        servers: llama.cpp, vllm, infinity; all by default.
         out: Folder of logs and runs.
     """
     for name in servers:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
 from ceil_jax.tasks.assets import cache_path
 
 
-def environment(
-    name: str, packages: Sequence[str], without: Sequence[str] = (), ours: bool = False
-) -> Path:
+def environment(name: str, packages: Sequence[str], without: Sequence[str] = ()) -> Path:
     """Return the Python of an environment with some packages.
 
     Args:
         name: its folder in the cache.
         packages: what pip installs.
         without: packages that these bring along and cannot be imported with.
-        ours: whether the development packages and this package are importable there too, behind
-            its own.
     """
     folder = cache_path() / "servers" / name
     python = folder / "bin" / "python"
@@ -32,9 +27,5 @@ def environment(
         subprocess.run([*pip, "install", *packages], check=True)
         if without:
             subprocess.run([*pip, "uninstall", "--yes", *without], check=True)
-        if ours:
-            [libraries] = folder.glob("lib/python*/site-packages")
-            paths = [sysconfig.get_path("purelib"), str(Path(__file__).parents[2])]
-            (libraries / "ours.pth").write_text("\n".join(paths) + "\n")
         finished.touch()
     return python

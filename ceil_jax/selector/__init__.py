@@ -4,7 +4,6 @@
 - `selector`: `CeilSelector`, the public class.
 - `settings`: the settings of a selector and the options of one call, checked.
 - `bank`: examples and vectors that change while others read, and the shortlist of a query.
-- `vector_store`: a bank that is the documents of a LangChain vector store.
 - `filters`: which examples may be chosen; whether two are the same question.
 - `choice`: greedy MAP over a shortlist, under a token budget and with balance.
 - `selection`: `Selection`, the examples for one query, and its explanation.

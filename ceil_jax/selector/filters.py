@@ -20,20 +20,19 @@ ANSWER = ("output", "label")
 """Names that stand for the output, unless an example has a field of that name."""
 
 
-def of_this_bank(call: CallSettings, examples: Iterable[Example] | None) -> CallSettings:
+def of_this_bank(call: CallSettings, examples: Iterable[Example]) -> CallSettings:
     """Return a call in which `filter` and `balance` use the selector's own name for the output.
 
-    "output" and "label" stand for the output, unless examples have a field of that name. For a
-    vector store, `examples` is None, and the filter is passed on unchanged.
+    "output" and "label" stand for the output, unless examples have a field of that name.
     """
 
     def meant(name: str) -> str:
-        if name not in ANSWER or any(example.field(name) for example in examples or ()):
+        if name not in ANSWER or any(example.field(name) for example in examples):
             return name
         return call.output_key
 
     balance = None if call.balance is None else meant(call.balance)
-    if examples is None or not isinstance(call.filter, Mapping):
+    if not isinstance(call.filter, Mapping):
         return replace(call, balance=balance)
     renamed = {meant(name): value for name, value in call.filter.items()}
     return replace(call, balance=balance, filter=renamed)

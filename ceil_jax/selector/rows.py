@@ -4,7 +4,7 @@ and references."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -40,7 +40,6 @@ def as_examples(
     unit: str = "row",
     *,
     answered: bool = True,
-    names: Sequence[Any] | None = None,
 ) -> list[Example]:
     """Return an Example for each row; its id is "" if the row has none.
 
@@ -50,7 +49,6 @@ def as_examples(
         source: the name of the rows in messages.
         unit: the word for one of them in messages, before its number.
         answered: whether rows must have outputs. Queries need not, and may also be texts.
-        names: the names of the rows in messages, in place of their numbers.
 
     Raises:
         UserError: `rows` is neither a list nor a table, or a row is not an example; the message
@@ -66,7 +64,7 @@ def as_examples(
     # ids in a list are taken as such, and refused if they repeat
     ids = frame is None or ids_of_rows(table)
     read = partial(_example, columns=columns, answered=answered, ids=ids)
-    examples = examples_of(replace(table, lines=names or table.lines), "", needed, read, hint=_HINT)
+    examples = examples_of(table, "", needed, read, hint=_HINT)
     if answered:
         columns.note(source)
     return examples

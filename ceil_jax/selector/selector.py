@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Self, Unpack
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ceil_jax.encoders.example_encoder import example_encoder
 from ceil_jax.errors import UserError, check_options
-from ceil_jax.selector.bank import Bank, Snapshot
+from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import select_from
 from ceil_jax.selector.filters import of_this_bank
 from ceil_jax.selector.folder import download, load_selector, save_selector
@@ -27,10 +27,8 @@ from ceil_jax.selector.settings import (
     Settings,
     check_names,
 )
-from ceil_jax.selector.vector_store import StoreBank
 from ceil_jax.selector.vectors import (
     Encodes,
-    RememberedQueries,
     as_encoders,
     embed,
     unit_vectors,
@@ -51,8 +49,7 @@ class CeilSelector(Settings):
     Methods may be called from any thread: a selection uses the bank as it was when the call began.
 
     Attributes:
-        bank: the examples and their vectors; or a vector store, whose examples are added and
-            removed there.
+        bank: the examples and their vectors.
         encoder: embeds the bank.
         query_encoder: embeds the queries; the same as `encoder` by default.
         trade_off and the other settings: see `settings.Settings`.
@@ -74,7 +71,7 @@ class CeilSelector(Settings):
 
     def __init__(
         self,
-        bank: Bank | StoreBank,
+        bank: Bank,
         encoder: Encodes,
         query_encoder: Encodes | None = None,
         **settings: Unpack[SettingOptions],
@@ -176,58 +173,6 @@ class CeilSelector(Settings):
         return cls.from_csv(frame, **more)
 
     @classmethod
-    def from_vector_store(
-        cls,
-        store: Any,
-        *,
-        encoder: Encodes | None = None,
-        search: Mapping[str, Any] | None = None,
-        **settings: Unpack[SettingOptions],
-    ) -> Self:
-        """Make a selector whose bank is in a LangChain `VectorStore`: the store searches, the DPP
-        chooses.
-
-        A `filter` is passed to the store unchanged, so it has the form that the store takes.
-
-        Args:
-            store: the LangChain vector store.
-            encoder: as in `from_examples`; by default the store's embeddings.
-            search: further arguments of the store's `similarity_search`.
-            settings: see `settings.Settings`. `output_key` names the metadata field with an
-                example's output. `input_key` names the one with its input, which by default is the
-                document's text.
-
-        Raises:
-            UserError: the store is not a vector store, or has no embeddings and no `encoder` is
-                given; or a setting does not fit.
-        """
-        is_class = isinstance(store, type)
-        if is_class or not callable(getattr(store, "similarity_search", None)):
-            hint = ""
-            if not is_class and hasattr(store, "vectorstore"):
-                hint = ": that of a retriever is its attribute vectorstore"
-            raise UserError(f"store is {store!r:.80}; expected a LangChain VectorStore{hint}")
-        embed_query = None
-        if encoder is None:
-            encoder = getattr(store, "embeddings", None)
-            if encoder is None:
-                raise UserError(
-                    f"{type(store).__name__} does not say what embeds its documents: give encoder=…"
-                )
-            # the selector and the search of the store share the vector of a query
-            encoder = RememberedQueries(encoder)
-            embed_query = encoder.embed_query
-        bank_encoder, query_encoder = as_encoders(encoder)
-        bank = StoreBank(
-            store,
-            bank_encoder,
-            search or {},
-            input_is_text="input_key" not in settings,
-            embed_query=embed_query,
-        )
-        return cls(bank, bank_encoder, query_encoder, **settings)
-
-    @classmethod
     def from_pretrained(
         cls, folder: str | os.PathLike[str], **settings: Unpack[SettingOptions]
     ) -> Self:
@@ -260,9 +205,8 @@ class CeilSelector(Settings):
             UserError: the folder cannot be written, or an encoder cannot be saved.
         """
         # in this order, an id may be skipped but is never used twice
-        bank = self._own_bank()
-        snapshot = bank.snapshot
-        next_id = bank.next_id
+        snapshot = self.bank.snapshot
+        next_id = self.bank.next_id
         encoders = {"encoder": self.encoder}
         if self.query_encoder is not self.encoder:
             encoders["query_encoder"] = self.query_encoder
@@ -302,24 +246,17 @@ class CeilSelector(Settings):
         """The same as `copy.copy`, whose copies are already independent."""
         return copy.copy(self)
 
-    def _own_bank(self) -> Bank:
-        if not isinstance(self.bank, Bank):
-            raise UserError(
-                "the examples are the vector store's: add, remove, list and save them there"
-            )
-        return self.bank
-
     def __len__(self) -> int:
-        return len(self._own_bank())
+        return len(self.bank)
 
     def __bool__(self) -> bool:
-        """True, also for an empty bank and for a vector store, whose length is not known."""
+        """True, also for an empty bank."""
         return True
 
     @property
     def examples(self) -> list[Example]:
         """The examples of the bank, in the order in which they were added."""
-        return list(self._own_bank().snapshot)
+        return list(self.bank.snapshot)
 
     @property
     def unseen(self) -> int | None:
@@ -334,7 +271,7 @@ class CeilSelector(Settings):
         Raises:
             UserError: a row is not an example, or an id is already in the bank; nothing is added.
         """
-        return self._add(self._own_bank(), as_examples(examples, self.columns))
+        return self._add(self.bank, as_examples(examples, self.columns))
 
     def _add(self, bank: Bank, rows: list[Example], vectors: np.ndarray | None = None) -> list[str]:
         texts = [context_text(row, self.context) for row in rows]
@@ -362,7 +299,7 @@ class CeilSelector(Settings):
                 f"{in_use[0]!r} is a fixed example, which stands in every prompt; take it from "
                 "selector.fixed first"
             )
-        self._own_bank().remove(names)
+        self.bank.remove(names)
 
     def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
@@ -403,7 +340,7 @@ class CeilSelector(Settings):
         settings = CallSettings(**{**self.settings, **options})
         query_examples = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
-        call = of_this_bank(settings, bank if isinstance(bank, Snapshot) else None)
+        call = of_this_bank(settings, bank)
         texts = [query.input for query in query_examples]
         encode = self._query_side.encode_queries
         vectors = embed(encode, query_examples, texts, bank.dim, self.query_encoder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,6 @@ import numpy as np
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
 from ceil_jax.errors import UserError
-
-QUERIES_REMEMBERED = 1024
-"""Number of queries whose vectors are remembered for the search of the store."""
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that is accepted as an encoder: see `as_encoders`."""
@@ -32,26 +29,6 @@ class FunctionEncoder:
     def __init__(self, function: Callable[[list[str]], Any], name: str = "") -> None:
         self.encode = function
         self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
-
-
-class RememberedQueries:
-    """LangChain embeddings that embed each query once, for the selector and for the search of the
-    store."""
-
-    def __init__(self, embeddings: Any) -> None:
-        self._embeddings = embeddings
-        self._remembered = lru_cache(QUERIES_REMEMBERED)(embeddings.embed_query)
-        self.model = _name_of_langchain(embeddings)
-
-    def __reduce__(self) -> Any:
-        """The embeddings without what is remembered, which cannot be pickled."""
-        return type(self), (self._embeddings,)
-
-    def embed_documents(self, texts: list[str]) -> Any:
-        return self._embeddings.embed_documents(texts)
-
-    def embed_query(self, text: str) -> Any:
-        return self._remembered(text)
 
 
 def as_encoders(encoder_like: Any) -> tuple[Any, Any]:

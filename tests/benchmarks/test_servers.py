@@ -42,10 +42,10 @@ def test_a_server_that_cannot_be_checked_is_said(monkeypatch, tmp_path, capsys):
     def gone(out):
         raise UserError("no such server here")
 
-    monkeypatch.setitem(CHECKS, "chroma", lambda out: {"server": "chroma", "choices": "20 of 20"})
+    monkeypatch.setitem(CHECKS, "infinity", lambda out: {"server": "infinity", "vectors": "1.0"})
     monkeypatch.setitem(CHECKS, "vllm", gone)
-    assert main(("chroma",), tmp_path) == 0
-    assert main(("chroma", "vllm"), tmp_path) == 1
+    assert main(("infinity",), tmp_path) == 0
+    assert main(("infinity", "vllm"), tmp_path) == 1
     assert "not checked: no such server here" in capsys.readouterr().out
     with pytest.raises(UserError, match="did you mean 'vllm'"):
         main(("vlm",), tmp_path)

@@ -149,14 +149,6 @@ def programs(page):
     return found
 
 
-def store():
-    """A LangChain embedding, texts and their labels."""
-    embeddings = pytest.importorskip("langchain_core.embeddings").DeterministicFakeEmbedding(
-        size=16
-    )
-    return {"embeddings": embeddings, "texts": ["a prize", "see you"], "labels": ["spam", "ham"]}
-
-
 def selector():
     """A selector, as the page that goes on from it has made one."""
     from ceil_jax import CeilSelector
@@ -180,7 +172,7 @@ def exported():
     return {}
 
 
-PREPARED = {"store": store, "selector": selector, "exported": exported}
+PREPARED = {"selector": selector, "exported": exported}
 PROGRAMS = [
     pytest.param(
         note, code, id=name, marks=[pytest.mark.packages] if note == "run: packages" else []

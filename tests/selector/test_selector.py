@@ -575,3 +575,16 @@ class Tensor(list):
 def test_a_misspelt_setting_is_refused_in_one_line(call):
     with pytest.raises(UserError, match=r"unknown option .*; did you mean"):
         call()
+
+
+def test_the_nearest_of_a_vector_store_are_chosen_from_as_in_a_bank_of_ones_own():
+    settings = {"trade_off": 0.1, "shortlist": 20, "count_tokens": words}
+    own = CeilSelector.from_examples(ROWS, encoder=Words(), **settings)
+    stored = unit_rows(Words().encode([row["input"] for row in ROWS]))
+    [vector] = Words().encode([QUERY])
+    nearest = np.argsort(-stored @ vector, kind="stable")[:30]
+    near = CeilSelector.from_examples(
+        [ROWS[i] for i in nearest], vectors=stored[nearest], encoder=lambda _: [vector], **settings
+    )
+    for options in ({"k": 5}, {"token_budget": 20}, {"k": 4, "near_duplicate": None}):
+        assert ids(near.select(QUERY, **options)) == ids(own.select(QUERY, **options))

@@ -1,54 +1,36 @@
-"""Conversations as examples, from files in the form of OpenAI's fine-tuning or of ShareGPT, with
-tool calls and several turns."""
+"""Conversations as examples: lists of messages in the form of OpenAI's chat API, with tool calls and
+several turns."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.cells import plain
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.files import TableLike, read_table
-from ceil_jax.tasks.rows import examples_of, valid
-from ceil_jax.tasks.spec import FieldError, Row, RowError
-from ceil_jax.tasks.tables.frames import is_frame
-from ceil_jax.tasks.tables.table_rows import numbered_rows
 
 FIELD = "messages"
 """The field of an example that holds its conversation, as JSON."""
 
-_COLUMNS = (FIELD, "conversations", "conversation", "prompt")
-_ROLES = {
-    "human": "user",
-    "gpt": "assistant",
-    "ai": "assistant",
-    "bing": "assistant",
-    "chatgpt": "assistant",
-    "function_call": "assistant",
-    "observation": "tool",
-    "function_response": "tool",
-}
-"""Names of roles in ShareGPT and LangChain, in lower case."""
-_TRAINING_ONLY = ("weight",)
-"""Keys of messages in fine-tuning files that chat servers refuse."""
 _EXPECTED = (
-    'a list of messages such as {"role": "user", "content": "…"} or {"from": "human", "value": "…"}'
+    'a list of messages in the form of OpenAI\'s chat API, such as {"role": "user", "content": "…"}'
 )
 
 
-def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> list[Example]:
-    """Return an example for each conversation of a file or a list of rows.
+def conversation_examples(rows: Iterable[Mapping[str, Any]]) -> list[Example]:
+    """Return an example for each conversation.
 
     The output is the assistant's last turn: its text, or its tool calls as JSON. The input is the
     text of the user's turns before it. The field `messages` keeps all turns for `chat_messages`.
-    Other columns are fields too; lists and objects (`tools`) become JSON.
+
+    Args:
+        rows: `{"messages": […]}`, as in a file for fine-tuning: `map(json.loads, open(file))`, or a
+            dataset of `datasets`. Other columns become fields; lists and objects (`tools`) become
+            JSON.
 
     Raises:
-        UserError: the file cannot be read, or a row has no such conversation; the message names its
-            line and field.
+        UserError: a row has no such conversation; the message names its number and field.
 
     Examples:
         >>> question = {"role": "user", "content": "Hall light on"}
@@ -58,13 +40,7 @@ def conversation_examples(source: TableLike | Iterable[Mapping[str, Any]]) -> li
         >>> example.input, example.output, example.fields["lang"]
         ('Hall light on', 'Done.', 'en')
     """
-    is_table = isinstance(source, str | os.PathLike | Mapping) or is_frame(source)
-    if is_table or not isinstance(source, Iterable):
-        table = read_table(source)
-    else:
-        rows: list[Any] = list(source)
-        table = numbered_rows(rows, "conversations")
-    return examples_of(table, "conversation", (), _example)
+    return [_example(number, row) for number, row in enumerate(rows, 1)]
 
 
 def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
@@ -73,11 +49,11 @@ def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
     Raises:
         UserError: there is no list of messages, or none of them is the user's.
     """
-    try:
-        turns = _turns(FIELD, list(messages))
-    except FieldError as error:
-        raise UserError(f"the query: {error}") from None
-    return Example("", _words_of_user(turns), "", fields={FIELD: _json(turns)})
+    turns = _turns(messages, "the query")
+    question = _words_of_user(turns)
+    if not question.strip():
+        raise UserError("the query: expected a message of the user")
+    return Example("", question, "", fields={FIELD: _json(turns)})
 
 
 def turns_of(example: Example) -> list[dict[str, Any]]:
@@ -90,8 +66,8 @@ def turns_of(example: Example) -> list[dict[str, Any]]:
     if not text.startswith("[{"):
         return []
     try:
-        turns = _turns(FIELD, json.loads(text))
-    except (ValueError, FieldError):
+        turns = _turns(json.loads(text), FIELD)
+    except (ValueError, UserError):
         return []
     answered = {turn.get("tool_call_id") for turn in turns}
     complete = []
@@ -101,138 +77,65 @@ def turns_of(example: Example) -> list[dict[str, Any]]:
         complete += [
             {"role": "tool", "tool_call_id": call["id"], "content": ""}
             for call in calls
-            if call.get("id") and call["id"] not in answered
+            if call["id"] not in answered
         ]
     return complete
 
 
-def _example(id: str, row: Row) -> Example:
-    if isinstance(row, RowError):
-        raise row
+def _example(number: int, row: Any) -> Example:
+    where = f"conversations, row {number}"
     if not isinstance(row, Mapping):
-        raise RowError(f'expected {{"messages": […]}}, found {type(row).__name__}')
-    # pandas reads lists in parquet files as arrays
-    row = {name: plain(value) for name, value in row.items()}
-    column = next((name for name in _COLUMNS if isinstance(row.get(name), list | str)), "")
-    if not column:
-        raise FieldError(FIELD, _EXPECTED, None)
-    turns = _turns(column, row[column])
+        raise UserError(
+            f'{where}: expected {{"messages": […]}}, found {type(row).__name__}; the lines of a file '
+            "are map(json.loads, open(file))"
+        )
+    turns = _turns(row.get(FIELD), f"{where}, field '{FIELD}'")
     # the answer is the assistant's last turn; what comes after it is left out
-    answers = [number for number, turn in enumerate(turns) if turn["role"] == "assistant"]
-    last = answers[-1] if answers else 0
-    if last == 0:
-        raise FieldError(column, "an answer of the assistant behind a message of the user", turns)
-    conversation = turns[: last + 1]
-    texts = {name: _text(value) for name, value in row.items() if name not in (column, "id")}
-    fields = {name: text for name, text in texts.items() if text}
-    fields[FIELD] = _json(conversation)
-    if row.get("id") not in (None, ""):
-        id = _text(row["id"])
+    answers = [place for place, turn in enumerate(turns) if turn["role"] == "assistant"]
+    conversation = turns[: answers[-1] + 1] if answers else []
     question = _words_of_user(conversation[:-1])
-    return valid(Example(id, question, _answer(conversation[-1]), fields=fields))
+    answer = _answer(conversation[-1]) if conversation else ""
+    if not (question.strip() and answer.strip()):
+        raise UserError(
+            f"{where}, field '{FIELD}': expected an answer of the assistant behind a message of the "
+            "user"
+        )
+    texts = {name: _text(value) for name, value in row.items() if name not in (FIELD, "id")}
+    fields = {name: text for name, text in texts.items() if text}
+    return Example(
+        _text(row.get("id")), question, answer, fields={**fields, FIELD: _json(conversation)}
+    )
 
 
-def _turns(column: str, value: Any) -> list[dict[str, Any]]:
-    """Messages in OpenAI's form, as servers take them: without keys that have no value, which tables
-    write because all of their rows have the same keys, and without those for training alone."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise FieldError(column, _EXPECTED, value) from None
-    if not isinstance(value, list) or not value:
-        raise FieldError(column, _EXPECTED, value)
-    turns: list[dict[str, Any]] = []
-    for entry in value:
-        if not isinstance(entry, Mapping):
-            raise FieldError(column, _EXPECTED, entry)
-        message = _present(entry)
-        if "from" in message:
-            turns.append(_from_share_gpt(column, message, turns))
-        elif isinstance(message.get("role"), str):
-            turns.append(_from_open_ai(entry, message, turns))
-        else:
-            raise FieldError(column, _EXPECTED, entry)
+def _turns(messages: Any, where: str) -> list[dict[str, Any]]:
+    """The messages, without keys that have no value: a table writes all keys in all of its rows. A
+    content of None, as beside tool calls, stays. A UserError for another form."""
+    if not isinstance(messages, list) or not messages:
+        raise UserError(f"{where}: expected {_EXPECTED}, found {messages!s:.80}")
+    turns = []
+    for message in messages:
+        turn = _present(message)
+        calls = turn.get("tool_calls", []) if isinstance(turn, dict) else None
+        is_message = (
+            isinstance(turn, dict)
+            and isinstance(turn.get("role"), str)
+            and isinstance(turn.get("content"), str | list | None)
+            and isinstance(calls, list)
+            and all(isinstance(call, dict) and isinstance(call.get("id"), str) for call in calls)
+        )
+        if not is_message:
+            raise UserError(f"{where}: expected {_EXPECTED}, found {message!s:.80}")
+        if "content" in message:
+            turn.setdefault("content", None)
+        turns.append(turn)
     return turns
 
 
 def _present(value: Any) -> Any:
     """A JSON value without the keys of its objects that have no value."""
-    value = plain(value)
     if isinstance(value, Mapping):
         return {name: _present(inner) for name, inner in value.items() if inner is not None}
     return [_present(item) for item in value] if isinstance(value, list) else value
-
-
-def _from_open_ai(
-    entry: Mapping[str, Any], message: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """A message of OpenAI or of transformers in OpenAI's form: tool calls have ids, and their
-    arguments are text. `entry` is the message with the keys that have no value."""
-    turn = {name: value for name, value in message.items() if name not in _TRAINING_ONLY}
-    turn["role"] = _ROLES.get(turn["role"].lower(), turn["role"])
-    if "content" in entry:
-        turn.setdefault("content", None)
-    calls = turn.get("tool_calls")
-    if isinstance(calls, list) and all(isinstance(call, Mapping) for call in calls):
-        turn["tool_calls"] = [
-            _complete_call(call, f"call_{len(earlier)}_{number}")
-            for number, call in enumerate(calls)
-        ]
-    if turn["role"] == "tool" and "tool_call_id" not in turn:
-        turn["tool_call_id"] = _call_before(earlier)
-    return turn
-
-
-def _complete_call(call: Mapping[str, Any], id: str) -> dict[str, Any]:
-    """A tool call with an id, a type, and arguments as text."""
-    function = call.get("function")
-    if not isinstance(function, Mapping):
-        return dict(call)
-    function = {**function, "arguments": _text(function.get("arguments", {}))}
-    return {"id": id, "type": "function", **call, "function": function}
-
-
-def _call_before(earlier: Sequence[Mapping[str, Any]]) -> str:
-    """The id of the first tool call that no turn has answered yet, for a result that names none."""
-    answered = {turn.get("tool_call_id") for turn in earlier}
-    lists = [turn.get("tool_calls") for turn in earlier]
-    calls = [call for some in lists if isinstance(some, list) for call in some]
-    ids = [call.get("id") for call in calls if isinstance(call, Mapping)]
-    return next((id for id in ids if id is not None and id not in answered), "call")
-
-
-def _from_share_gpt(
-    column: str, message: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
-) -> Any:
-    """A message of ShareGPT in OpenAI's form. In ShareGPT's, a tool call is a turn by itself."""
-    sender = str(message["from"])
-    text = message.get("value") or ""
-    role = _ROLES.get(sender.lower(), sender)
-    if sender == "function_call":
-        # a call, a list of calls, or the bare name of a function
-        is_json = str(text).lstrip()[:1] in ("{", "[")
-        try:
-            calls = json.loads(text) if is_json else {"name": text}
-        except ValueError:
-            raise FieldError(column, "a function call as JSON", text) from None
-        if not isinstance(calls, list):
-            calls = [calls]
-        tool_calls = [
-            {
-                "id": f"call_{len(earlier)}_{number}",
-                "type": "function",
-                "function": {
-                    "name": call.get("name", ""),
-                    "arguments": _text(call.get("arguments", call.get("parameters", {}))),
-                },
-            }
-            for number, call in enumerate(calls)
-        ]
-        return {"role": role, "content": None, "tool_calls": tool_calls}
-    if role == "tool":
-        return {"role": role, "tool_call_id": _call_before(earlier), "content": text}
-    return {"role": role, "content": text}
 
 
 def _words_of_user(turns: Sequence[Mapping[str, Any]]) -> str:
@@ -242,21 +145,21 @@ def _words_of_user(turns: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _content(turn: Mapping[str, Any]) -> str:
+    """The text of a turn, whose content may be a list of parts."""
     content = turn.get("content") or ""
     if isinstance(content, str):
         return content
-    parts = [part.get("text") or "" for part in content if isinstance(part, Mapping)]
-    return "".join(parts)
+    return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
 
 
 def _answer(turn: Mapping[str, Any]) -> str:
     """The assistant's turn as text."""
-    calls = turn.get("tool_calls") or turn.get("function_call")
+    calls = turn.get("tool_calls")
     return _content(turn) or (_json(calls) if calls else "")
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _text(value: Any) -> str:

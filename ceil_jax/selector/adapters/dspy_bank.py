@@ -13,7 +13,6 @@ from dspy import Example as Demo
 
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
-from ceil_jax.selector.bank import Snapshot
 from ceil_jax.selector.rows import OWN
 from ceil_jax.selector.saved import example_of
 from ceil_jax.tasks.example import Example
@@ -69,9 +68,7 @@ class DemoBank:
         rows = [
             {**vars(example), "fields": dict(example.fields)} for example in self.selector.examples
         ]
-        bank = self.selector.bank.snapshot
-        assert isinstance(bank, Snapshot), "a vector store's examples were refused above"
-        vectors = np.ascontiguousarray(bank.live_vectors, np.float32)
+        vectors = np.ascontiguousarray(self.selector.bank.snapshot.live_vectors, np.float32)
         settings = {
             name: value for name, value in self.selector.settings.items() if name not in _NOT_KEPT
         }
