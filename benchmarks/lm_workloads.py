@@ -12,7 +12,7 @@ from benchmarks.harness import OURS, Disagreement, Settings
 from benchmarks.peers.padded_lm import PaddedLM
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.prompts import PromptBuilder
+from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.lm.torch.gguf import converted
 from ceil_jax.tasks.load import load_task
 
@@ -41,7 +41,7 @@ def pair(name: str, dtype: str, settings: Settings) -> tuple[LanguageModel, Padd
 def reviews(lm: LanguageModel) -> tuple[Any, PromptBuilder]:
     """The task and what makes its prompts."""
     task = load_task("movie_reviews")
-    return task, PromptBuilder(lm, task.template, reserve=8)
+    return task, PromptBuilder(lm, Prompt(task.template), reserve=8)
 
 
 def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:

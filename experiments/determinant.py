@@ -33,7 +33,7 @@ from ceil_jax.distributed.machine import device
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.cached import CachedLM
-from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
+from ceil_jax.lm.prompts import Prompt, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import Readings
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Interval, Sample, bootstrap_interval, by_group, mean, paired
@@ -149,8 +149,9 @@ def answered(
     """Yield a record for each choice: what the LM answers with it, by exact match."""
     task = bank.task
     metric = METRICS[task.metric]
-    reserve = answer_reserve(lm, task.template, task.validation, task.max_new_tokens)
-    builder = PromptBuilder(lm, task.template, reserve)
+    prompt = Prompt(task.template)
+    reserve = answer_reserve(lm, prompt, task.validation, task.max_new_tokens)
+    builder = PromptBuilder(lm, prompt, reserve)
     shared = overlap(task.validation, task.train)
     if (groups := programs(task.validation, task.train)) is not None:
         shared = shared._replace(question=groups)

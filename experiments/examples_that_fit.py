@@ -10,7 +10,7 @@ scripts (`n_tokens`), 2,048 less the longest answer are what the LM could read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from tokenizers.implementations import ByteLevelBPETokenizer
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel
-from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
+from ceil_jax.lm.prompts import Prompt, PromptBuilder, answer_reserve
 from ceil_jax.report.table import Number, Table, Value
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.tasks.load import load_task
@@ -82,10 +82,11 @@ def examples_that_fit(lm: LanguageModel, options: Options, name: str) -> list[fl
     bank = encoder.encode([example.input for example in task.train])
     queries = encoder.encode([query.input for query in task.validation])
     similarity, nearest = top_k(queries, bank, SHOTS)
-    reserve = answer_reserve(lm, task.template, task.validation, task.max_new_tokens)
+    prompt = Prompt(task.template)
+    reserve = answer_reserve(lm, prompt, task.validation, task.max_new_tokens)
     means = []
     for limit in (1600, None):
-        builder = PromptBuilder(lm, task.template, reserve, token_budget=limit)
+        builder = PromptBuilder(lm, replace(prompt, token_budget=limit), reserve)
         counts = [
             len(builder.build(query, [task.train[i] for i in row], relevance).order)
             for query, row, relevance in zip(task.validation, nearest, similarity, strict=True)

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.servers.environment import environment
 from benchmarks.servers.serving import free_port, running
 from ceil_jax.lm import LanguageModel, load_lm
-from ceil_jax.lm.prompts import prompt_text
+from ceil_jax.lm.prompts import Prompt
 from ceil_jax.lm.torch.gguf import converted
 from ceil_jax.tasks.assets import fetch
 from ceil_jax.tasks.load import load_task
@@ -108,7 +108,7 @@ def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
     task = load_task("movie_reviews", limit=ANSWERS, bank_limit=200)
     template = task.template
     prompts = [
-        prompt_text(template, task.train[4 * i : 4 * i + 4], query)
+        Prompt(template).text(query, task.train[4 * i : 4 * i + 4])
         for i, query in enumerate(task.validation[:ANSWERS])
     ]
     counts = [model.count_tokens(prompts) for model in (lm, local)]

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from ceil_jax.cli.data_flags import NO_OWN_DATA, OwnData
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import advice_on
+from ceil_jax.lm.prompts import instruction
 from ceil_jax.methods.registry import applicable, usable_with
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import COMPARED, RunConfig
 from ceil_jax.pipeline.models import Models, NamedModels, named_models
 from ceil_jax.store.hub import check_hub
+from ceil_jax.store.places import user_path
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.example import Task
 
@@ -61,6 +63,7 @@ def begin(
             model, data that cannot be read, a server that does not answer, or an LM from which no
             named method can learn.
     """
+    config = replace(config, system=system_text(config.system))
     names = COMPARED if methods is None else methods
     rows = tuple(config.row(name) for name in dict.fromkeys(names))
     models = check_first(config, own_data, *needed)
@@ -77,6 +80,25 @@ def begin(
         models.encoder.get()
     remarks = [line for line in remarks if line]
     return CheckedCommand(replace(config, task=task.name), task, models.cache, rows, remarks)
+
+
+def system_text(given: str | None) -> str | None:
+    """Return the instruction that --system gives, from its file for @FILE.
+
+    Raises:
+        UserError: there is no such file, it is no text, or the instruction names what it cannot
+            (`lm.prompts.instruction`).
+    """
+    if given is not None and given.startswith("@"):
+        file = user_path(given[1:])
+        try:
+            given = file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
+            raise UserError(f"--system @{file}: {why}; expected @FILE or the text itself") from None
+    if given:
+        instruction(given, ["a label"])
+    return given
 
 
 def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str) -> NamedModels:

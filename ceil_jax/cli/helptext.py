@@ -30,7 +30,8 @@ from ceil_jax.methods.registry import method_named
 from ceil_jax.pipeline.config import RunConfig, method_flags
 
 _COMMON = """
-task data_dir encoder lm shots limit bank_limit trade_off min_relevance token_budget text context seed out endpoint
+task data_dir encoder lm shots limit bank_limit trade_off min_relevance token_budget system form
+text context seed out endpoint
 data validation input output template metric stop max_new_tokens delimiter skip_bad_rows
 method ks trade_offs encoders lm_tokens minutes tolerance
 api_key_env chat context_length tokenizer concurrency max_tokens

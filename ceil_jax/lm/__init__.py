@@ -6,7 +6,8 @@ Their scores and answers are used in `training` and `pipeline`.
 - `base`: `LanguageModel`, the base class of all LMs
 - `answers`: an LM's answer and why it ended; `options`: which of some options an answer means
 - `registry`: `load_lm`, a name to a language model
-- `prompts`: examples and a query as one text; `token_budget`: cutting examples to a token budget
+- `messages`: the messages of a chat as a prompt; `prompts`: an instruction, examples and a query
+  as a prompt; `token_budget`: cutting examples to a token budget
 - `lazy`: prompts that are made when they are read
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+from ceil_jax.lm.messages import Rendered, text_of
+
 Ended = Literal["stop", "length", "refused", "tool_call"]
 """stop: by itself or at a stop string; length: at the token limit; refused: by the model or a
 filter of the server; tool_call: it was taken from a tool call."""
@@ -143,21 +145,23 @@ def trimmed(text: str) -> str:
     return re.sub(r"\A(?:[^\S\n]*\n)+", "", text).rstrip()
 
 
-Write = Callable[[Sequence[int], Sequence[str], Sequence[str]], Sequence[Answer]]
+Write = Callable[[Sequence[int], Sequence[Rendered], Sequence[str]], Sequence[Answer]]
 """(Numbers of prompts, these prompts, stop strings) → the LM's continuations of these prompts."""
 
 
-def answers_to(prompts: Sequence[str], stop: Sequence[str], write: Write) -> list[Answer]:
+def answers_to(prompts: Sequence[Rendered], stop: Sequence[str], write: Write) -> list[Answer]:
     """Return the answers to prompts.
 
     If a stop string ends an answer inside a code fence, the LM continues up to the end of the
-    fence.
+    fence; not a chat, whose answers end by themselves.
     """
     rows = range(len(prompts))
     written = write(rows, prompts, stop)
     answers = [ended_at_stop(answer, stop) for answer in written]
     fences = [
-        opens_fence(answer.text, prompt) if answer.ended == "stop" else ""
+        opens_fence(answer.text, prompt)
+        if answer.ended == "stop" and isinstance(prompt, str)
+        else ""
         for answer, prompt in zip(answers, prompts, strict=True)
     ]
     for fence in sorted({*fences} - {""}):
@@ -165,12 +169,16 @@ def answers_to(prompts: Sequence[str], stop: Sequence[str], write: Write) -> lis
         unfinished = [row for row in rows if fences[row] == fence]
         beginnings = [_begun(written[row].text, stop) for row in unfinished]
         longer_prompts = [
-            prompts[row] + beginning for row, beginning in zip(unfinished, beginnings, strict=True)
+            text_of(prompts[row]) + beginning
+            for row, beginning in zip(unfinished, beginnings, strict=True)
         ]
         continued = write(unfinished, longer_prompts, [fence])
         for row, beginning, rest in zip(unfinished, beginnings, continued, strict=True):
             answers[row] = rest._replace(text=beginning + rest.text)
-    return [without_fence(answer, prompt) for answer, prompt in zip(answers, prompts, strict=True)]
+    return [
+        without_fence(answer, text_of(prompt))
+        for answer, prompt in zip(answers, prompts, strict=True)
+    ]
 
 
 def _begun(text: str, stop: Sequence[str]) -> str:

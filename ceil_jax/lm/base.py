@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.answers import Answer, answers_to, note_on
+from ceil_jax.lm.messages import Messages, Rendered, text_of
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,10 @@ class LanguageModel:
     or the token limit."""
     has_states = False
     """Whether it gives its hidden states, as a local model does."""
+    reads_messages = False
+    """Whether it reads the messages of a chat as they are; prompts may then be `Messages`."""
+    takes_system = True
+    """Whether the messages of a chat may begin with a system message."""
     at_once: Mapping[str, int] = {"score": 64, "write": 32, "states": 64}
     """Number of prompts that it reads together, to score, to generate and for their hidden states:
     as many are lost at most if the process is killed."""
@@ -87,6 +92,17 @@ class LanguageModel:
         """Return the number of tokens of each text, int [N], without special tokens."""
         raise NotImplementedError
 
+    def chat(self, messages: Messages) -> Rendered:
+        """Return the messages of a chat as a prompt of this LM: a text by its chat template, up to
+        where its answer begins; the messages themselves if it reads them.
+
+        Raises:
+            UserError: the LM has no chat template.
+        """
+        if self.reads_messages:
+            return messages
+        raise UserError(f"{self.name} has no chat template, which --form turns needs; leave it out")
+
     def scores(
         self, continuations: Continuations
     ) -> tuple[Sequence[float] | np.ndarray, Sequence[int]]:
@@ -99,7 +115,7 @@ class LanguageModel:
 
     def write(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Any],
         limit: int,
         stop: Sequence[str],
         temperature: float,
@@ -111,7 +127,7 @@ class LanguageModel:
         a plain text is taken to have ended by itself.
 
         Args:
-            prompts: the prompts.
+            prompts: texts; if the LM `reads_messages`, also `Messages`.
             limit: the most new tokens of a text, at least 1.
             stop: strings at which a text ends.
             temperature: 0 for the most probable tokens, above 0 to sample.
@@ -135,14 +151,20 @@ class LanguageModel:
             f"{self.name} gives no hidden states; take a local LM, such as SmolLM2-135M-Instruct"
         )
 
-    def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
+    def log_likelihood(
+        self, prompts: Sequence[Rendered], continuations: Sequence[str]
+    ) -> np.ndarray:
         """Return Σ log P of each continuation's tokens given its prompt, in nats, float64 [N]; see
         `scores`."""
         scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
         return np.array([score[0] for score in scores], dtype=np.float64)
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+        self,
+        prompts: Sequence[Rendered],
+        choices: Sequence[Sequence[str]],
+        *,
+        per_token: bool = False,
     ) -> list[np.ndarray]:
         """Return for each prompt the `log_likelihood` of each of its C choices, float64 [C]. A
         prompt is read once.
@@ -157,7 +179,7 @@ class LanguageModel:
         continuations = Continuations([], [], [])
         for row, (prompt, options) in enumerate(zip(prompts, choices, strict=True)):
             continuations.numbers.extend([row] * len(options))
-            continuations.prompts.extend([prompt] * len(options))
+            continuations.prompts.extend([text_of(prompt)] * len(options))
             continuations.texts.extend(options)
         scores_and_lengths = self.scores(continuations)
         if not isinstance(scores_and_lengths, tuple) or len(scores_and_lengths) != 2:
@@ -180,7 +202,11 @@ class LanguageModel:
         return np.split(flat, ends[:-1])
 
     def choose(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+        self,
+        prompts: Sequence[Rendered],
+        choices: Sequence[Sequence[str]],
+        *,
+        per_token: bool = False,
     ) -> np.ndarray:
         """Return the index of each prompt's choice with the highest `choice_log_likelihood`, int
         [N]; in a tie, the lowest index."""
@@ -189,7 +215,7 @@ class LanguageModel:
 
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Rendered],
         max_new_tokens: int,
         stop: Sequence[str] = (),
         *,
@@ -202,7 +228,7 @@ class LanguageModel:
 
     def answers(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Rendered],
         max_new_tokens: int,
         stop: Sequence[str] = (),
         *,
@@ -237,7 +263,9 @@ class LanguageModel:
             return [Answer("")] * len(prompts)
         seeds = [seed] * len(prompts) if isinstance(seed, int) else list(seed)
 
-        def write(rows: Sequence[int], texts: Sequence[str], ends: Sequence[str]) -> list[Answer]:
+        def write(
+            rows: Sequence[int], texts: Sequence[Rendered], ends: Sequence[str]
+        ) -> list[Answer]:
             seeds_of_rows = [seeds[row] for row in rows]
             return self.written(texts, max_new_tokens, ends, temperature, seeds_of_rows)
 
@@ -250,7 +278,7 @@ class LanguageModel:
 
     def written(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Rendered],
         limit: int,
         stop: Sequence[str],
         temperature: float,

@@ -18,6 +18,7 @@ import numpy as np
 from ceil_jax.lm.answers import Answer, stored_answer
 from ceil_jax.lm.base import LanguageModel, check_choices
 from ceil_jax.lm.lazy import Lazy
+from ceil_jax.lm.messages import Messages, Rendered
 from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest, Reading, read_chunk, states_of
 from ceil_jax.store.cost import Cost
@@ -79,6 +80,8 @@ class CachedLM(LanguageModel):
         self.can_score = lm.can_score
         self.has_states = lm.has_states
         self.ends_itself = lm.ends_itself
+        self.reads_messages = lm.reads_messages
+        self.takes_system = lm.takes_system
         self._reader = reader
         self._shard = shard
         self._meters: list[ReadingMeter] = []
@@ -90,6 +93,9 @@ class CachedLM(LanguageModel):
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.lm.count_tokens(texts))
+
+    def chat(self, messages: Messages) -> Rendered:
+        return self.lm.chat(messages)
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:
@@ -106,7 +112,11 @@ class CachedLM(LanguageModel):
             self._what = before
 
     def choice_log_likelihood(
-        self, prompts: Sequence[str], choices: Sequence[Sequence[str]], *, per_token: bool = False
+        self,
+        prompts: Sequence[Rendered],
+        choices: Sequence[Sequence[str]],
+        *,
+        per_token: bool = False,
     ) -> list[np.ndarray]:
         check_choices(choices)
         if len(prompts) != len(choices):
@@ -118,7 +128,7 @@ class CachedLM(LanguageModel):
 
     def write(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Rendered],
         limit: int,
         stop: Sequence[str],
         temperature: float,

@@ -10,6 +10,7 @@ from itertools import pairwise, takewhile
 import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.messages import Messages, Rendered, text_of
 from ceil_jax.lm.registry import source_of
 from ceil_jax.lm.request import LMRequest
 from ceil_jax.lm.tiny import TinyLM
@@ -34,7 +35,13 @@ class CountingLM(LanguageModel):
     reads_trees: bool = False
     """Whether the real LM reads the common beginning of prompts in a group once, as on a CPU
     (`lm.torch.scoring`)."""
+    template: Callable[[Messages], str] | None = None
+    """The real LM's chat template; None if it has none."""
+    takes_system: bool = True
     tokens_read = 0
+
+    def chat(self, messages: Messages) -> Rendered:
+        return super().chat(messages) if self.template is None else self.template(messages)
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.counter(texts))
@@ -60,13 +67,13 @@ class CountingLM(LanguageModel):
         """The tokens that are read if a prompt is read once for all of its choices. The last token
         of a choice is not read."""
         choices = self.count_tokens([text for request in requests for text in request.choices])
-        prompts = self.count_tokens(list({request.prompt: 0 for request in requests}))
+        prompts = self.count_tokens(list({text_of(request.prompt): 0 for request in requests}))
         return int(prompts.sum() + (choices - 1).clip(0).sum())
 
     def _shared(self, requests: Sequence[LMRequest]) -> int:
         """The tokens that prompts share with the beginning of the one before, within a group that
         is scored together. Prompts for generation are read separately."""
-        prompts = [request.prompt for request in requests if request.choices]
+        prompts = [text_of(request.prompt) for request in requests if request.choices]
         # the first prompt of a group shares nothing with the one before
         beginnings = [
             common_beginning(before, prompt)
@@ -78,7 +85,7 @@ class CountingLM(LanguageModel):
     def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
         """The tokens that are read if each choice of several tokens has its own row, and choices of
         one token share the prompt's row."""
-        prompts = self.count_tokens([request.prompt for request in requests])
+        prompts = self.count_tokens([text_of(request.prompt) for request in requests])
         read = 0
         for request, length in zip(requests, prompts, strict=True):
             # the tokens behind the prompt, without the last one of a choice, which is not read
@@ -126,4 +133,6 @@ def counting_lm(spec: str, dtype: str) -> CountingLM:
         known.count_tokens,
         reads_rows=known.reads_rows,
         reads_trees=not known.reads_rows,
+        template=known.template,
+        takes_system=known.takes_system,
     )

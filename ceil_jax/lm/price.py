@@ -12,6 +12,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.counting import common_beginning
+from ceil_jax.lm.messages import Rendered, text_of
 
 _MILLION = 1_000_000
 
@@ -29,7 +30,9 @@ class Usage(NamedTuple):
 
 
 def usage_of(
-    prompts: Sequence[str], answers: Sequence[str], count_tokens: Callable[[Sequence[str]], Any]
+    prompts: Sequence[Rendered],
+    answers: Sequence[str],
+    count_tokens: Callable[[Sequence[str]], Any],
 ) -> Usage:
     """Return the mean numbers of tokens of some prompts and their answers.
 
@@ -41,7 +44,8 @@ def usage_of(
     >>> usage_of(["a b c x", "a b c y"], ["yes", "no"], lambda texts: [len(t.split()) for t in texts])
     Usage(prompt=4.0, beginning=3.0, answer=1.0)
     """
-    counts = np.asarray(count_tokens([*prompts, *answers, beginning_of(prompts)]), np.float64)
+    texts = [*map(text_of, prompts), *answers, beginning_of(prompts)]
+    counts = np.asarray(count_tokens(texts), np.float64)
     of_prompts, of_answers, of_beginning = np.split(
         counts, [len(prompts), len(prompts) + len(answers)]
     )
@@ -62,11 +66,11 @@ def total(usages: Sequence[Usage]) -> Usage:
     return Usage(*(sum(numbers) for numbers in zip(*usages, strict=True)))
 
 
-def beginning_of(prompts: Sequence[str]) -> str:
-    """Return the common prefix of all prompts; "" if they are all equal."""
+def beginning_of(prompts: Sequence[Rendered]) -> str:
+    """Return the common prefix of all prompts as texts; "" if they are all equal."""
     # in sorted order, the common prefix of the first and the last is common to all
-    first = min(prompts, default="")
-    last = max(prompts, default="")
+    first = min(map(text_of, prompts), default="")
+    last = max(map(text_of, prompts), default="")
     return common_beginning(first, last) if first != last else ""
 
 

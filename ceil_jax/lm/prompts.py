@@ -1,8 +1,10 @@
-"""Prompts: in-context examples and a query as one text, ordered and cut to a token budget."""
+"""Prompts: an instruction, in-context examples and a query, as one text or as the messages of a
+chat, ordered and cut to a token budget."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -10,9 +12,10 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.messages import Message, Messages, Rendered, text_of
 from ceil_jax.lm.token_budget import fitting_prefix, most_that_fit
 from ceil_jax.registry import Registry
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.example import Example, Template, pieces_of
 
 Fit = Literal["greedy", "similarity"]
 """The rule by which `PromptBuilder.build` drops examples."""
@@ -22,20 +25,6 @@ def examples_text(template: Template, examples: Sequence[Example]) -> str:
     """Return examples with their answers as text, in the given order, each followed by the
     separator."""
     return "".join(template.example(example) + template.separator for example in examples)
-
-
-def prompt_text(
-    template: Template, examples: Sequence[Example], query: Example, opening: str = ""
-) -> str:
-    """Return a prompt up to where the answer begins.
-
-    Args:
-        template: how an example and a query are written.
-        examples: the examples in prompt order.
-        query: the query, which stands last.
-        opening: text before the examples; none by default.
-    """
-    return opening + examples_text(template, examples) + template.query(query)
 
 
 def most_relevant_first(relevance: Sequence[float]) -> list[int]:
@@ -82,44 +71,185 @@ def context_budget(lm: LanguageModel, reserve: int) -> int:
     return lm.context_length - reserve - 1
 
 
-class Prompt(NamedTuple):
-    """A prompt, and the positions in the choice of the examples in it, in prompt order."""
+Form = Literal["text", "turns"]
+"""text: one text. turns: the messages of a chat, a turn of the user and of the assistant for each
+example."""
 
-    text: str
+LABELS = "labels"
+"""The name in an instruction, `{labels}`, that stands for the labels."""
+
+NAMES_LABELS = "Answer with one of these labels, and with nothing else: {labels}."
+"""The instruction of a chat LM whose answers are labels, if the user gives none."""
+
+
+def instruction(pattern: str, labels: Sequence[str]) -> str:
+    """Return an instruction as an LM reads it: `{labels}` stands for the labels, and a brace is
+    written twice.
+
+    Args:
+        pattern: the instruction as the user gives it.
+        labels: the labels; empty if outputs are no labels.
+
+    Raises:
+        UserError: the pattern names `{labels}` without there being any, or something else in
+            braces; or a brace is unpaired.
+
+    >>> instruction("One of {labels}.", ["bad", "good"])
+    'One of bad, good.'
+    """
+    named = {name for _, name in pieces_of(pattern)} - {""}
+    if others := sorted(named - {LABELS}):
+        raise UserError(
+            f"the instruction (system) names {{{others[0]}}}; the one name in braces is {{labels}}, and "
+            "a literal brace is written twice: {{ or }}"
+        )
+    if named and not labels:
+        raise UserError(
+            "the instruction (system) names {labels}, and the outputs are no labels: write in words what "
+            "an answer looks like"
+        )
+    return "".join(", ".join(labels) if name else text for text, name in pieces_of(pattern))
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """How a prompt is written, whoever sends it: a comparison, a search, a selector in an
+    application.
+
+    >>> prompt = Prompt(Template("{input} It is {output}"), system="Rate the film.", form="turns")
+    >>> bank = [Example("a", "A fine film.", "good")]
+    >>> [message["content"] for message in prompt.render(Example("q", "A long film.", ""), bank)]
+    ['Rate the film.', 'A fine film. It is', 'good', 'A long film. It is']
+    """
+
+    template: Template
+    """The text of an example and of a query. As a user's turn it is what stands before the
+    answer."""
+    system: str = ""
+    """The instruction, which stands once, before the examples; see `instruction`."""
+    form: Form = "text"
+    order: str = "relevance"
+    """The order of the examples, a name in ORDERS."""
+    few_shot: tuple[Example, ...] = ()
+    """Examples with which every prompt begins, before the retrieved ones."""
+    token_budget: int | None = None
+    """The most tokens of a prompt, the instruction and the query included; None for what the LM
+    reads."""
+    system_role: Literal["system", "user"] = "system"
+    """The role of the instruction among turns; "user" puts it at the beginning of the first user's
+    turn, for models that know no system message."""
+
+    def __post_init__(self) -> None:
+        ORDERS.require(self.order)
+
+    def render(self, query: Example, examples: Sequence[Example]) -> Rendered:
+        """Return the prompt in its form. The output of the query is not read.
+
+        Args:
+            query: the query, which stands last.
+            examples: the examples in prompt order.
+
+        Raises:
+            UserError: the template names a field that an example or the query lacks.
+        """
+        if self.form == "text":
+            return self.text(query, examples)
+        return self.messages(query, examples)
+
+    def text(self, query: Example, examples: Sequence[Example]) -> str:
+        """Return the prompt as one text, up to where the answer begins; see `render`."""
+        return self.opening + examples_text(self.template, examples) + self.template.query(query)
+
+    def messages(self, query: Example, examples: Sequence[Example]) -> Messages:
+        """Return the prompt as the messages of a chat, of which the query's is the last; see
+        `render`."""
+        return self.messages_to(self._user_turn(query), examples)
+
+    def messages_to(self, last: str, examples: Sequence[Example]) -> Messages:
+        """Return the messages of a chat that ends with the user's turn `last`."""
+        turns = [turn for example in (*self.few_shot, *examples) for turn in self.turns(example)]
+        turns.append({"role": "user", "content": last})
+        if self.system and self.system_role == "system":
+            turns.insert(0, {"role": "system", "content": self.system})
+        elif self.system:
+            turns[0] = {**turns[0], "content": f"{self.system}\n\n{turns[0]['content']}"}
+        return Messages(turns)
+
+    def turns(self, example: Example) -> list[Message]:
+        """Return an example as a turn of the user and the assistant's answer."""
+        return [
+            {"role": "user", "content": self._user_turn(example)},
+            {"role": "assistant", "content": example.output},
+        ]
+
+    def _user_turn(self, example: Example) -> str:
+        return self.template.query(example).rstrip()
+
+    @property
+    def opening(self) -> str:
+        """The text before the retrieved examples: the instruction and the examples `few_shot`."""
+        system = self.system + self.template.separator if self.system else ""
+        return system + examples_text(self.template, self.few_shot)
+
+    def continuation(self, query: Example, answer: str) -> str:
+        """Return what follows the prompt of a query, if the LM gives an answer."""
+        return answer if self.form == "turns" else self.template.continuation(query, answer)
+
+
+def ordered(order: str, relevance: Sequence[float], gains: Sequence[float]) -> list[int]:
+    """Return the positions of examples in prompt order.
+
+    Args:
+        order: a name in ORDERS.
+        relevance: float [k], in order of choice.
+        gains: float [k], likewise.
+
+    Raises:
+        UserError: the order does not return each position once.
+    """
+    # an order from outside may return None
+    positions = [int(position) for position in ORDERS[order](relevance, gains) or ()]
+    if sorted(positions) != list(range(len(relevance))):
+        raise UserError(
+            f"order {order!r} returned {positions} for {len(relevance)} examples; "
+            f"expected each of 0 to {len(relevance) - 1} once"
+        )
+    return positions
+
+
+class Built(NamedTuple):
+    """A prompt for one query."""
+
+    prompt: Rendered
     order: tuple[int, ...]
+    """The positions in the choice of the examples in it, in prompt order."""
+
+    @property
+    def text(self) -> str:
+        """The prompt as one text (`text_of`)."""
+        return text_of(self.prompt)
 
 
 class PromptBuilder:
-    """Builds prompts for one LM and one template. The tokens of each example are counted once.
+    """Builds prompts for one LM. The tokens of each example are counted once.
 
-    A prompt has at most `token_budget` tokens, and leaves `reserve` tokens of the LM's context for
-    the answer. Every prompt begins with the examples `few_shot`. `order` is a name in ORDERS.
+    A prompt keeps its token budget, and leaves `reserve` tokens of the LM's context for the answer.
+    Messages are given to the LM as it reads them (`LanguageModel.chat`).
 
     >>> from ceil_jax.lm.tiny import TinyLM
-    >>> builder = PromptBuilder(TinyLM(), Template("{input} It is {output}"), reserve=4)
+    >>> builder = PromptBuilder(TinyLM(), Prompt(Template("{input} It is {output}")), reserve=4)
     >>> bank = [Example("a", "A fine film.", "good"), Example("b", "A dull film.", "bad")]
     >>> builder.build(Example("q", "A long film.", ""), bank, relevance=[0.4, 0.9]).order
     (0, 1)
 
     Raises:
-        UserError: the order is unknown; or the reserve for the answer, or `few_shot`, exceeds the
-            budget.
+        UserError: the reserve for the answer exceeds what the LM reads, or what opens every prompt
+            the token budget; or the LM reads no turns.
     """
 
-    def __init__(
-        self,
-        lm: LanguageModel,
-        template: Template,
-        reserve: int,
-        few_shot: Sequence[Example] = (),
-        token_budget: int | None = None,
-        order: str = "relevance",
-    ) -> None:
-        self._order_name = order
-        self._order = ORDERS[order]
+    def __init__(self, lm: LanguageModel, prompt: Prompt, reserve: int) -> None:
         self.lm = lm
-        self.template = template
-        self._opening = examples_text(template, few_shot)
+        self.prompt = prompt
         self._lengths: dict[str, int] = {}
         budget = context_budget(lm, reserve)
         if budget < 0:
@@ -129,23 +259,37 @@ class PromptBuilder:
             )
         self._source = f"{lm.name} takes"
         self._remedy = "choose another LM"
-        if token_budget is not None and token_budget < budget:
-            budget = token_budget
+        if prompt.token_budget is not None and prompt.token_budget < budget:
+            budget = prompt.token_budget
             self._source = "--token-budget leaves"
             self._remedy = "raise it"
-        opening = self._length(self._opening)
+        self._most = budget
+        """The tokens of a whole prompt."""
+        opening = self._length(self._opening())
         if opening > budget:
+            what = ["the instruction"] if prompt.system else []
+            if prompt.few_shot:
+                what.append(f"the {len(prompt.few_shot)} examples that open every prompt")
             raise UserError(
-                f"the {len(few_shot)} examples that open every prompt have {opening} tokens, and "
-                f"{self._source} {budget} beside the answer; {self._remedy}"
+                f"{' and '.join(what) or 'an empty prompt'} {'have' if prompt.few_shot else 'has'} "
+                f"{opening} tokens, and {self._source} {budget} beside the answer; {self._remedy}"
             )
         self.budget = budget - opening
         """The tokens for the retrieved examples and the query."""
 
+    def _opening(self) -> str:
+        """What every prompt begins with; of turns, the marks of an empty query too."""
+        if self.prompt.form == "text":
+            return self.prompt.opening
+        return text_of(self.lm.chat(self.prompt.messages_to("", ())))
+
     def remaining(self, query: Example) -> int:
         """Return the tokens left for examples when the query is in the prompt. A UserError if the
         query alone does not fit."""
-        length = self._length(self.template.query(query))
+        if self.prompt.form == "text":
+            length = self._length(self.prompt.template.query(query))
+        else:
+            length = self._length(text_of(self._rendered(query, ()))) - (self._most - self.budget)
         if length > self.budget:
             raise UserError(
                 f"example {query.id!r}: its prompt has {length} tokens without any in-context "
@@ -162,7 +306,14 @@ class PromptBuilder:
         return np.array(tokens_of_distinct)[numbers].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
-        return examples_text(self.template, [example])
+        """An example by itself, as it stands in a prompt."""
+        if self.prompt.form == "text":
+            return examples_text(self.prompt.template, [example])
+        return Messages(self.prompt.turns(example)).text.removesuffix("assistant:")
+
+    def _rendered(self, query: Example, examples: Sequence[Example]) -> Rendered:
+        prompt = self.prompt.render(query, examples)
+        return prompt if isinstance(prompt, str) else self.lm.chat(prompt)
 
     def _counted(self, pieces: Sequence[str]) -> list[int]:
         new = [piece for piece in dict.fromkeys(pieces) if piece not in self._lengths]
@@ -180,7 +331,7 @@ class PromptBuilder:
         relevance: Sequence[float],
         fit: Fit = "greedy",
         gains: Sequence[float] | None = None,
-    ) -> Prompt:
+    ) -> Built:
         """Return the prompt with as many of the chosen examples as fit, without the query's output.
 
         Args:
@@ -201,52 +352,42 @@ class PromptBuilder:
             priority = most_relevant_first(relevance)
         costs = np.array(self._counted([self._piece(chosen[i]) for i in priority]), int)
         remaining = self.remaining(query)
-        budget = self.budget + self._length(self._opening)
+        # a chat template may put any number of tokens around a turn
+        is_templated = self.prompt.form == "turns" and not self.lm.reads_messages
 
         @cache
-        def prompt(count: int) -> Prompt:
-            order = self._ordered(sorted(priority[:count]), relevance, gains)
-            examples = [chosen[i] for i in order]
-            return Prompt(prompt_text(self.template, examples, query, self._opening), order)
+        def built(count: int) -> Built:
+            fitting = sorted(priority[:count])
+            positions = ordered(
+                self.prompt.order, [relevance[i] for i in fitting], [gains[i] for i in fitting]
+            )
+            order = tuple(fitting[position] for position in positions)
+            return Built(self._rendered(query, [chosen[i] for i in order]), order)
 
         def fits(count: int) -> bool:
             # the whole text is only counted if it nearly fills the budget; its count is not kept
-            if remaining - costs[:count].sum() >= count:
+            if remaining - costs[:count].sum() >= count and not is_templated:
                 return True
-            return int(self.lm.count_tokens([prompt(count).text])[0]) <= budget
+            return int(self.lm.count_tokens([built(count).text])[0]) <= self._most
 
         most = int(fitting_prefix(costs, remaining).sum())
-        return prompt(most_that_fit(most, fits))
-
-    def _ordered(
-        self, fitting: list[int], relevance: Sequence[float], gains: Sequence[float]
-    ) -> tuple[int, ...]:
-        """The positions `fitting` in prompt order."""
-        ordered = self._order([relevance[i] for i in fitting], [gains[i] for i in fitting])
-        # an order from outside may return None
-        positions = [int(position) for position in ordered or ()]
-        if sorted(positions) != list(range(len(fitting))):
-            raise UserError(
-                f"order {self._order_name!r} returned {positions} for {len(fitting)} examples; "
-                f"expected each of 0 to {len(fitting) - 1} once"
-            )
-        return tuple(fitting[position] for position in positions)
+        return built(most_that_fit(most, fits))
 
 
 def answer_reserve(
-    lm: LanguageModel, template: Template, queries: Sequence[Example], longest: int
+    lm: LanguageModel, prompt: Prompt, queries: Sequence[Example], longest: int
 ) -> int:
     """Return the tokens to keep free for answers: those of the longest choice if the LM scores
     choices; at least `longest` if it generates.
 
     Args:
         lm: counts tokens.
-        template: how an answer continues a prompt.
+        prompt: how an answer continues a prompt.
         queries: their choices and gold outputs are counted.
         longest: the most tokens that the LM may generate.
     """
-    texts = {template.continuation(query, text) for query in queries for text in query.choices}
-    texts |= {template.continuation(query, query.output) for query in queries}
+    texts = {prompt.continuation(query, text) for query in queries for text in query.choices}
+    texts |= {prompt.continuation(query, query.output) for query in queries}
     longest_answer = int(np.max(lm.count_tokens(sorted(texts)))) if texts else 0
     chooses = lm.can_score and all(query.choices for query in queries)
     return longest_answer if chooses else max(longest_answer, longest)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.messages import Rendered, text_of
 from ceil_jax.store.cost import Cost
 
 
@@ -20,7 +21,7 @@ class LMRequest(NamedTuple):
     """A request to an LM: a prompt, with choices to score or settings of generation; or for its
     hidden states."""
 
-    prompt: str
+    prompt: Rendered
     choices: tuple[str, ...] = ()
     """The continuations to score; empty to generate."""
     per_token: bool = False
@@ -64,7 +65,7 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
     before = lm.tokens_read
     values: Sequence[Any]
     if first_request.states:
-        values = [stored_states(states) for states in lm.states(prompts)]
+        values = [stored_states(states) for states in lm.states([*map(text_of, prompts)])]
     elif first_request.choices:
         choices = [request.choices for request in requests]
         scores = lm.choice_log_likelihood(prompts, choices, per_token=first_request.per_token)
@@ -77,7 +78,9 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
         values = [answer.stored() for answer in written]
     seconds = (time.perf_counter() - began) / sharing
     tokens = lm.tokens_read - before
-    lengths = [1 + len(request.prompt) + sum(map(len, request.choices)) for request in requests]
+    lengths = [
+        1 + len(text_of(request.prompt)) + sum(map(len, request.choices)) for request in requests
+    ]
     # the share of the cost of all requests up to each one
     shares = np.cumsum([0, *lengths]) / sum(lengths)
     seconds_of_each = np.diff(shares * seconds)

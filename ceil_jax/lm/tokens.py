@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.messages import Messages
 from ceil_jax.lm.openai.address import advice_on
 
 
@@ -53,6 +54,7 @@ class PairTokenizer:
                 "boundary of prompt and continuation needs; save one with "
                 "AutoTokenizer.from_pretrained(…, use_fast=True)"
             )
+        self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
         # transformers makes one of the model's type where the files are missing
         if not self._backend.get_vocab_size(with_added_tokens=False):
@@ -71,6 +73,36 @@ class PairTokenizer:
         self._first = (
             tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         )
+
+    def chat(self, messages: Messages) -> str:
+        """Return the messages of a chat as a text by the model's chat template, up to where the
+        answer begins. A start-of-text that `pairs` adds is left out.
+
+        Raises:
+            UserError: the tokenizer has no chat template, or the template refuses the messages.
+        """
+        name = self._tokenizer.name_or_path
+        if not self._tokenizer.chat_template:
+            raise UserError(f"{name} has no chat template, which --form turns needs; leave it out")
+        try:
+            text = self._tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # jinja2's, and what Python raises inside a template
+            raise UserError(f"the chat template of {name} refuses a prompt: {error}") from None
+        first = self._tokenizer.bos_token
+        if first and self._backend.encode("a").tokens[0] == first:
+            text = text.removeprefix(first)
+        return text
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether the chat template shows a system message; some refuse or drop it."""
+        told, asked = ({"role": role, "content": role * 2} for role in ("system", "user"))
+        try:
+            return told["content"] in self.chat(Messages([told, asked]))
+        except UserError:
+            return False
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Return the number of tokens of each text, int [N], without special tokens."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ceil_jax.lm.prompts import Prompt, PromptBuilder
+from ceil_jax.lm.prompts import Built, PromptBuilder
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
@@ -81,7 +81,7 @@ class Predictions(Answers):
         queries: Sequence[Example],
         choice: Choice,
         builder: PromptBuilder | None = None,
-    ) -> list[Prompt]:
+    ) -> list[Built]:
         """Return the prompt of each query.
 
         Args:
@@ -110,7 +110,8 @@ class Predictions(Answers):
         choice = run.get(self.choice)
         prompts = self.prompts(run, queries, choice)
         lm = run.lm(self.prompting.lm)
-        replies = ask(lm, self.prompting, self.stop, [prompt.text for prompt in prompts], queries)
+        rendered = [built.prompt for built in prompts]
+        replies = ask(lm, self.prompting, self.stop, rendered, queries)
         examples = []
         for prompt, positions, relevance, gains in zip(prompts, *choice, strict=True):
             examples.append(
@@ -135,7 +136,7 @@ class Predictions(Answers):
         else:
             choice = self._random_choice(len(queries))
         prompting = self.prompting
-        prompts = [prompt.text for prompt in self.prompts(run, queries, choice)]
+        prompts = [built.prompt for built in self.prompts(run, queries, choice)]
         way = way_of_answering(run.lm(prompting.lm), prompting, self.stop, queries)
         requests = way.requests(prompts, queries)
         answers = [query.output for query in self.queries.examples[:200]]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from ceil_jax.errors import Range, UserError, check_options, check_ranges
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.prompts import Fit
+from ceil_jax.lm.prompts import Fit, Form
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
@@ -86,6 +86,12 @@ class RunConfig:
     order: str = "relevance"
     """The order of a prompt's examples: the most relevant last, next to the query (relevance), or
     an order added by register_order."""
+    system: str | None = None
+    """The instruction, which stands once, before the examples: a text, or @FILE. {labels} stands for
+    the labels. By default none; for a chat LM and labels, one that names them."""
+    form: Form | None = None
+    """The prompt's form: one text, or the turns of a chat, an example in each. By default turns for
+    a chat LM, else text. A local LM needs a chat template for turns."""
     text: Literal["input", "skill"] = "input"
     """The retrieval text, on which encoders are also trained: the inputs, or skills into which an
     LM rewrites them."""

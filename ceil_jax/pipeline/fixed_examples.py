@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.messages import Rendered
 from ceil_jax.methods.fixed import FixedPart
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.choosing import StoredSets
@@ -176,7 +177,7 @@ class SharedAnswers(Stage[dict[str, np.ndarray]]):
         """The metric. A plugin's code becomes part of the key."""
         return (METRICS[self.metric],)
 
-    def _prompts(self, run: Run, sets: CandidateSets) -> tuple[list[str], list[Example]]:
+    def _prompts(self, run: Run, sets: CandidateSets) -> tuple[list[Rendered], list[Example]]:
         """The prompts of all sets with their queries, set by set."""
         queries = self.queries.examples
         builder = self.prompting.builder(run, queries)

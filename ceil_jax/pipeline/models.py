@@ -147,6 +147,16 @@ class NamedLM(NamedModel):
         know."""
         return key_without_weights(self.spec, self.dtype) is not None or self.get().can_score
 
+    @property
+    def reads_messages(self) -> bool:
+        """Whether it reads the messages of a chat as they are. Local models read texts."""
+        return (self.is_served or self.is_function) and self.get().reads_messages
+
+    def writer(self) -> LanguageModel:
+        """Return an LM that writes messages as texts and counts their tokens as this one does; a local
+        one without its weights."""
+        return self.get() if self.is_served or self.is_function else self.models.counting(self)
+
     @cached_property
     def key(self) -> str:
         key = key_without_weights(self.spec, self.dtype)

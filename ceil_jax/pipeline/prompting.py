@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ceil_jax.lm.prompts import ORDERS, Fit, PromptBuilder, answer_reserve
+from ceil_jax.lm.messages import Rendered
+from ceil_jax.lm.prompts import ORDERS, Fit, Prompt, PromptBuilder, answer_reserve
 from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.models import NamedLM
-from ceil_jax.pipeline.stage import Run, Work
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.pipeline.stage import FLAT, Run, Work
+from ceil_jax.tasks.example import Example
 from ceil_jax.training.scoring import read_outputs
 
 SAMPLED = 24
@@ -22,38 +23,29 @@ class Prompting:
     """The prompts of a task for an LM."""
 
     lm: NamedLM
-    template: Template
-    few_shot: tuple[Example, ...] = ()
+    prompt: Prompt = field(metadata=FLAT)
     fit: Fit = "greedy"
-    order: str = "relevance"
     per_token: bool = False
     max_new_tokens: int = 128
-    token_budget: int | None = None
-
-    def __post_init__(self) -> None:
-        # refuse an unknown order before anything is computed
-        ORDERS.require(self.order)
 
     @property
     def registered(self) -> tuple[Any, ...]:
         """The order of examples. A plugin's code becomes part of the key."""
-        return (ORDERS[self.order],)
+        return (ORDERS[self.prompt.order],)
 
     def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:
         """Return a prompt builder for these queries."""
         lm = run.lm(self.lm)
-        reserve = answer_reserve(lm, self.template, queries, self.max_new_tokens)
-        return PromptBuilder(
-            lm, self.template, reserve, self.few_shot, self.token_budget, self.order
-        )
+        reserve = answer_reserve(lm, self.prompt, queries, self.max_new_tokens)
+        return PromptBuilder(lm, self.prompt, reserve)
 
-    def scoring_request(self, prompt: str, query: Example, *, all_choices: bool) -> LMRequest:
+    def scoring_request(self, prompt: Rendered, query: Example, *, all_choices: bool) -> LMRequest:
         """Return the request that scores the gold output of a query behind its prompt, or all of
         its choices (`training.scoring.read_outputs`)."""
         outputs = read_outputs(query, all_choices)
         return LMRequest(
             prompt,
-            tuple(self.template.continuation(query, output) for output in outputs),
+            tuple(self.prompt.continuation(query, output) for output in outputs),
             # only choices are compared by the mean of their tokens; written outputs by the sum
             self.per_token and bool(query.choices),
         )

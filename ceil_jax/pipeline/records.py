@@ -207,6 +207,10 @@ def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, 
     settings = asdict(replace(config, methods=()))
     for name in ("out", "data_dir", "device_map", "endpoint", "methods"):
         del settings[name]
+    for name in ("system", "form"):
+        # records had neither before, and keep their names
+        if settings[name] is None:
+            del settings[name]
     for names in (settings, settings["skills"]):
         for name in ("lm", "encoder"):
             if names.get(name) and is_address(names[name]):

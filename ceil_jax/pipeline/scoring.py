@@ -13,6 +13,7 @@ import numpy as np
 
 from ceil_jax.lm.cached import CachedLM, ReadingMeter
 from ceil_jax.lm.lazy import Lazy
+from ceil_jax.lm.messages import Rendered
 from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
@@ -55,7 +56,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
     def what(self) -> str:
         return f"scoring {self.label}"
 
-    def prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> Lazy[str]:
+    def prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> Lazy[Rendered]:
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
@@ -72,7 +73,7 @@ class Scores(Stage[dict[str, np.ndarray]]):
             lm,
             queries,
             prompts,
-            self.prompting.template,
+            self.prompting.prompt,
             self.prompting.per_token,
             self.all_choices,
             self.reading_order(len(queries), sets.subsets.shape[1]),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.prompts import NAMES_LABELS, Prompt, PromptBuilder, instruction
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
@@ -20,6 +21,7 @@ from ceil_jax.pipeline.views import Bank, Examples
 from ceil_jax.registry import load_plugins
 from ceil_jax.skills.rewriter import Demonstration, load_demonstrations
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.labels import label_names, labels_of
 from ceil_jax.tasks.own_file import separated
 from ceil_jax.tasks.registry import TASKS
 
@@ -116,23 +118,48 @@ class Setup:
         return tuple(load_demonstrations(source))
 
     @cached_property
+    def system(self) -> str:
+        """The instruction as a pattern (`lm.prompts.instruction`): the user's; or for a chat LM whose
+        answers are labels, one that names them."""
+        if self.config.system is not None:
+            return self.config.system
+        names_labels = self.lm.reads_messages and bool(labels_of(self.bank.examples))
+        return NAMES_LABELS if names_labels else ""
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """How prompts are written.
+
+        Raises:
+            UserError: an instruction that names what there is not, or turns for an LM without a
+                chat template.
+        """
+        bank = self.bank.examples
+        system = instruction(self.system, label_names(bank) if labels_of(bank) else ())
+        form = self.config.form or ("turns" if self.lm.reads_messages else "text")
+        prompt = Prompt(
+            self.task.template, system, form, self.config.order, tuple(self.task.few_shot)
+        )
+        if form == "turns" and not self.lm.writer().takes_system:
+            return replace(prompt, system_role="user")
+        return prompt
+
+    @cached_property
     def prompting(self) -> Prompting:
         """The prompts that candidate sets are scored with."""
-        task = self.task
         return Prompting(
             self.lm,
-            task.template,
-            tuple(task.few_shot),
+            self.prompt,
             self.config.fit,
-            self.config.order,
-            per_token=task.per_token,
-            max_new_tokens=task.max_new_tokens,
+            per_token=self.task.per_token,
+            max_new_tokens=self.task.max_new_tokens,
         )
 
     @cached_property
     def answering(self) -> Prompting:
         """The prompts that queries are answered with: as for scoring, under the token budget."""
-        return replace(self.prompting, token_budget=self.config.token_budget)
+        prompt = replace(self.prompt, token_budget=self.config.token_budget)
+        return replace(self.prompting, prompt=prompt)
 
 
 class Session(NamedTuple):
@@ -162,6 +189,24 @@ def tell_of_older_stages(root: Path) -> None:
     )
     with suppress(OSError):
         marker.touch()
+
+
+def _check_prompt(setup: Setup) -> None:
+    """Refuse a prompt that cannot be sent, before anything is computed, and say what was not asked
+    for. A prompt of one text without an instruction needs no LM, and is not looked at here."""
+    prompt = setup.answering.prompt
+    if setup.config.system is None and setup.system:
+        log.info(
+            "the instruction is %r; --system TEXT gives another, --system '' none", prompt.system
+        )
+    if prompt.system_role == "user" and prompt.system:
+        log.warning(
+            "the chat template of %s takes no system message: the instruction stands at the beginning "
+            "of the first user's turn",
+            setup.config.lm,
+        )
+    if prompt.system or prompt.form == "turns":
+        PromptBuilder(setup.lm.writer(), prompt, reserve=0)
 
 
 def open_run(
@@ -194,4 +239,5 @@ def open_run(
     tell_of_older_stages(config.out)
     task = task if task.name in TASKS else separated(task)
     setup = setup_of(config, task, models or Models(), trained_by)
+    _check_prompt(setup)
     return Session(Run(config.out, setup.models), setup)

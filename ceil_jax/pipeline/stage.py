@@ -30,6 +30,10 @@ from ceil_jax.store.progress import running_bar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+FLAT = {"flat": True}
+"""The metadata of a field of a dataclass whose value's fields stand in keys as if they were the
+dataclass's own."""
+
 _IN_MEMORY = 64
 """Number of values that a run holds in memory; the others are on disk."""
 
@@ -167,11 +171,13 @@ def _fields(value: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
 
 
 def _changed(value: Any) -> dict[str, Any]:
-    return {
-        field.name: keyed(setting)
-        for field, setting in _fields(value)
-        if field.metadata.get("key", True) and not _is_default(field, setting)
-    }
+    changed: dict[str, Any] = {}
+    for field, setting in _fields(value):
+        if field.metadata.get("flat"):
+            changed |= _changed(setting)
+        elif field.metadata.get("key", True) and not _is_default(field, setting):
+            changed[field.name] = keyed(setting)
+    return changed
 
 
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:

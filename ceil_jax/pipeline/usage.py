@@ -32,7 +32,7 @@ class PromptTokens(Stage[Usage]):
         if not isinstance(stage, Predictions):
             return Usage()
         queries = stage.queries.examples
-        prompts = [prompt.text for prompt in stage.prompts(run, queries, run.get(stage.choice))]
+        prompts = [built.prompt for built in stage.prompts(run, queries, run.get(stage.choice))]
         answers = [row["prediction"] for row in run.get(stage)]
         lm = run.lm(stage.prompting.lm)
         return usage_of(prompts, answers, lm.count_tokens)

@@ -12,10 +12,12 @@ import numpy as np
 
 from ceil_jax.lm import LanguageModel
 from ceil_jax.lm.answers import TROUBLES, trimmed
+from ceil_jax.lm.messages import Rendered
 from ceil_jax.lm.options import option_in
+from ceil_jax.lm.prompts import Prompt
 from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.prompting import Prompting
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.example import Example
 
 NO_OPTION = "no option"
 """The trouble of a generated answer that names none of the options, or several."""
@@ -42,11 +44,11 @@ class Reply(NamedTuple):
 class Way(Protocol):
     """A way of answering queries with an LM, without reading their gold outputs."""
 
-    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+    def requests(self, prompts: Sequence[Rendered], queries: Sequence[Example]) -> list[LMRequest]:
         """Return the LM request for each query's prompt."""
 
     def replies(
-        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+        self, lm: LanguageModel, prompts: Sequence[Rendered], queries: Sequence[Example]
     ) -> list[Reply]:
         """Return the LM's answer to each query's prompt."""
 
@@ -58,17 +60,17 @@ class Way(Protocol):
 class Choosing:
     """Takes the choice with the highest log-probability."""
 
-    template: Template
+    prompt: Prompt
     per_token: bool
 
-    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+    def requests(self, prompts: Sequence[Rendered], queries: Sequence[Example]) -> list[LMRequest]:
         return [
             LMRequest(prompt, tuple(self._options(query)), self.per_token)
             for prompt, query in zip(prompts, queries, strict=True)
         ]
 
     def replies(
-        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+        self, lm: LanguageModel, prompts: Sequence[Rendered], queries: Sequence[Example]
     ) -> list[Reply]:
         options = [self._options(query) for query in queries]
         best = lm.choose(prompts, options, per_token=self.per_token)
@@ -81,22 +83,21 @@ class Choosing:
         return np.array(sums, np.float64)
 
     def _options(self, query: Example) -> list[str]:
-        return [self.template.continuation(query, choice) for choice in query.choices]
+        return [self.prompt.continuation(query, choice) for choice in query.choices]
 
 
 @dataclass(frozen=True)
 class Writing:
     """Takes the text that the LM generates greedily, up to a stop string."""
 
-    template: Template
     max_new_tokens: int
     stop: tuple[str, ...]
 
-    def requests(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[LMRequest]:
+    def requests(self, prompts: Sequence[Rendered], queries: Sequence[Example]) -> list[LMRequest]:
         return [LMRequest(text, (), False, self.max_new_tokens, self.stop) for text in prompts]
 
     def replies(
-        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+        self, lm: LanguageModel, prompts: Sequence[Rendered], queries: Sequence[Example]
     ) -> list[Reply]:
         answers = lm.answers(prompts, self.max_new_tokens, self.stop)
         return [Reply(_without_edges(answer.text), answer.trouble) for answer in answers]
@@ -111,7 +112,7 @@ class WritingAnOption(Writing):
     (`lm.options.option_in`); if none is, the text itself."""
 
     def replies(
-        self, lm: LanguageModel, prompts: Sequence[str], queries: Sequence[Example]
+        self, lm: LanguageModel, prompts: Sequence[Rendered], queries: Sequence[Example]
     ) -> list[Reply]:
         answers = lm.answers(prompts, self.max_new_tokens, self.stop)
         replies = []
@@ -135,31 +136,30 @@ def way_of_answering(
 
     Args:
         lm: answers.
-        prompting: the template, and the most new tokens of an answer.
+        prompting: how prompts are written, and the most new tokens of an answer.
         stop: strings at which a generated answer ends.
         queries: the queries, all with choices or all without.
     """
-    template = prompting.template
     limit = prompting.max_new_tokens
     if not (queries and queries[0].choices):
-        return Writing(template, limit, tuple(stop))
+        return Writing(limit, tuple(stop))
     if lm.can_score:
-        return Choosing(template, prompting.per_token)
-    return WritingAnOption(template, limit, () if lm.ends_itself else tuple(stop))
+        return Choosing(prompting.prompt, prompting.per_token)
+    return WritingAnOption(limit, () if lm.ends_itself else tuple(stop))
 
 
 def ask(
     lm: LanguageModel,
     prompting: Prompting,
     stop: Sequence[str],
-    prompts: Sequence[str],
+    prompts: Sequence[Rendered],
     queries: Sequence[Example],
 ) -> list[Reply]:
     """Return the LM's answer to the prompt of each query (`way_of_answering`).
 
     Args:
         lm: answers.
-        prompting: the template, and the most new tokens of an answer.
+        prompting: how prompts are written, and the most new tokens of an answer.
         stop: strings at which a generated answer ends.
         prompts: a prompt for each query.
         queries: the queries; gold outputs are not read.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ceil_jax.lm.prompts import examples_text, prompt_text
+from ceil_jax.lm.prompts import Prompt, examples_text
 from ceil_jax.tasks.example import Example, Template
 
 Stopped = Literal["k", "token_budget", "exhausted", "min_relevance"]
@@ -118,7 +118,7 @@ class Selection:
     @property
     def prompt(self) -> str:
         """`text` followed by the query, up to where the answer begins."""
-        return prompt_text(self.template, self.examples, self.query)
+        return Prompt(self.template).text(self.query, self.examples)
 
 
 def shortened(text: str, length: int) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.prompts import context_budget, examples_text, prompt_text
+from ceil_jax.lm.prompts import context_budget, examples_text
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.files import read_file
@@ -171,7 +171,7 @@ class Rewriter:
             Example("", example.input, "", fields={"schema": example.fields.get("schema", "")})
             for example in examples
         ]
-        return [prompt_text(self.template, [], query, self._openings[order]) for query in queries]
+        return [self._openings[order] + self.template.query(query) for query in queries]
 
     def rewrite(self, examples: Sequence[Example], order: int) -> Rewrites:
         """Return the skill of each example's input, with the demonstrations in one order; the input

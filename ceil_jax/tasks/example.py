@@ -63,13 +63,13 @@ _PIECE = re.compile(r"\{\{|\}\}|\{(?P<name>(?:[^{}]|\{[^{}]*\})+)\}|[^{}]+|(?P<s
 
 
 @functools.lru_cache(maxsize=256)
-def _pieces(pattern: str) -> tuple[tuple[str, str], ...]:
-    """The pieces of a pattern, in order: (literal text, "") or ("", name in braces)."""
+def pieces_of(pattern: str) -> tuple[tuple[str, str], ...]:
+    """Return the pieces of a pattern, in order: (literal text, "") or ("", name in braces)."""
     pieces = []
     for piece in _PIECE.finditer(pattern):
         if piece["stray"]:
             raise UserError(
-                f"template {pattern!r}: expected braces around one name each, as in {{input}}, and "
+                f"{pattern!r}: expected braces around one name each, as in {{input}}, and "
                 f"literal braces written {{{{ and }}}}; found a single {piece[0]!r} at place "
                 f"{piece.start()}"
             )
@@ -104,14 +104,14 @@ class Template:
     """The name in the pattern that stands for the answer."""
 
     def __post_init__(self) -> None:
-        names = [name for _, name in _pieces(self.pattern)]
+        names = [name for _, name in pieces_of(self.pattern)]
         if names[-1:] != [self.output] or names.count(self.output) != 1:
             raise UserError(f"template {self.pattern!r} must end with its only {{{self.output}}}")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names in the pattern, in order; the answer's is the last."""
-        return tuple(name for _, name in _pieces(self.pattern) if name)
+        return tuple(name for _, name in pieces_of(self.pattern) if name)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class Template:
     def _before_answer(self, example: Example) -> str:
         return "".join(
             self._value(name, example) if name else literal
-            for literal, name in _pieces(self.pattern)[:-1]
+            for literal, name in pieces_of(self.pattern)[:-1]
         )
 
     def _value(self, name: str, example: Example) -> str:
@@ -157,7 +157,7 @@ class Template:
         >>> Template("Q: {input} A: {output}").open_query()
         'Q: {input} A:'
         """
-        pieces = _pieces(self.pattern)[:-1]
+        pieces = pieces_of(self.pattern)[:-1]
         pattern = "".join(f"{{{name}}}" if name else literal for literal, name in pieces)
         return pattern.removesuffix(" ")
 
@@ -180,7 +180,7 @@ def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
         UserError: an unpaired brace, or a name that the example lacks.
     """
     pieces = []
-    for literal, name in _pieces(pattern):
+    for literal, name in pieces_of(pattern):
         value = literal
         if name:
             field = example.field(name)
@@ -221,7 +221,7 @@ def column_template(
     # all names as the table spells them
     known = [output, input, *(columns or ())]
     pattern = _renamed(pattern, lambda name: same_text(name, known) or name)
-    names_in_pattern = [name for _, name in _pieces(pattern)]
+    names_in_pattern = [name for _, name in pieces_of(pattern)]
     if names_in_pattern[-1:] not in ([output], ["output"]):
         raise UserError(f"template {pattern!r} must end with its only {{{output}}}")
     if columns is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ceil_jax.tasks.example import Example
 
@@ -31,6 +31,16 @@ def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:
     if has_choices:
         return outputs if len(options) == 1 else ()
     return outputs if are_labels(len(outputs), len(bank)) else ()
+
+
+def label_names(bank: Iterable[Example]) -> tuple[str, ...]:
+    """Return the labels of a bank whose outputs are labels, sorted: its outputs, and choices that none
+    of its examples has.
+
+    >>> label_names([Example("1", "a dull film", "bad", choices=("bad", "good"))])
+    ('bad', 'good')
+    """
+    return tuple(sorted({text.strip() for row in bank for text in (row.output, *row.choices)}))
 
 
 def are_labels(distinct: int, rows: int) -> bool:

@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.lazy import Lazy
-from ceil_jax.lm.prompts import Fit, PromptBuilder
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.lm.messages import Rendered
+from ceil_jax.lm.prompts import Fit, Prompt, PromptBuilder
+from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
 
 
@@ -21,7 +22,7 @@ def set_prompts(
     sets: CandidateSets,
     builder: PromptBuilder,
     fit: Fit,
-) -> Lazy[str]:
+) -> Lazy[Rendered]:
     """Return the Q × M prompts of the candidate sets, query by query. Each is made when it is read,
     because at the papers' size all of them take gigabytes.
 
@@ -34,13 +35,13 @@ def set_prompts(
     """
     count = sets.subsets.shape[1]
 
-    def prompt(number: int) -> str:
+    def prompt(number: int) -> Rendered:
         row, set_number = divmod(number, count)
         positions = [int(position) for position in sets.subsets[row, set_number] if position >= 0]
         chosen = [bank[sets.shortlist[row, position]] for position in positions]
         # the shortlist is sorted: a lower position is a more similar example
         relevance = [-position for position in positions]
-        return builder.build(queries[row], chosen, relevance, fit).text
+        return builder.build(queries[row], chosen, relevance, fit).prompt
 
     return Lazy(len(queries) * count, prompt)
 
@@ -65,8 +66,8 @@ def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
 def score_sets(
     lm: LanguageModel,
     queries: Sequence[Example],
-    prompts: Sequence[str],
-    template: Template,
+    prompts: Sequence[Rendered],
+    prompt: Prompt,
     per_token: bool,
     all_choices: bool = False,
     order: Int[np.ndarray, " n"] | None = None,
@@ -80,7 +81,7 @@ def score_sets(
         lm: reads the prompts.
         queries: Q queries, all with choices or all without.
         prompts: Q × M prompts, query by query; each is read once.
-        template: defines how an output continues a prompt.
+        prompt: defines how an output continues one.
         per_token: on tasks with choices, whether log P is divided by the number of tokens, as when
             the LM answers.
         all_choices: on tasks with choices, whether all of them are read. `choice` is then also
@@ -92,7 +93,7 @@ def score_sets(
     sets = len(prompts) // max(1, len(queries))
     outputs = [read_outputs(query, all_choices) for query in queries]
     texts = [
-        [template.continuation(query, output) for output in outputs_of_query]
+        [prompt.continuation(query, output) for output in outputs_of_query]
         for query, outputs_of_query in zip(queries, outputs, strict=True)
     ]
     per_token = per_token and bool(queries[0].choices)

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ceil_jax.lm.messages import Rendered, text_of
 from ceil_jax.lm.price import Price, Usage, beginning_of, total
 from ceil_jax.lm.prompts import PromptBuilder
 from ceil_jax.methods.row import Row
@@ -51,12 +52,8 @@ MARGIN = 1.25
 """The factor by which the estimates of a dry run are raised, because it counts only a sample."""
 
 
-_Question: TypeAlias = tuple[str, ...]
+_Question: TypeAlias = tuple[Rendered, tuple[str, ...]]
 """A prompt, and the choices of its query: what an answer depends on."""
-
-
-def _question(prompt: str, query: Example) -> _Question:
-    return (prompt, *query.choices)
 
 
 class _Waiting(NamedTuple):
@@ -74,7 +71,7 @@ class Entrant(NamedTuple):
     """A candidate with its prompts for some rows."""
 
     candidate: Candidate
-    prompts: list[str]
+    prompts: list[Rendered]
     lengths: np.ndarray
     """float [N]: tokens of each prompt."""
     tokens: np.ndarray
@@ -157,12 +154,12 @@ class Field:
         assert isinstance(stage, Predictions), "the LM answers every candidate"
         choice = self.run.get(stage.choice)
         builder = self._builders[ids]
-        prompts = [prompt.text for prompt in stage.prompts(self.run, queries, choice, builder)]
+        prompts = [built.prompt for built in stage.prompts(self.run, queries, choice, builder)]
         if candidate.prepared:
             for key, cost in self._unpaid(stage.choice).items():
                 self._paid.add(key)
                 self.budget.spend(cost, cost.tokens)
-        lengths = np.asarray(self.lm.count_tokens(prompts), np.float64)
+        lengths = np.asarray(self.lm.count_tokens([*map(text_of, prompts)]), np.float64)
         golds = [query.output for query in queries]
         [beginning, *answers] = self.lm.count_tokens([beginning_of(prompts), *golds])
         prompting = Usage(float(lengths.mean()), float(beginning), float(np.mean(answers)))
@@ -217,10 +214,7 @@ class Field:
         """
         rows = queries[span]
         questions = [
-            [
-                _question(prompt, row)
-                for prompt, row in zip(entrant.prompts[span], rows, strict=True)
-            ]
+            [(prompt, row.choices) for prompt, row in zip(entrant.prompts[span], rows, strict=True)]
             for entrant in entrants
         ]
         tokens = [entrant.tokens[span] for entrant in entrants]
@@ -375,7 +369,9 @@ class Field:
         unpaid = closure([choice], lambda stage: stage.key in self._paid)
         # as if nothing was on disk, so that a search that was stopped takes the same decisions
         works = {stage: self._nothing.estimate(stage) for stage in unpaid}
-        planned = self.run.models.counting(self.base.lm).count_tokens(known.prompts)
+        planned = self.run.models.counting(self.base.lm).count_tokens(
+            [*map(text_of, known.prompts)]
+        )
         correction = max(1.0, float(known.lengths.sum()) / max(1, int(planned.sum())))
         tokens = MARGIN * correction * sum(work.read + work.written for work in works.values())
         missing = [works[stage] for stage in self.run.missing([choice]) if stage in works]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ceil_jax.lm.messages import Rendered
 from ceil_jax.report.table import json_value
 from ceil_jax.tuning.advice import advice, differences
 from ceil_jax.tuning.finals import Finals
@@ -16,7 +17,7 @@ class ShownRow(NamedTuple):
     """A final row with the recommended prompt and the LM's answer."""
 
     query: str
-    prompt: str
+    prompt: Rendered
     answer: str
     gold: str
     right: bool

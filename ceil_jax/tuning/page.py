@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
 from collections.abc import Sequence
 from importlib import resources
 
+from ceil_jax.lm.messages import Rendered, content_of
 from ceil_jax.report.page import page_file
 from ceil_jax.report.scatter import Point, scatter
 from ceil_jax.report.table import money_columns, typeset
@@ -38,9 +42,18 @@ LEGEND = {
 _LONGEST = 600
 """The most characters that the page shows of a text."""
 
+_COPY = """
+const button = document.getElementById("copy");
+button?.addEventListener("click", async () => {
+  await navigator.clipboard.writeText(document.getElementById("prompt").textContent);
+  button.textContent = "Copied";
+});
+"""
+"""The page's script: it copies the prompt that is shown."""
+
 
 def page(outcome: Outcome, program: str, note: str) -> str:
-    """Return the page as HTML, without scripts and requests.
+    """Return the page as HTML, without requests, and with no script but `_COPY`.
 
     Args:
         outcome: the outcome of a search.
@@ -50,7 +63,10 @@ def page(outcome: Outcome, program: str, note: str) -> str:
     recommendation, *others = advice(outcome.finals)
     notes = [text for text in (*outcome.notes, note) if text]
     template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
+    hashed = base64.b64encode(hashlib.sha256(_COPY.encode()).digest()).decode()
     return template.format(
+        script=_COPY,
+        script_hash=f"'sha256-{hashed}'",
         title=html.escape(f"{outcome.task}: which prompt?"),
         style=page_file("page.css"),
         lead=html.escape(
@@ -165,9 +181,28 @@ def _example(outcome: Outcome) -> str:
         return ""
     verdict = "right" if answered_row.right else f"wrong: {_cut(answered_row.gold)} was expected"
     return (
-        f"<h2>The prompt, for one of the final rows</h2><pre>{html.escape(_cut(answered_row.prompt, 3000))}"
-        f"</pre><p>{html.escape(outcome.lm)} answers <b>{html.escape(_cut(answered_row.answer))}</b>, which "
+        f"<h2>The prompt, for one of the final rows</h2>{_shown(answered_row.prompt)}"
+        f"<p>{html.escape(outcome.lm)} answers <b>{html.escape(_cut(answered_row.answer))}</b>, which "
         f"is {html.escape(verdict)}. This is {html.escape(outcome.recommended.label)}.</p>"
+    )
+
+
+def _shown(prompt: Rendered) -> str:
+    """A prompt, of messages role by role, and a button that copies it whole: messages as JSON."""
+    if isinstance(prompt, str):
+        copied = prompt
+        shown = f"<pre>{html.escape(_cut(prompt, 3000))}</pre>"
+    else:
+        copied = json.dumps(prompt, ensure_ascii=False, indent=1)
+        shown = "".join(
+            f"<dt>{html.escape(message['role'])}</dt>"
+            f"<dd><pre>{html.escape(_cut(content_of(message)))}</pre></dd>"
+            for message in prompt
+        )
+        shown = f"<dl class='messages'>{shown}</dl>"
+    return (
+        f'{shown}<p><button type="button" id="copy">Copy</button></p>'
+        f'<pre id="prompt" hidden>{html.escape(copied)}</pre>'
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.cached import ReadingMeter
-from ceil_jax.lm.prompts import prompt_text
+from ceil_jax.lm.prompts import Prompt
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import TUNE
 from ceil_jax.pipeline.models import Models, NamedLM
@@ -223,7 +223,7 @@ class Arena:
 
     def prompt(self, query: Example, examples: Sequence[Example]) -> str:
         """Return the prompt of a query with examples in this order."""
-        return prompt_text(self.task.template, examples, query)
+        return Prompt(self.task.template).text(query, examples)
 
     def answers(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[str]:
         """Return the LM's answers."""

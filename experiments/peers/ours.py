@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ceil_jax.lm.messages import text_of
 from ceil_jax.methods.row import Row
 from ceil_jax.tasks.example import Example
 from ceil_jax.tuning.candidates import PLAIN, ZERO, Candidate
@@ -41,6 +42,6 @@ def of_candidate(arena: Arena, candidate: Candidate) -> Chosen:
     """Return the prompts of one of tune's candidates."""
 
     def prompts(queries: Sequence[Example]) -> list[str]:
-        return arena.field.enter(candidate, queries).prompts
+        return [*map(text_of, arena.field.enter(candidate, queries).prompts)]
 
     return Chosen(prompts, candidate.shots, candidate.label)

@@ -202,3 +202,33 @@ def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
         assert main([*command, *given]) == 2
         said = capsys.readouterr().err.strip().splitlines()[-1]
         assert "gives no log-probabilities" in said
+
+
+@pytest.mark.parametrize(
+    ("system", "why"),
+    [
+        ("@none.txt", "--system @none.txt: No such file or directory"),
+        ("Which {team}?", r"names {team}; the one name in braces is {labels}"),
+        ("JSON: {", "found a single '{'"),
+        ("word " * 300, "the instruction has 600 tokens, and --token-budget leaves 50"),
+    ],
+)
+def test_an_instruction_that_cannot_be_sent_ends_in_one_line_before_anything_is_read(
+    tmp_path, reviews, capsys, monkeypatch, system, why
+):
+    monkeypatch.chdir(tmp_path)
+    out = ["--out", str(tmp_path / "runs"), "--encoder", "tiny", "--lm", "tiny"]
+    flags = [
+        "--data",
+        str(reviews()),
+        "--method",
+        "topk",
+        "--token-budget",
+        "50",
+        "--system",
+        system,
+    ]
+    assert main(["compare", *flags, *out]) == 2
+    [line] = capsys.readouterr().err.splitlines()[-1:]
+    assert why in line
+    assert not (tmp_path / "runs").exists()

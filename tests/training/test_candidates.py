@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ceil_jax.lm import TinyLM
-from ceil_jax.lm.prompts import PromptBuilder
+from ceil_jax.lm.prompts import Prompt, PromptBuilder
 from ceil_jax.tasks.example import Example, Template
 from ceil_jax.training.samplers import bank_sets, epr_candidates, k_dpp_sets, uniform_sets
 from ceil_jax.training.scoring import score_sets, set_prompts
@@ -119,9 +119,9 @@ def test_the_trade_off_is_that_with_the_most_probable_answers():
 def score(queries, bank, candidates, per_token=False, all_choices=True):
     lm = TinyLM()
     prompts = set_prompts(
-        queries, bank, candidates, PromptBuilder(lm, TEMPLATE, reserve=8), "greedy"
+        queries, bank, candidates, PromptBuilder(lm, Prompt(TEMPLATE), reserve=8), "greedy"
     )
-    return lm, score_sets(lm, queries, prompts, TEMPLATE, per_token, all_choices)
+    return lm, score_sets(lm, queries, prompts, Prompt(TEMPLATE), per_token, all_choices)
 
 
 def test_scores_are_the_log_likelihoods_of_the_prompts():

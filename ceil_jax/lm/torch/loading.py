@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.messages import Messages
 from ceil_jax.lm.tokens import loading_errors, pair_tokenizer
 from ceil_jax.lm.torch.model import TorchLM, context_length, reads_trees
 
@@ -69,6 +70,9 @@ class Outline(NamedTuple):
     parameters: int
     count_tokens: Callable[[Sequence[str]], np.ndarray]
     """A function from texts to the number of tokens of each, int [N]."""
+    template: Callable[[Messages], str]
+    """Its chat template, as in `LanguageModel.chat`."""
+    takes_system: bool
     reads_rows: bool
     """Whether it would read padded rows on this machine, and not prefix trees
     (`model.reads_trees`)."""
@@ -89,6 +93,8 @@ def outline(source: str, name: str, dtype: str) -> Outline:
         context_length=context_length(config),
         parameters=model.num_parameters(),
         count_tokens=tokenizer.count,
+        template=tokenizer.chat,
+        takes_system=tokenizer.takes_system,
         reads_rows=not reads_trees(model, _device()),
     )
 

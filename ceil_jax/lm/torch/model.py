@@ -12,6 +12,7 @@ import torch
 from ceil_jax.errors import UserError
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel, check_lengths
+from ceil_jax.lm.messages import Messages
 from ceil_jax.lm.tokens import PairTokenizer
 from ceil_jax.lm.torch import tree_attention
 from ceil_jax.lm.torch.generation import Session, Writer, write_all
@@ -62,6 +63,7 @@ class TorchLM(LanguageModel):
         self.model = model.eval()
         self.tokenizer = tokenizer
         self._pairs = PairTokenizer(tokenizer)
+        self.takes_system = self._pairs.takes_system
         on_gpu = model.device.type != "cpu"
         # 1,024 on a CPU: a layer's intermediate values stay in the processor's cache
         default_budget = 2**15 if on_gpu else 2**10
@@ -82,6 +84,9 @@ class TorchLM(LanguageModel):
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
         return self._pairs.count(texts)
+
+    def chat(self, messages: Messages) -> str:
+        return self._pairs.chat(messages)
 
     def scores(self, continuations: Continuations) -> tuple[np.ndarray, list[int]]:
         pairs = self._pairs.pairs(continuations.prompts, continuations.texts)

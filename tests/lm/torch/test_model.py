@@ -7,6 +7,7 @@ from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm import load_lm
+from ceil_jax.lm.messages import Messages
 from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.lm.torch.padded import PaddedReader
 
@@ -321,3 +322,56 @@ def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
         assert logits.argmax(-1).tolist() == asked.tolist()
         expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
         assert score == pytest.approx(expected, abs=1e-3)
+
+
+CHAT = (
+    "{{ bos_token or '' }}{% for m in messages %}{{ m['role'] }}; {{ m['content'] }};\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant; {% endif %}"
+)
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+
+
+def with_template(network, template, *, bos=False):
+    fast = tokenizer(bos=bos)
+    fast.chat_template = template
+    return TorchLM(network, fast, name="random")
+
+
+def chat_of(*texts):
+    roles = ["system", *["user", "assistant"] * len(texts)]
+    return Messages(
+        {"role": role, "content": text} for role, text in zip(roles, texts, strict=False)
+    )
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_turns_are_a_text_by_the_chat_template_behind_which_answers_are_scored(bos):
+    network = model("llama")
+    lm = with_template(network, CHAT, bos=bos)
+    assert lm.takes_system
+    prompt = lm.chat(chat_of("is", "a film", "good", "film"))
+    # the start of text is not there twice
+    assert prompt == "system; is;\nuser; a film;\nassistant; good;\nuser; film;\nassistant; "
+    [found] = lm.log_likelihood([prompt], ["good"])
+    assert found == pytest.approx(naive(network, ("llama", bos), prompt, "good"), abs=1e-4)
+
+
+def test_what_turns_share_is_read_once():
+    lm = with_template(model("llama", context=256), CHAT)
+    prompts = [lm.chat(chat_of("is", "a film", "good", text)) for text in ("film", "so")]
+    lm.log_likelihood(prompts[:1], ["x"])
+    alone = lm.tokens_read
+    lm.log_likelihood(prompts, ["x", "x"])
+    # the second prompt's own tokens are the last query and the marks behind it
+    own = lm.count_tokens([prompts[1].rpartition("user;")[2]])[0]
+    assert lm.tokens_read - 2 * alone <= own + 2
+
+
+def test_a_chat_template_that_takes_no_system_message():
+    lm = with_template(model("llama"), NO_SYSTEM + CHAT)
+    assert not lm.takes_system
+    with pytest.raises(UserError, match=r"the chat template of .* refuses a prompt: no system"):
+        lm.chat(chat_of("is", "film"))
+    assert not with_template(model("llama"), "{{ messages[-1]['content'] }}").takes_system
+    with pytest.raises(UserError, match="has no chat template, which --form turns needs"):
+        language_model(model("llama"), ("llama", False)).chat(chat_of("is", "film"))
