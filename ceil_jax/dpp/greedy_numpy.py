@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ceil_jax.dpp.greedy import CLOSED_BELOW
-from ceil_jax.dpp.kernel import bounded_trade_off, similarity
+from ceil_jax.dpp.kernel import bounded_trade_off, rescaled, similarity
 
 
 class Pick(NamedTuple):
@@ -33,6 +33,7 @@ def greedy_steps(
     groups: Int[np.ndarray, " n"] | None = None,
     fits: Callable[[int], bool] = lambda item: True,
     waits: Callable[[int], bool] = lambda item: False,
+    origin: float = 0.0,
 ) -> Iterator[Pick]:
     """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by
     one.
@@ -50,6 +51,7 @@ def greedy_steps(
             for good.
         waits: called likewise; if it returns True, the item waits until its group has no other open
             items. Waiting items are then chosen by gain.
+        origin: the cosine that counts as 0 (`kernel.rescaled`): S = (1 + rescaled(F Fᵀ)) / 2.
 
     >>> import numpy as np
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
@@ -63,7 +65,7 @@ def greedy_steps(
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
     log_quality = log_quality / bounded_trade_off(trade_off)
     # the diagonal of S is 1, but for zero vectors
-    diagonal = np.where(features.any(axis=1), 1.0, similarity(0.0))
+    diagonal = np.where(features.any(axis=1), 1.0, similarity(rescaled(0.0, origin)))
     log_quality += np.log(diagonal)
     root = np.sqrt(diagonal)
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
@@ -88,7 +90,8 @@ def greedy_steps(
             continue
         yield Pick(best, float(gains.max()), float(residual[best]))
         chosen_from[groups[best]] += 1
-        row = similarity(features @ features[best]) / root / root[best]
+        cosines = rescaled(features @ features[best], origin)
+        row = similarity(cosines) / root / root[best]
         factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])
         residual -= factor[t] ** 2
         open_ &= residual > epsilon

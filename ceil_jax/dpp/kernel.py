@@ -60,6 +60,20 @@ def similarity(dots: Any, norms: Any = 1.0) -> Any:
     return (1 + dots / norms) / 2
 
 
+def rescaled(cosines: Any, origin: float) -> Any:
+    """Return cosines on a scale on which `origin` is 0, and 1 stays 1: (cos − origin) / (1 − origin).
+
+    Some encoders give unrelated texts cosines of 0.7. With the mean cosine of a bank as origin, λ
+    and other limits mean the same for every encoder: v ↦ (√a, √(1−a) v), which takes each cosine c
+    to a + (1 − a) c, changes no rescaled cosine.
+
+    Args:
+        cosines: a float or an array of jax or numpy of any shape.
+        origin: the cosine of unrelated texts, below 1; 0 changes nothing.
+    """
+    return (cosines - origin) / (1 - origin)
+
+
 def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "*b n n"]:
     """Return the similarity matrix S of the items, (1 + cos) / 2; the vectors may have any length.
     `conditional_kernel` and `greedy_map` accept any other positive semi-definite matrix as well.
