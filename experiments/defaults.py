@@ -36,7 +36,7 @@ from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import Readings
 from ceil_jax.metrics import METRICS
-from ceil_jax.metrics.bootstrap import Sample, bootstrap_interval, mean, paired
+from ceil_jax.metrics.bootstrap import bootstrap_interval, paired
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Table, signed
 from ceil_jax.retrieval.index import top_k
