@@ -64,8 +64,9 @@ def greedy_steps(
     chosen_from = np.zeros(groups.max(initial=0) + 1, np.intp)
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
     log_quality = log_quality / bounded_trade_off(trade_off)
-    # the diagonal of S is 1, but for zero vectors
-    diagonal = np.where(features.any(axis=1), 1.0, similarity(rescaled(0.0, origin)))
+    is_empty = ~features.any(axis=1)
+    # a vector of zeros is to every vector as unrelated texts are, itself included
+    diagonal = np.where(is_empty, similarity(0.0), 1.0)
     log_quality += np.log(diagonal)
     root = np.sqrt(diagonal)
     residual = np.ones(n)  # d_i² of the open items, 1 for closed ones
@@ -90,8 +91,8 @@ def greedy_steps(
             continue
         yield Pick(best, float(gains.max()), float(residual[best]))
         chosen_from[groups[best]] += 1
-        cosines = rescaled(features @ features[best], origin)
-        row = similarity(cosines) / root / root[best]
+        cosines = np.where(is_empty | is_empty[best], origin, features @ features[best])
+        row = similarity(rescaled(cosines, origin)) / root / root[best]
         factor[t] = (row - factor[:t, best] @ factor[:t]) / np.sqrt(residual[best])
         residual -= factor[t] ** 2
         open_ &= residual > epsilon

@@ -6,6 +6,7 @@ import pytest
 
 from ceil_jax.dpp.greedy import greedy_map_from_features
 from ceil_jax.dpp.greedy_numpy import greedy_steps
+from ceil_jax.dpp.kernel import rescaled, similarity
 
 N = 12
 D = 6
@@ -115,3 +116,22 @@ def test_what_waits_comes_after_the_rest_of_its_group():
 
 def test_nothing_to_choose_from():
     assert list(greedy_steps(np.zeros((0, D), np.float32), np.zeros(0, np.float32), 0.1)) == []
+
+
+@pytest.mark.parametrize("trade_off", [0.01, 0.1])
+def test_a_constant_part_of_all_vectors_changes_no_choice_with_its_origin(trade_off):
+    # v ↦ (√a, √(1−a) v) takes every cosine c to a + (1 − a) c, and an origin of 0.2 to a + (1 − a) 0.2
+    features, _ = problem(3)
+    query = problem(4)[0][0]
+    for a in (0.3, 0.7):
+        with_constant = np.column_stack([np.full(N, np.sqrt(a)), np.sqrt(1 - a) * features])
+        picks = []
+        for vectors, cosines, origin in (
+            (features, features @ query, 0.2),
+            (with_constant, a + (1 - a) * (features @ query), a + (1 - a) * 0.2),
+        ):
+            relevance = similarity(rescaled(cosines, origin))
+            steps = greedy_steps(vectors, relevance, trade_off, origin=origin)
+            picks.append([step.item for step in steps])
+        assert picks[0] == picks[1]
+        assert len(picks[0]) > 2

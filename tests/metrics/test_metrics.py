@@ -115,3 +115,33 @@ def test_metrics_of_tasks_exist():
     for spec in TASKS.values():
         for name in (spec.metric, *spec.more_metrics):
             assert name in METRICS
+
+
+@pytest.mark.parametrize("drawn", [range(6), [0, 0, 3, 4, 5, 5]])
+def test_class_metrics_agree_with_scikit_learn(drawn):
+    from sklearn.metrics import balanced_accuracy_score, f1_score
+
+    golds = [list("aaabbc")[i] for i in drawn]
+    predictions = [list("aabbca")[i] for i in drawn]
+    examples = [example(gold) for gold in golds]
+    expected = {
+        "macro_f1": f1_score(golds, predictions, average="macro", zero_division=0),
+        "balanced_accuracy": balanced_accuracy_score(golds, predictions),
+    }
+    for name, value in expected.items():
+        assert METRICS[name].corpus(predictions, examples) == pytest.approx(value), name
+
+
+def test_class_metrics_of_resamples_come_from_the_sums_of_all_rows():
+    # the second resample lacks class b, which then does not count
+    examples = [example("a"), example("a"), example("b")]
+    predictions = ["a", "b", "nothing"]
+    for name in ("macro_f1", "balanced_accuracy"):
+        metric = METRICS[name]
+        statistics = metric.statistics(np.zeros(3), predictions, examples)
+        times = np.array([[1, 1, 1], [2, 1, 0]])
+        found = metric.from_sums(times @ statistics, 3)
+        # F1 of a: 2·1 / (2 + 1), of b: 0; recalls 1/2 and 0. Then F1 of a: 2·2 / (3 + 2), of b
+        # (predicted once): 0; recall of a: 2/3, and no b
+        expected = {"macro_f1": [(2 / 3) / 2, (4 / 5) / 2], "balanced_accuracy": [1 / 4, 2 / 3]}
+        np.testing.assert_allclose(found, expected[name])

@@ -1,0 +1,86 @@
+"""Metrics of labels that count every class alike: macro F1 and balanced accuracy.
+
+Where 95 of 100 rows have one label, answering that label scores 95 % accuracy. These do not reward
+it: with two classes its macro F1 is 49 % and its balanced accuracy 50 %.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from ceil_jax.metrics.base import Metric
+from ceil_jax.tasks.example import Example
+
+
+class ByClass(Metric):
+    """A mean over classes, computed from counts of each class; the classes are the gold labels and
+    the choices of the queries. An answer that is no class is a miss of its gold class."""
+
+    def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
+        """Return whether each answer is the gold label: float64 [N]."""
+        pairs = zip(predictions, examples, strict=True)
+        return np.array([prediction == example.output for prediction, example in pairs], np.float64)
+
+    def statistics(
+        self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
+    ) -> np.ndarray:
+        """Return for each example and each of C classes whether it is the gold one, whether it was
+        predicted, and both: float64 [N, 3 C]."""
+        labels = {label for example in examples for label in (example.output, *example.choices)}
+        classes = np.array(sorted(labels))
+        gold = np.array([example.output for example in examples])[:, None] == classes
+        predicted = np.array(list(predictions))[:, None] == classes
+        return np.concatenate([gold, predicted, gold & predicted], axis=1).astype(np.float64)
+
+    def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
+        """Return the mean over the classes that occur, float64 [...], from counts [..., 3 C]."""
+        gold, predicted, both = np.split(sums, 3, axis=-1)
+        values, occurs = self.of_classes(gold, predicted, both)
+        return (values * occurs).sum(axis=-1) / np.maximum(1, occurs.sum(axis=-1))
+
+    @abstractmethod
+    def of_classes(
+        self, gold: np.ndarray, predicted: np.ndarray, both: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the value of each class and whether it takes part in the mean, both [..., C].
+
+        Args:
+            gold: queries of each class [..., C].
+            predicted: answers of each class.
+            both: right answers of each class.
+        """
+
+
+class MacroF1(ByClass):
+    """The mean of the classes' F1 = 2 · right / (gold + predicted), over the classes that are some
+    query's or some answer's.
+
+    Examples:
+        >>> golds = [Example("1", "q", "a"), Example("2", "q", "a"), Example("3", "q", "b")]
+        >>> MacroF1().corpus(["a", "b", "b"], golds) == (2 / 3 + 2 / 3) / 2
+        True
+    """
+
+    def of_classes(
+        self, gold: np.ndarray, predicted: np.ndarray, both: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        counted = gold + predicted
+        return 2 * both / np.maximum(1, counted), counted > 0
+
+
+class BalancedAccuracy(ByClass):
+    """The mean of the classes' recall = right / gold, over the classes that are some query's.
+
+    Examples:
+        >>> golds = [Example("1", "q", "a"), Example("2", "q", "a"), Example("3", "q", "b")]
+        >>> BalancedAccuracy().corpus(["a", "b", "b"], golds)
+        0.75
+    """
+
+    def of_classes(
+        self, gold: np.ndarray, predicted: np.ndarray, both: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return both / np.maximum(1, gold), gold > 0
