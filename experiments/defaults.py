@@ -131,7 +131,7 @@ def choice(way: Way, vectors: np.ndarray, cosines: np.ndarray, origin: float) ->
         return bool(near.max() >= way.near_duplicate)
 
     if way.trade_off is None:
-        late = []
+        late: list[int] = []
         for item in range(len(vectors)):
             (late if waits(item) else taken).append(item)
         return [*taken, *late][: way.shots]

@@ -230,8 +230,10 @@ def tune_command(
 ) -> None:
     """Find how to choose examples for your data and your LM within a budget, and export it.
 
-    Methods, numbers of examples and λ race on some of the rows; the best, the cheapest within noise
-    of it, plain top-k and zero examples then answer final rows, which had no part in any choice.
+    Methods, numbers of examples and λ race on some of the rows, the cheapest first; the best, the
+    cheapest within noise of it, the standard that needs no search (four examples: the nearest, or
+    by `free` for programs) and zero examples then answer final rows, which had no part in any
+    choice.
     Recommended is the cheapest that does as well as the best: taking it may be expected to lose at
     most --tolerance points. A search that was stopped goes on with the same command and finds the
     same.
@@ -256,15 +258,11 @@ def tune_command(
     tokens_price = None if price is None else parse_price(price)
     opened = begin(config, own_data, search.method, held_out=HELD_OUT)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
-    from ceil_jax.tuning.tune import Search
+    from ceil_jax.tuning.search import Search
     from ceil_jax.tuning.write import write_outcome
 
     config = opened.config
     running = Search(config, opened.task, search, opened.models, began, tokens_price)
-    out = sys.stderr if json else sys.stdout
-    print(running.forecast.text, file=out)
-    if running.forecast.cut:
-        print(running.forecast.cut, file=out)
     outcome = running.run()
     files = write_outcome(running, outcome, _folder("tune", opened, own_data, search, price))
     if json:

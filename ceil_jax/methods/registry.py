@@ -226,6 +226,7 @@ RETRIEVERS.update(
 ZERO_ROW = Row("zero examples", retriever=ZERO, against=(), name="zero")
 RANDOM_ROW = Row("random", retriever=RANDOM, against=(), name="random")
 TOPK_ROW = Row("dense top-k", Untrained(), NEAREST, against=("zero", "copied"), name="topk")
+FREE_ROW = Row("free", Free(), NEAREST, against=("topk", "copied"), name="free")
 CLASSIFIER_ROW = Row(
     "classifier alone",
     Labels(),
@@ -265,7 +266,7 @@ for _name, _row in {
         answers="classifier",
     ),
     "structures": Row("structures", Structures(), NEAREST),
-    "free": Row("free", Free(), NEAREST, against=("topk", "copied")),
+    "free": FREE_ROW,
     "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),
     "tst": Row("TST", TST(), NEAREST),
     "tst_map": Row("TST + MAP", TST(), MAP, against=("tst",)),

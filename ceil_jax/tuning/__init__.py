@@ -7,21 +7,15 @@ statistics, so that simulated candidates with known scores can race in the same 
 
 - `config`: the settings of a search.
 - `candidates`: the ways of choosing examples that are searched.
-- `extent`: how many candidates and rows a search has.
 - `rows`: bank, tuning rows and final rows.
 - `budget`: LM tokens and minutes, spent and remaining.
-- `fitting`: the largest search that a budget pays for.
-- `forecast`: that search, with its expected tokens and time in words.
 - `race`: the rounds of a race, the dropped candidates and the winner.
 - `paired`: paired tests on the same rows, and their correction for many comparisons.
 - `loss`: the expected loss of a cheaper prompt.
 - `verdict`: scores and differences on the final rows, and the recommendation.
 - `field`: the candidates' prompts, the LM's answers to them, and what they cost.
-- `probe`: a look at what prompts cost and how fast the LM answers.
-- `field_race`: the race of a field, with the candidates that join it later.
-- `final_rows`: the finalists' answers to the final rows, and notes on what they prove.
+- `search`: the search from its settings to its outcome, one loop.
 - `without_lm`: a classifier, or the nearest output, beside the prompts.
-- `tune`: the search from its settings to its outcome.
 - `standing`: a candidate's result.
 - `finals`: the finalists' results, and which is recommended.
 - `finals_table`: these as a table.

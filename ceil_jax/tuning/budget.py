@@ -120,24 +120,17 @@ class Budget:
             return math.inf
         return max(0.0, (self.limit - self.tokens) / self.ratio)
 
-    def left(self, reserve: float = 0.0, seconds: float = 0.0) -> float:
+    def left(self, reserve: float = 0.0) -> float:
         """Return how many estimated LM tokens may be read now, at least 0, if `reserve` estimated
-        LM tokens and `seconds` are kept for later.
+        LM tokens are kept for later.
 
         What is read now may take all of its estimate, and must not exceed the limit. What is kept
         for later is kept at the tokens that answers have taken so far.
         """
         rest = self.tokens_left() - self.expected * reserve
         if self.minutes is not None and self.pace:
-            rest = min(rest, (self.seconds_left - seconds) / self.pace - reserve)
+            rest = min(rest, self.seconds_left / self.pace - reserve)
         return max(0.0, rest)
-
-    def pays_for(self, tokens: float, seconds: float = 0.0) -> bool:
-        """Return whether work of so many estimated LM tokens and `seconds` of other work is
-        expected to fit into what is left, by the tokens that answers have taken so far."""
-        return self.expected * tokens <= self.tokens_left() and not self.out_of_time(
-            tokens, seconds
-        )
 
     def needed(self, tokens: float, seconds: float) -> str:
         """Return the flags (--lm-tokens, --minutes) of a budget that also pays for this work: those
@@ -150,12 +143,6 @@ class Budget:
             flag = f"--minutes {minutes_for(60 * self.elapsed + seconds, PLANNED)}"
             too_low[flag] = seconds > self.seconds_left
         return " ".join([flag for flag, is_too_low in too_low.items() if is_too_low] or too_low)
-
-    def flags(self) -> str:
-        """Return the limits as flags."""
-        tokens = "" if self.limit is None else f"--lm-tokens {self.limit}"
-        minutes = "" if self.minutes is None else f"--minutes {self.minutes:g}"
-        return " ".join(filter(None, (tokens, minutes)))
 
     def remaining(self) -> str:
         """Return how much time is left, in words; without a limit of minutes, the time in which the

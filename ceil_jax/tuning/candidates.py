@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.methods.registry import ROWS, TOPK_ROW, ZERO_ROW
+from ceil_jax.methods.registry import FREE_ROW, ROWS, TOPK_ROW, ZERO_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.labels import labels_of
+from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.tuning.config import TuneConfig
-from ceil_jax.tuning.extent import PLAIN_SHOTS, Extent
 
 LEARNED = ("free", "free_map", "by_label", "fixed", "fixed_near", "epr", "ceil")
 """The trained methods that are tried by default."""
@@ -58,14 +58,21 @@ class Candidate:
 
 ZERO = Candidate(ZERO_ROW, 0)
 
-PLAIN = Candidate(TOPK_ROW, PLAIN_SHOTS)
-"""Plain top-k, with which every candidate is compared: the 8 nearest examples by the run's
-encoder."""
+PLAIN = Candidate(TOPK_ROW, 8)
+"""The eight nearest examples, by the run's encoder."""
+
+_STANDARD_SHOTS = 4
 
 
-def plain(extent: Extent) -> Candidate:
-    """Return the candidate with which all others are compared: the nearest examples."""
-    return Candidate(TOPK_ROW, extent.plain)
+def standard(task: Task) -> Candidate:
+    """Return the prompt that needs no search, with which every candidate is compared: four examples,
+    by `free` where outputs are programs and the nearest elsewhere.
+
+    Over nine tasks this rule, with a classifier where outputs are labels, scored as well as a search
+    (docs/results.md).
+    """
+    shots = max(1, min(_STANDARD_SHOTS, len(task.train) - 1))
+    return Candidate(TOPK_ROW if structure_parser_of(task.train) is None else FREE_ROW, shots)
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ...]:
@@ -108,35 +115,26 @@ def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:
     return ks
 
 
-def candidates(extent: Extent) -> list[Candidate]:
-    """Return the candidates of a search that need no preparation by the LM."""
-    return [
-        candidate
-        for method in extent.methods
-        for candidate in _variants(method, extent)
-        if not candidate.prepared
-    ]
+def candidates(methods: Sequence[Row], ks: Sequence[int], search: TuneConfig) -> list[Candidate]:
+    """Return each method with each K, and with each λ and encoder that it depends on.
 
-
-def prepared(methods: Sequence[Row], extent: Extent, shots: int) -> list[Candidate]:
-    """Return those candidates of some methods that an LM has to prepare, with K = `shots`."""
-    with_shots = replace(extent, ks=(shots,), encoders=())
-    return [
-        candidate
-        for method in methods
-        for candidate in _variants(method, with_shots)
-        if candidate.prepared
-    ]
-
-
-def _variants(row: Row, extent: Extent) -> Iterator[Candidate]:
-    """Yield a method with each encoder, λ and K that it depends on."""
-    if row == ZERO.row:
-        yield ZERO
-        return
-    tunable = row.needs.trade_off == "tunable" and not row.method.learns_sets
-    encoders = ("", *extent.encoders) if row.encodes else ("",)
-    for encoder in encoders:
-        for trade_off in extent.trade_offs if tunable else (None,):
-            for shots in extent.ks:
-                yield Candidate(row, shots + row.method.near_examples, trade_off, encoder)
+    Args:
+        methods: the methods, as rows of tables.
+        ks: the numbers of examples.
+        search: the values of λ, and the encoders besides the run's own.
+    """
+    found = []
+    for row in methods:
+        if row == ZERO.row:
+            found.append(ZERO)
+            continue
+        tunable = row.needs.trade_off == "tunable" and not row.method.learns_sets
+        encoders = ("", *search.encoders) if row.encodes else ("",)
+        trade_offs = search.trade_offs if tunable else (None,)
+        found += [
+            Candidate(row, shots + row.method.near_examples, trade_off, encoder)
+            for encoder in encoders
+            for trade_off in trade_offs
+            for shots in ks
+        ]
+    return found

@@ -193,7 +193,6 @@ class Field:
         what: str,
         *,
         reserve: float = 0.0,
-        reserve_seconds: float = 0.0,
         least: int = 0,
         measured: bool = True,
     ) -> list[ScoredReplies]:
@@ -208,7 +207,6 @@ class Field:
             span: which of the rows are answered.
             what: the label of the progress bar.
             reserve: LM tokens that are read later, for which time is kept.
-            reserve_seconds: the time that is kept for other work.
             least: how many rows are answered even after the minutes have passed.
             measured: whether the LM's speed is measured by them.
         """
@@ -223,7 +221,6 @@ class Field:
             waiting,
             what,
             reserve=reserve,
-            reserve_seconds=reserve_seconds,
             least=least,
             measured=measured,
         )
@@ -265,7 +262,6 @@ class Field:
         what: str,
         *,
         reserve: float,
-        reserve_seconds: float,
         least: int,
         measured: bool,
     ) -> list[_Waiting]:
@@ -274,7 +270,7 @@ class Field:
         with bar(len(waiting), what) as progress:
             while waiting:
                 readable = waiting
-                if self.budget.out_of_time(reserve, reserve_seconds):
+                if self.budget.out_of_time(reserve):
                     readable = [one for one in waiting if one.row < least]
                     if not readable:
                         break
@@ -312,8 +308,8 @@ class Field:
         """Return how many seconds encoding one of the texts of the bank and of some queries takes,
         measured on a few of them.
 
-        It is the fastest of a few measurements: what else runs for a moment must not make a search
-        smaller, and the search is planned again once all texts are encoded.
+        It is the fastest of a few measurements, because what else runs for a moment must not make
+        the bank smaller.
         """
         encoder = self.base.untrained_encoder.get()
         texts = [row.input for row in (*queries, *self.task.train)]
@@ -325,13 +321,6 @@ class Field:
             encoder.encode(some)
             seconds.append(time.perf_counter() - began)
         return min(seconds) / len(some)
-
-    def took(self, candidate: Candidate, queries: Sequence[Example]) -> float:
-        """Return how many seconds choosing a candidate's examples for some rows took, in this
-        process or an earlier one, with all stages that it needs, such as encoding."""
-        setup, row = self.setup_and_row(candidate)
-        choice = row_stages.choice(setup, row, Examples(queries))
-        return self.run.cost([choice]).seconds
 
     def has(self, candidate: Candidate, queries: Sequence[Example]) -> bool:
         """Return whether the vectors and the training that a candidate needs for some rows are on

@@ -12,8 +12,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ceil_jax.tuning.extent import FIRST_ROWS
 from ceil_jax.tuning.paired import DRAWS, chances
+
+FIRST_ROWS = 16
+"""Rows of the first round of a race."""
 
 MISTAKES = 0.05
 """The largest probability, over all tests of a race, that the best candidate is dropped."""

@@ -12,8 +12,8 @@ from ceil_jax.store.locking import write_files
 from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.outcome import Outcome
 from ceil_jax.tuning.page import page
+from ceil_jax.tuning.search import Search
 from ceil_jax.tuning.standing import Standing
-from ceil_jax.tuning.tune import Search
 
 
 class TuneFiles(NamedTuple):

@@ -31,7 +31,7 @@ from ceil_jax.tasks.words import first_of_each
 from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Field
-from ceil_jax.tuning.tune import Search
+from ceil_jax.tuning.search import Search
 from peers.counted import CountedLM
 
 LONGEST = {"geoquery": 32, "mtop": 80, "nl2bash": 48, "webqs": 16}

@@ -24,9 +24,8 @@ from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_page
 from ceil_jax.training.free.encoder import HEADS
-from ceil_jax.tuning.candidates import prepared, searched
+from ceil_jax.tuning.candidates import candidates, searched
 from ceil_jax.tuning.config import TuneConfig
-from ceil_jax.tuning.extent import Extent
 
 DOCS = Path(__file__).parents[2] / "docs"
 FEW = replace(TASK, validation=TASK.validation[:4])
@@ -131,8 +130,7 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     search = TuneConfig(method=("topk", "relative"))
     searched_rows = searched(search, config, FEW)
     assert [row.name for row in searched_rows] == ["topk", "relative"]
-    extent = Extent(searched_rows, search.ks, search.trade_offs, (), 16, 40, 60, 12)
-    [candidate] = prepared(searched_rows, extent, 8)
+    [candidate] = [one for one in candidates(searched_rows, (8,), search) if one.prepared]
     assert candidate.row == row
     assert candidate.prepared
 

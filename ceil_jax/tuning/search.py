@@ -1,0 +1,566 @@
+"""The search: one race on the tuning rows within the budget, and one look at the final rows.
+
+1. Zero examples and the *standard*, the choice that needs no search (`candidates.standard`), answer
+   the first tuning rows, which measures the LM's speed.
+2. The other candidates join by price, the cheapest first, as long as half of the budget pays for
+   the first part of the rows.
+3. The loop: all that are still possible answer the next part of the tuning rows, and the clearly
+   worse ones are dropped (`race`). Parts double. It ends when one candidate is left, when all rows
+   are answered, or when the next part does not fit the tokens or the minutes that are left beside
+   the final rows.
+4. What is left pays for latecomers: dearer candidates first, then those that an LM has to prepare,
+   such as EPR and CEIL.
+5. The winner, the cheapest that the race could not tell from it, the standard and zero examples
+   answer the final rows, and `verdict` compares them.
+
+Whatever the budget did not pay for stands in the notes of the outcome, with a budget that would.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ceil_jax.errors import UserError
+from ceil_jax.lm.price import Price
+from ceil_jax.methods.registry import usable_with
+from ceil_jax.metrics.bootstrap import Sample, mean, metric_interval
+from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.plan import duration
+from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, Reply, trouble_in_words
+from ceil_jax.tasks.example import Example, Task
+from ceil_jax.tasks.structures import programs
+from ceil_jax.tuning.budget import Budget, token_limit
+from ceil_jax.tuning.candidates import (
+    ZERO,
+    Candidate,
+    candidates,
+    possible_ks,
+    searched,
+    standard,
+)
+from ceil_jax.tuning.config import TuneConfig
+from ceil_jax.tuning.field import Entrant, Field, ScoredReplies
+from ceil_jax.tuning.finals import Finals
+from ceil_jax.tuning.outcome import Outcome, ShownRow
+from ceil_jax.tuning.race import FIRST_ROWS, Race, Round, hold
+from ceil_jax.tuning.rows import split_rows
+from ceil_jax.tuning.standing import Standing
+from ceil_jax.tuning.verdict import judge
+from ceil_jax.tuning.without_lm import replies_without_lm, result_without_lm, row_without_lm
+
+log = logging.getLogger(__name__)
+
+LEAST_FINAL = 8
+"""Final rows that are answered even if the budget is spent, so that every search ends with a
+table."""
+
+ENOUGH_ROWS = 50
+"""With fewer final rows, a note says that they prove little."""
+
+FEWEST_IN_BANK = 96
+"""The smallest bank to which one is cut, and on which methods are trained with an LM's scores."""
+
+_WARM = 2
+"""Rows that are answered before the LM's speed is measured: the first prompts pay for its start."""
+_MEASURED = 8
+"""Rows that measure it."""
+
+_WRONG = 5
+"""How many wrong answers are shown."""
+
+_REMARKS = {
+    "racing": "stayed to the end",
+    "aside": "set aside for the budget",
+    "worse": "clearly worse",
+}
+"""How the race ended for a candidate, in the order of tables."""
+
+
+class Finalist(NamedTuple):
+    """A candidate that answers the final rows."""
+
+    entrant: Entrant
+    role: str
+    """The reasons why it does."""
+    raced: np.ndarray
+    """float [m]: its scores in the race; m is 0 if it did not take part."""
+
+
+class Search:
+    """One search, from its settings to its outcome.
+
+    Args:
+        config: the settings that all candidates share.
+        task: the rows.
+        search: the candidates and the budget.
+        models: loads LMs and encoders.
+        began: the start of the minutes, by `time.perf_counter`; by default now.
+        price: the price of the LM's tokens: prompts are then compared by money, and tables show it.
+
+    Raises:
+        UserError: an unknown method, too few rows, a single label, or a bank that is too small for
+            every K.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        task: Task,
+        search: TuneConfig,
+        models: Models | None = None,
+        began: float | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.config = config
+        self.search = search
+        self.price = price
+        self.notes: list[str] = []
+        self.entrants: list[Entrant] = []
+        """The candidates that race, numbered as `race` does."""
+        self._half = math.inf
+        """Half of the LM tokens that were left when the race began."""
+        methods = searched(search, config, task)
+        bank_and_final, self.tuning, repeated = split_rows(
+            task, search.tuning_rows, search.final_rows, config.data_seed
+        )
+        if repeated:
+            self.notes.append(
+                f"{repeated:,} held-out rows were left out, for they repeat others or stand in the "
+                "bank."
+            )
+        lm_tokens = token_limit(search.lm_tokens, search.minutes, config.lm)
+        self.budget = Budget(lm_tokens, search.minutes, began)
+        self.field = Field(config, bank_and_final, self.budget, models)
+        self.final = list(self.field.task.validation)
+        self.methods, left_out = usable_with(self.field.base.lm.get(), methods)
+        if left_out:
+            self.notes.append(left_out)
+        self.ks = possible_ks(search, self.task)
+        self.standard = standard(self.task)
+        self._fit_bank()
+
+    @property
+    def task(self) -> Task:
+        """The rows, with the bank that examples are chosen from."""
+        return self.field.task
+
+    def run(self) -> Outcome:
+        """Race, let the best answer the final rows, and return the outcome. The budget is exceeded
+        only if it is too small for LEAST_FINAL final rows."""
+        self._measure_speed()
+        # the answers without an LM go first: the race is given the time that is left
+        row = row_without_lm(self.task)
+        without_lm = None if row is None else replies_without_lm(self.field, row, self.final)
+        self._race()
+        finalists = self._finalists()
+        answers = self._answer_final_rows([finalist.entrant for finalist in finalists])
+        count = len(answers[0].scores)
+        groups, raced_groups = self._groups(self.final[:count])
+        verdict = judge(
+            [answer.sample for answer in answers],
+            [finalist.entrant.cost(self.price) for finalist in finalists],
+            self.search.tolerance / 100,
+            groups,
+            raced=[finalist.raced for finalist in finalists],
+            raced_groups=raced_groups,
+        )
+        standings = tuple(
+            Standing(
+                entrant.candidate,
+                score,
+                count,
+                entrant.usage,
+                entrant.preparing,
+                role,
+                troubles_of(answer.replies),
+            )
+            for (entrant, role, _), score, answer in zip(
+                finalists, verdict.scores, answers, strict=True
+            )
+        )
+        result = None
+        if row is not None and without_lm is not None:
+            scored = self.field.score(without_lm[:count], self.final[:count])
+            result = result_without_lm(row, scored, answers[verdict.recommended], groups)
+        finals = Finals(standings, verdict, result, self.search.tolerance, self.price)
+        rows = _shown_rows(self.final, finalists[verdict.recommended], answers[verdict.recommended])
+        return Outcome(
+            task=self.task.name,
+            metric=self.task.metric,
+            lm=self.field.base.lm.key,
+            bank_rows=len(self.task.train),
+            tuning_rows=len(self.tuning),
+            race=self._standings(),
+            finals=finals,
+            spent=str(self.budget),
+            tokens=self.budget.tokens,
+            notes=tuple(self.notes),
+            example=rows[0],
+            wrong=tuple(row for row in rows if not row.right)[:_WRONG],
+        )
+
+    # what the minutes pay for
+
+    def _fit_bank(self) -> None:
+        """Go on with a random part of the bank, if encoding it takes more than half of the
+        minutes."""
+        bank = len(self.task.train)
+        nearest = self.standard
+        if self.budget.minutes is None or self.field.has(nearest, self.tuning):
+            return
+        a_text = self.field.encoding(self.tuning)
+        queries = len(self.tuning) + len(self.final)
+        if 2 * a_text * (bank + queries) <= self.budget.seconds_left:
+            return
+        affordable = int(self.budget.seconds_left / 2 / a_text) - queries
+        # at least as many as the largest K needs
+        size = min(bank, max(FEWEST_IN_BANK, 2 * max(self.ks), affordable))
+        self.field.cut_bank(size)
+        needed = self.budget.needed(0.0, 2 * a_text * (bank + queries))
+        self.notes.append(
+            f"The bank is a random {size:,} of {bank:,} examples, for encoding all of them takes "
+            f"about {duration(a_text * bank)}; {needed} pays for all."
+        )
+
+    def _measure_speed(self) -> None:
+        """Let zero examples and the standard answer the first tuning rows, which they answer in the
+        race anyway: the minutes are counted in tokens from then on. A budget that is too small for
+        that stays unmeasured."""
+        self.zero = self.field.enter(ZERO, self.tuning)
+        self.plain = self.field.enter(self.standard, self.tuning)
+        first = slice(0, _MEASURED)
+        if (self.zero.tokens[first] + self.plain.tokens[first]).sum() > self.budget.left() / 4:
+            return
+        warm = slice(0, _WARM)
+        what = "the LM's speed"
+        self.field.answer([self.zero], self.tuning, warm, what, least=_WARM, measured=False)
+        self.field.answer([self.zero, self.plain], self.tuning, first, what, least=1)
+
+    def _reserve(self) -> float:
+        """LM tokens that are kept for the final rows: those of zero examples, the standard and two
+        others of the candidates that still race, but at most half of what was left when the race
+        began."""
+        tokens_of_row = float(self.zero.tokens.mean() + self.plain.tokens.mean())
+        if self.entrants:
+            tokens_of_row += 2 * self.race.dearest()
+        return min(tokens_of_row * len(self.final), self._half)
+
+    def _left(self) -> float:
+        """LM tokens that the race may take now."""
+        return self.budget.left(self._reserve())
+
+    # the race
+
+    def _race(self) -> None:
+        """Run the race to its end, and let others join while the budget pays for them."""
+        entrants = self._distinct([self.zero, self.plain, *self._candidates()])
+        self._half = self.budget.left() / 2
+        starting = self._affordable(entrants)
+        waiting = [candidate for candidate in self._to_prepare() if self._is_trainable(candidate)]
+        self.entrants = entrants[:starting]
+        self.race = Race(
+            np.stack([entrant.tokens for entrant in self.entrants]),
+            rivals=len(entrants) + len(waiting),
+        )
+        hold(self.race, self._ask, self._left)
+        if not any(map(len, self.race.scores)):
+            self.notes.append(f"The budget does not pay for a race; {self._needed(entrants)} does.")
+            return
+        untried = []
+        for entrant in self._by_promise(entrants[starting:]):
+            if self._pays_for(entrant.tokens):
+                self._join(entrant)
+            else:
+                untried.append(entrant)
+        if untried:
+            labels = [entrant.candidate.label for entrant in untried]
+            listed = ", ".join(labels[:3]) + (" and others" if len(labels) > 3 else "")
+            self.notes.append(
+                f"{len(untried)} of {len(entrants)} prompts were not tried ({listed}); "
+                f"{self._needed(untried)} pays for them."
+            )
+        for entrant in self._prepared(waiting):
+            self._join(entrant)
+
+    def _candidates(self) -> list[Entrant]:
+        """The candidates that need no preparation by the LM, the cheapest first."""
+        entrants = [
+            self.field.enter(candidate, self.tuning)
+            for candidate in candidates(self.methods, self.ks, self.search)
+            if not candidate.prepared
+        ]
+        return sorted(entrants, key=lambda entrant: entrant.cost(self.price))
+
+    def _to_prepare(self) -> list[Candidate]:
+        """The candidates that an LM has to prepare, with as many examples as the standard."""
+        shots = (self.standard.shots,)
+        return [
+            candidate
+            for candidate in candidates(self.methods, shots, self.search)
+            if candidate.prepared and not candidate.encoder
+        ]
+
+    def _is_trainable(self, candidate: Candidate) -> bool:
+        if len(self.task.train) >= FEWEST_IN_BANK or not candidate.row.learns_from_lm:
+            return True
+        note = f"A bank of {len(self.task.train)} examples is too small to train on."
+        if note not in self.notes:
+            self.notes.append(note)
+        return False
+
+    @staticmethod
+    def _distinct(entrants: Sequence[Entrant]) -> list[Entrant]:
+        """The first of the candidates that have the same prompts."""
+        first: dict[tuple[object, ...], Entrant] = {}
+        for entrant in entrants:
+            first.setdefault(tuple(entrant.prompts), entrant)
+        return list(first.values())
+
+    def _affordable(self, entrants: Sequence[Entrant]) -> int:
+        """Return how many of the candidates answer the first part of the rows: as many as half of
+        what is left pays for, so that a second part can follow; at least two."""
+        tokens = np.cumsum([entrant.tokens[:FIRST_ROWS].sum() for entrant in entrants])
+        return max(min(2, len(entrants)), int((tokens <= self._left() / 2).sum()))
+
+    def _by_promise(self, entrants: Sequence[Entrant]) -> list[Entrant]:
+        """Candidates that have not raced: those of the winner's method first, then by price."""
+        row = self.winner.candidate.row
+        return sorted(entrants, key=lambda entrant: entrant.candidate.row != row)
+
+    def _pays_for(self, tokens: np.ndarray) -> bool:
+        """Return whether the budget pays for a candidate that answers all rows raced on so far, each
+        at its longest answer."""
+        rows = max(map(len, self.race.scores))
+        return float(tokens[:rows].sum()) <= self._left()
+
+    def _prepared(self, waiting: Sequence[Candidate]) -> Iterator[Entrant]:
+        """Prepare candidates, and yield each one that the budget pays for; notes say why the others
+        were not tried."""
+        for candidate in waiting:
+            racing = float(self.plain.tokens.sum())
+            affordable = self._left() - racing
+            try:
+                tokens, seconds = self.field.preparation(candidate, self.plain, affordable)
+            except UserError as error:
+                self.notes.append(f"{candidate.label} was not tried: {error}.")
+                continue
+            if tokens > affordable or self.budget.out_of_time(tokens + self._reserve(), seconds):
+                needed = self.budget.needed(tokens + racing + self._reserve(), seconds)
+                self.notes.append(
+                    f"{candidate.label} was not tried: it takes {tokens:,.0f} LM tokens and about "
+                    f"{duration(seconds)} of training; {needed} pays for it."
+                )
+                continue
+            yield self.field.enter(candidate, self.tuning)
+
+    def _join(self, entrant: Entrant) -> None:
+        """Let another candidate join the race."""
+        self.race.join(entrant.tokens)
+        self.entrants.append(entrant)
+        hold(self.race, self._ask, self._left)
+
+    def _needed(self, entrants: Sequence[Entrant]) -> str:
+        """The flags of a budget that also pays for the first two parts of the rows with these
+        candidates."""
+        tokens = 2 * sum(float(entrant.tokens[:FIRST_ROWS].sum()) for entrant in entrants)
+        tokens += 2 * self._reserve()
+        return self.budget.needed(tokens, tokens * self.budget.pace)
+
+    def _ask(self, part: Round) -> Mapping[int, np.ndarray]:
+        """Return the scores of each racer on a part of the rows; {} to end the race."""
+        racers, start, stop = part
+        states = self.race.states
+        log.info(
+            "race, rows %d to %d: %d prompt%s, %d clearly worse, %d set aside; %s; %s",
+            start + 1,
+            stop,
+            len(racers),
+            "" if len(racers) == 1 else "s",
+            states.count("worse"),
+            states.count("aside"),
+            self.budget,
+            self.budget.remaining(),
+        )
+        answers = self.field.answer(
+            [self.entrants[i] for i in racers],
+            self.tuning,
+            slice(start, stop),
+            f"the race, up to row {stop}",
+            reserve=self._reserve(),
+        )
+        scores = [answer.scores for answer in answers]
+        rows = len(scores[0])
+        nothing_right = rows and not any(values.any() for values in scores)
+        if start == 0 and len(racers) > 1 and nothing_right:
+            query = self.tuning[0]
+            answer = answers[-1].replies[0].prediction
+            self.notes.insert(
+                0,
+                f"{self.field.base.lm.key} scores 0 on {rows} rows with each of {len(racers)} "
+                f"prompts; where {query.output!r} was right it answered {answer!r}: try another "
+                "--lm, --template or --metric.",
+            )
+            return {}
+        return dict(zip(racers, scores, strict=True)) if rows else {}
+
+    @property
+    def winner(self) -> Entrant:
+        """The best of the candidates that have answered the most rows."""
+        return self.entrants[self.race.winner()]
+
+    def _standings(self) -> tuple[Standing, ...]:
+        """The results of the candidates that raced: those that stayed to the end first, then by
+        rows and score."""
+        order = list(_REMARKS)
+        raced = [
+            (state, scores, entrant)
+            for state, scores, entrant in zip(
+                self.race.states, self.race.scores, self.entrants, strict=True
+            )
+            if len(scores)
+        ]
+        raced.sort(
+            key=lambda one: (
+                order.index(one[0]),
+                -len(one[1]),
+                -one[1].mean(),
+                one[2].usage.prompt,
+            )
+        )
+        return tuple(
+            Standing(
+                entrant.candidate,
+                metric_interval(Sample(scores[:, None], mean)),
+                len(scores),
+                entrant.usage,
+                entrant.preparing,
+                _REMARKS[state],
+            )
+            for state, scores, entrant in raced
+        )
+
+    # the final rows
+
+    def _finalists(self) -> list[Finalist]:
+        """The candidates that answer the final rows, the winner of the race first."""
+        roles: dict[Candidate, list[str]] = {}
+        if any(map(len, self.race.scores)):
+            costs = [entrant.cost(self.price) for entrant in self.entrants]
+            cheapest = self.race.near(self.search.tolerance / 100, costs)[0]
+            roles[self.winner.candidate] = ["winner of the race"]
+            roles.setdefault(self.entrants[cheapest].candidate, []).append("cheapest within noise")
+        roles.setdefault(self.plain.candidate, []).append("standard")
+        roles.setdefault(ZERO, [])
+        raced = {
+            entrant.candidate: scores
+            for entrant, scores in zip(self.entrants, self.race.scores, strict=True)
+        }
+        return [
+            Finalist(
+                self.field.enter(candidate, self.final),
+                ", ".join(words),
+                raced.get(candidate, np.zeros(0)),
+            )
+            for candidate, words in roles.items()
+        ]
+
+    def _answer_final_rows(self, entrants: Sequence[Entrant]) -> list[ScoredReplies]:
+        """Let the finalists answer as many final rows as the budget pays for, at least LEAST_FINAL,
+        and return their answers."""
+        tokens = np.sum([entrant.tokens for entrant in entrants], axis=0)
+        answered = 0
+        while True:
+            # most answers are shorter than they may be, and leave tokens for further rows
+            more = int((np.cumsum(tokens[answered:]) <= self.budget.tokens_left()).sum())
+            paid = min(len(self.final), max(LEAST_FINAL, answered + more))
+            log.info(
+                "final rows: %d prompts on %d rows; %s",
+                len(entrants),
+                paid,
+                self.budget.remaining(),
+            )
+            span = slice(0, paid)
+            answers = self.field.answer(
+                entrants, self.final, span, "the final rows", least=LEAST_FINAL
+            )
+            count = len(answers[0].scores)
+            if count < paid or paid in (answered, len(self.final)):
+                break
+            answered = paid
+        self.notes += self._notes_on_number(count, float(tokens[count:].sum()))
+        replies = [reply for answer in answers for reply in answer.replies]
+        self.notes += _notes_on_troubles(replies, self.task.max_new_tokens)
+        return answers
+
+    def _notes_on_number(self, count: int, tokens: float) -> list[str]:
+        """Notes on the number of final rows: whether the budget ended before all were answered, and
+        whether there are too few to prove much.
+
+        Args:
+            count: how many were answered.
+            tokens: LM tokens that the others may take.
+        """
+        notes = []
+        if count < len(self.final):
+            needed = self.budget.needed(tokens, tokens * self.budget.pace)
+            notes.append(
+                f"The budget ended after {count} of {len(self.final)} final rows; {needed} pays for "
+                "all of them (answers are kept)."
+            )
+        if count < ENOUGH_ROWS:
+            # two proportions of a half: 1.96 √(2 · ¼ / n)
+            noise = 139 / math.sqrt(count)
+            notes.append(
+                f"{count} final rows prove little: differences below about {noise:.0f} points "
+                "cannot be told from noise."
+            )
+        return notes
+
+    def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """A number for each final row and for each tuning row, equal for rows with one program;
+        None if outputs are no programs."""
+        groups = programs([*self.tuning, *queries], self.task.train)
+        if groups is None:
+            return None, None
+        return groups[len(self.tuning) :], groups[: len(self.tuning)]
+
+
+def troubles_of(replies: Sequence[Reply]) -> dict[str, int]:
+    """Return how many answers have each kind of trouble (`pipeline.ways`)."""
+    return dict(Counter(reply.trouble for reply in replies if reply.trouble))
+
+
+def _notes_on_troubles(replies: Sequence[Reply], max_new_tokens: int) -> list[str]:
+    """A note for each kind of trouble that answers to the final rows have.
+
+    Args:
+        replies: the answers of all finalists.
+        max_new_tokens: the most tokens of an answer.
+    """
+    notes = []
+    for trouble, count in troubles_of(replies).items():
+        words = trouble_in_words(trouble, max_new_tokens)
+        column = TROUBLE_COLUMNS[trouble].capitalize()
+        notes.append(
+            f"{column}: answers to the final rows that are {words}: {count:,} of {len(replies):,}."
+        )
+    return notes
+
+
+def _shown_rows(
+    queries: Sequence[Example], finalist: Finalist, answers: ScoredReplies
+) -> list[ShownRow]:
+    """Final rows with a finalist's prompts and the LM's answers."""
+    return [
+        ShownRow(query.input, prompt, reply.prediction, query.output, bool(score == 1))
+        for query, prompt, reply, score in zip(
+            queries, finalist.entrant.prompts, answers.replies, answers.scores, strict=False
+        )
+    ]
