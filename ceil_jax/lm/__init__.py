@@ -12,8 +12,7 @@ Their scores and answers are used in `training` and `pipeline`.
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
 - `request`: a request to an LM, and its reading
-- `readings`: everything that LMs have read, by content; `readings_file`: its SQLite file, and saving
-  the rest of a damaged one
+- `readings`: everything that LMs have read, by content; `readings_file`: its SQLite file
 - `cached`: an LM behind its stored readings; `ray_reading`: reading on a Ray cluster
 - `price`: prices of tokens
 - `counting`: an LM that only counts tokens, for dry runs

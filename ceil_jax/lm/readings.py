@@ -34,7 +34,7 @@ class Readings:
     """The stored readings of a folder of runs, by the key of their request. New ones are written
     into the shard's file, if there is a shard.
 
-    A damaged file is moved away with a warning, and its readable rows are kept (`readings_file`).
+    A damaged file is set aside with a warning, and begun anew (`readings_file`).
 
     Raises:
         UserError: from every method, if the disk is full, or a file cannot be read or written.
@@ -57,7 +57,7 @@ class Readings:
         readings: dict[bytes, Reading] = {}
         if not (self.shards or self._shared.path.exists()):
             return readings
-        files = [self._database]
+        files = [self._file_for_new]
         if self._shard and self._shared.path.exists():
             files.append(self._shared)
         for file in files:
@@ -77,10 +77,10 @@ class Readings:
             content = key, json.dumps(value), cost.tokens, float(cost.seconds)
             rows.append(Row(*content, checksum(*content)))
         with disk_errors(self._folder):
-            self._database.add(rows, replace=True)
+            self._file_for_new.add(rows, replace=True)
 
     @property
-    def _database(self) -> ReadingsFile:
+    def _file_for_new(self) -> ReadingsFile:
         """The file for new readings. If it is the shared one, the readings of shards are first
         copied into it."""
         if not self._is_ready:
@@ -88,15 +88,7 @@ class Readings:
             self._target.prepare()
             if self._shard is None:
                 for path in sorted(self._folder.glob(_SHARDS)):
-                    shard = ReadingsFile(path)
-                    for rows in shard.whole_rows():
+                    for rows in ReadingsFile(path).whole_rows():
                         self._target.add(rows, replace=False)
-                    shard.close()
             self._is_ready = True
         return self._target
-
-    def close(self) -> None:
-        """Close the files. They are opened again on next use."""
-        self._target.close()
-        self._shared.close()
-        self._is_ready = False

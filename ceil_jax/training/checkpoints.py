@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.hashing import digest
 from ceil_jax.store.locking import check_room, disk_errors
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Checkpoints:
     """The last checkpoint of a training.
 
     Orbax writes a new checkpoint before it removes the old one, and ignores a half-written one. If
-    the checkpoint cannot be read, training begins again.
+    the checkpoint cannot be read, or is not what was written, training begins again.
 
     Args:
         folder: the folder of the checkpoint; created if needed.
@@ -73,9 +74,12 @@ class Checkpoints:
                     ),
                 )
                 progress = stored["progress"]
-                self.last = Checkpoint(
+                last = Checkpoint(
                     step, stored["weights"], list(progress["history"]), list(progress["losses"])
                 )
+                if progress["checksum"] != _checksum(last):
+                    raise ValueError("its checksum is wrong")
+                self.last = last
             return manager
         except Exception as error:  # Orbax raises all kinds of errors for damaged files
             if isinstance(error, UserError) or not any(self._folder.iterdir()):
@@ -103,7 +107,11 @@ class Checkpoints:
         import orbax.checkpoint as ocp
 
         arrays = jax.tree.map(np.asarray, dict(checkpoint.weights))
-        progress = {"history": checkpoint.history, "losses": checkpoint.losses}
+        progress = {
+            "history": checkpoint.history,
+            "losses": checkpoint.losses,
+            "checksum": _checksum(checkpoint),
+        }
         with disk_errors(self._folder):
             check_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(arrays)))
             self._manager.save(
@@ -112,3 +120,9 @@ class Checkpoints:
                     weights=ocp.args.StandardSave(arrays), progress=ocp.args.JsonSave(progress)
                 ),
             )
+
+
+def _checksum(checkpoint: Checkpoint) -> str:
+    """The digest of a checkpoint, which Orbax's files do not have."""
+    leaves = map(np.asarray, jax.tree.leaves(dict(checkpoint.weights)))
+    return digest([checkpoint.step, checkpoint.history, checkpoint.losses, *leaves])

@@ -84,7 +84,6 @@ def chaos_of_readings(chosen, by_shards):
         for shard, keys in parts:
             readings = Readings(folder, shard)
             readings.keep({key: KEPT[key] for key in keys})
-            readings.close()
         files = sorted(folder.glob("*.sqlite"))
         before = {file.name: file.read_bytes() for file in files}
         harm(files, chosen)
@@ -100,10 +99,8 @@ def chaos_of_readings(chosen, by_shards):
             name = shard.file if shard else "readings.sqlite"
             assert name == harmed or set(keys) <= found.keys(), (name, harmed)
         readings.keep(KEPT)
-        readings.close()
         again = Readings(folder)
         assert again.find(KEYS) == KEPT
-        again.close()
 
 
 @dataclass(frozen=True)
@@ -164,6 +161,5 @@ def chaos_of_kills(events):
         assert run.get(LAST) == TOTAL
         assert run.missing([LAST]) == []
         assert run.readings.find(KEYS) == {key: KEPT[key] for key in KEYS[1:6]}
-        run.readings.close()
         assert list(folder.rglob("*.part")) == []
         assert not (folder / "damaged").exists()

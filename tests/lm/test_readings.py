@@ -1,18 +1,21 @@
 """Each prompt is read once, whoever asks, whatever is killed or damaged."""
 
 import os
+import random
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import LanguageModel, TinyLM
+from ceil_jax.lm import LanguageModel, TinyLM, readings_file
 from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.readings import FILE, Readings
@@ -268,7 +271,6 @@ def test_a_meter_counts_distinct_readings_old_and_new(tmp_path):
 def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     first, _ = opened(tmp_path)
     scores(first)
-    first.readings.close()
     key = LMRequest(PROMPTS[3], CHOICES[3]).key("tiny")
     with sqlite3.connect(tmp_path / FILE) as file:
         assert file.execute(f"UPDATE readings SET {change} WHERE key = ?", (key,)).rowcount == 1
@@ -310,32 +312,36 @@ def readings_of(first, last):
 
 
 def fill(folder, first, last, shard=None):
-    readings = Readings(folder, shard)
-    readings.keep(readings_of(first, last))
-    readings.close()
+    Readings(folder, shard).keep(readings_of(first, last))
+
+
+def found_in(folder, first=0, last=3000):
+    return Readings(folder).find(list(readings_of(first, last)))
 
 
 def names(folder):
-    return {
-        file.name for file in folder.glob("readings*") if file.name[-4:] not in ("-wal", "-shm")
-    }
+    return {file.name for file in folder.glob("readings*")}
 
 
-def test_what_one_damaged_page_leaves_is_kept(tmp_path, caplog):
-    fill(tmp_path, 0, 3000)
-    content = bytearray((tmp_path / FILE).read_bytes())
-    content[10 * 4096 : 10 * 4096 + 200] = b"\xff" * 200
-    (tmp_path / FILE).write_bytes(content)
-    expected = readings_of(0, 3000)
-    readings = Readings(tmp_path)
-    found = readings.find(list(expected))
-    assert 2500 < len(found) < 3000
-    assert found == {key: expected[key] for key in found}
-    assert f"{len(found)} of its readings could be saved" in caplog.text
-    assert names(tmp_path) == {FILE, "readings.damaged-1"}
-    readings.keep(expected)
-    readings.close()
-    assert Readings(tmp_path).find(list(expected)) == expected
+def test_what_a_user_saved_from_a_damaged_file_is_copied_in(tmp_path, caplog):
+    fill(tmp_path, 0, 30)
+    damage(tmp_path / FILE)
+    fill(tmp_path, 50, 60)
+    [line] = caplog.messages
+    assert "\n" not in line
+    aside, saved = re.search(r"sqlite3 (\S+) \.recover \| sqlite3 (\S+)$", line).groups()
+    assert Path(aside) == tmp_path / "readings.damaged-1"
+    # as `.recover` does: the same table, a further one, and rows of which one is damaged
+    fill(tmp_path / "source", 0, 20)
+    shutil.copy(tmp_path / "source" / FILE, saved)
+    with sqlite3.connect(saved) as file:
+        file.execute("CREATE TABLE lost_and_found (rootpgno, pgno, nfield, id, c0)")
+        key = LMRequest("p3", ("a", "b")).key("x")
+        file.execute("UPDATE readings SET value = '[9.0, 9.0]' WHERE key = ?", (key,))
+    file.close()
+    expected = readings_of(0, 20) | readings_of(50, 60)
+    del expected[key]
+    assert found_in(tmp_path) == expected
 
 
 def test_files_of_shards_beside_a_damaged_file_are_not_blamed(tmp_path):
@@ -344,31 +350,24 @@ def test_files_of_shards_beside_a_damaged_file_are_not_blamed(tmp_path):
         fill(tmp_path, 300 + 300 * number, 600 + 300 * number, Shard(number, 2))
     before = {file.name: file.read_bytes() for file in tmp_path.glob("readings-*.sqlite")}
     damage(tmp_path / FILE)
-    expected = readings_of(600, 1200)
-    readings = Readings(tmp_path)
-    assert readings.find(list(expected)) == expected
-    readings.close()
+    assert found_in(tmp_path) == readings_of(600, 1200)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
     assert names(tmp_path) == {FILE, "readings.damaged-1", *before}
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_keys_out_of_order_are_met_before_a_shards_rows_are_added(tmp_path, caplog, share):
+def test_keys_out_of_order_are_met_before_a_shards_rows_are_added(tmp_path, caplog):
     fill(tmp_path, 0, 300)
     for number in (1, 2):
         fill(tmp_path, 300 * number, 300 + 300 * number, Shard(number, 2))
     # SQLite reads such a page without a word, and searches it as if it were in order
-    key = sorted(readings_of(0, 300))[int(share * 300)]
+    key = sorted(readings_of(0, 300))[150]
     content = (tmp_path / FILE).read_bytes()
     assert content.count(key) == 1
     (tmp_path / FILE).write_bytes(content.replace(key, bytes(16)))
-    expected = readings_of(0, 900)
-    readings = Readings(tmp_path)
-    assert readings.find(list(expected)) == {k: v for k, v in expected.items() if k != key}
-    assert "299 of its readings could be saved" in caplog.text
-    readings.keep(expected)
-    readings.close()
-    assert Readings(tmp_path).find(list(expected)) == expected
+    assert found_in(tmp_path) == readings_of(300, 900)
+    assert f"{tmp_path / FILE} is damaged" in caplog.text
+    fill(tmp_path, 0, 300)
+    assert found_in(tmp_path) == readings_of(0, 900)
 
 
 def header(place, byte):
@@ -394,93 +393,98 @@ def no_header(content):
     content[:100] = bytes(100)
 
 
-def no_first_page(content):
-    content[:4096] = bytes(4096)
-
-
 def half(content):
     del content[len(content) // 2 + 1000 :]
 
 
+def stump(content):
+    del content[100:]
+
+
 @pytest.mark.parametrize(
-    ("harm", "saved"),
+    "harm",
     [
-        (no_header, 600),
-        (no_first_page, 600),
-        (header(16, 0), 600),  # the size of a page
-        (header(19, 3), 600),  # the format of reading
-        (header(28, 255), 600),  # the number of pages, too high
-        (header(31, 6), 600),  # too low
-        (header(47, 9), 600),  # the format of the schema
-        (header(59, 2), 600),  # UTF-16
-        (header(104, 0), 600),  # the number of tables
-        (table(b"TABLE readings", b"TABLE seadings"), 600),
-        (table(b"value TEXT", b"walue TEXT"), 600),
-        (table(b"WITHOUT ROWID", b"WITHOUT ROWIE"), 600),
-        (table(b"PRIMARY KEY", b"PRIMARY K\xc5Y"), 600),  # quoted in the error
-        (half, 200),
+        no_header,
+        half,
+        stump,
+        header(16, 0),  # the size of a page
+        header(18, 3),  # the format of writing, which makes it read-only
+        header(19, 3),  # the format of reading
+        header(28, 255),  # the number of pages, too high
+        header(47, 9),  # the format of the schema
+        header(59, 2),  # UTF-16
+        header(104, 0),  # the number of tables
+        table(b"TABLE readings", b"TABLE seadings"),
+        table(b"WITHOUT ROWID", b"WITHOUT ROWIE"),
+        table(b"PRIMARY KEY", b"PRIMARY K\xc5Y"),  # quoted in the error
     ],
 )
 @pytest.mark.parametrize("name", [FILE, "readings-1-of-2.sqlite"])
-def test_a_damaged_first_page_costs_no_reading(tmp_path, caplog, name, harm, saved):
+def test_a_damaged_file_is_begun_anew(tmp_path, caplog, name, harm):
     fill(tmp_path, 0, 600)
     fill(tmp_path, 600, 1200, Shard(1, 2))
     content = bytearray((tmp_path / name).read_bytes())
     harm(content)
     (tmp_path / name).write_bytes(content)
-    expected = readings_of(0, 1200)
-    readings = Readings(tmp_path)
-    found = readings.find(list(expected))
-    assert found == {key: expected[key] for key in found}
-    assert len(found) >= 600 + saved
+    fill(tmp_path, 2000, 2001)
     whole = readings_of(600, 1200) if name == FILE else readings_of(0, 600)
-    assert whole.keys() <= found.keys()
+    assert found_in(tmp_path) == whole | readings_of(2000, 2001)
     assert f"{tmp_path / name} is damaged" in caplog.text
-    readings.keep(expected)
-    readings.close()
-    assert Readings(tmp_path).find(list(expected)) == expected
-    assert names(tmp_path) == {
-        FILE,
-        "readings-1-of-2.sqlite",
-        (tmp_path / name).with_suffix(".damaged-1").name,
-    }
+    aside = (tmp_path / name).with_suffix(".damaged-1")
+    assert aside.read_bytes() == content
+    assert names(tmp_path) == {FILE, "readings-1-of-2.sqlite", aside.name}
 
 
-def test_a_file_that_its_header_makes_read_only_is_written_anew(tmp_path, caplog):
-    fill(tmp_path, 0, 600)
-    content = bytearray((tmp_path / FILE).read_bytes())
-    content[18] = 3
-    (tmp_path / FILE).write_bytes(content)
-    fill(tmp_path, 600, 700)
-    assert "600 of its readings could be saved" in caplog.text
-    assert Readings(tmp_path).find(list(readings_of(0, 700))) == readings_of(0, 700)
+def test_a_flipped_bit_gives_no_other_reading_and_loses_one_or_is_told(tmp_path, caplog):
+    """A killed process leaves its readings in the one file, which has no log behind it."""
+    if not (child := os.fork()):
+        for start in range(0, 400, 20):
+            fill(tmp_path, start, start + 20)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert names(tmp_path) == {FILE}
+    whole = (tmp_path / FILE).read_bytes()
+    expected = readings_of(0, 400)
+    assert found_in(tmp_path) == expected
+    draw = random.Random(0)
+    for number in range(60):
+        content = bytearray(whole)
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / FILE).write_bytes(content)
+        caplog.clear()
+        found = found_in(folder)
+        assert found.items() <= expected.items()
+        assert len(found) >= 399 or caplog.messages
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
-@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"noise" * 1000, "cut"])
-def test_damaged_logs_cost_what_they_held_alone(tmp_path, ending, content):
-    """A killed process leaves such files: the last rows stand in the log."""
-    shard = Shard(1, 1)
-    source = tmp_path / "source"
-    fill(source, 0, 300)
-    fill(source, 600, 900, shard)
-    writer = Readings(source)
-    writer.keep(readings_of(300, 600))
-    folder = tmp_path / "folder"
-    shutil.copytree(source, folder)
-    writer.close()
-    log = folder / f"{FILE}{ending}"
-    log.write_bytes(log.read_bytes()[:9000] if content == "cut" and log.exists() else b"x")
-    if content != "cut":
-        log.write_bytes(content)
-    expected = readings_of(0, 900)
-    readings = Readings(folder)
-    found = readings.find(list(expected))
+@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"noise" * 1000])
+def test_what_lies_beside_a_file_as_a_log_gives_no_other_reading(tmp_path, ending, content):
+    fill(tmp_path, 0, 600)
+    fill(tmp_path, 600, 900, Shard(1, 1))
+    (tmp_path / f"{FILE}{ending}").write_bytes(content)
+    found = found_in(tmp_path)
+    assert found.items() <= readings_of(0, 900).items()
     assert found.items() >= readings_of(600, 900).items()
-    assert found == {key: expected[key] for key in found}
-    readings.keep(expected)
-    readings.close()
-    assert Readings(folder).find(list(expected)) == expected
+    fill(tmp_path, 0, 900)
+    assert found_in(tmp_path) == readings_of(0, 900)
+
+
+def test_a_file_of_an_earlier_version_with_its_log_is_read(tmp_path):
+    fill(tmp_path, 0, 300)
+    if not (child := os.fork()):
+        connection = sqlite3.connect(tmp_path / FILE)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("UPDATE readings SET checksum = checksum")
+        connection.commit()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert names(tmp_path) == {FILE, f"{FILE}-wal", f"{FILE}-shm"}
+    assert found_in(tmp_path) == readings_of(0, 300)
+    assert names(tmp_path) == {FILE}
 
 
 def test_a_shards_job_beside_a_damaged_file_goes_on(tmp_path):
@@ -488,43 +492,34 @@ def test_a_shards_job_beside_a_damaged_file_goes_on(tmp_path):
     fill(tmp_path, 0, 600)
     fill(tmp_path, 600, 900, shard)
     damage(tmp_path / FILE)
-    expected = readings_of(600, 900)
-    readings = Readings(tmp_path, shard)
-    assert readings.find(list(readings_of(0, 900))).items() >= expected.items()
-    readings.close()
+    assert Readings(tmp_path, shard).find(list(readings_of(0, 900))) == readings_of(600, 900)
     assert names(tmp_path) == {FILE, "readings.damaged-1", shard.file}
 
 
-def test_a_process_that_has_a_damaged_file_open_leaves_the_new_one_alone(tmp_path):
+def test_a_process_that_uses_a_damaged_file_leaves_the_new_one_alone(tmp_path):
     fill(tmp_path, 0, 3000)
-    damage(tmp_path / FILE)
+    first, second, writer = (Readings(tmp_path) for _ in range(3))
     old = list(readings_of(0, 3000))
-    first = Readings(tmp_path)
-    second = Readings(tmp_path)
-    writer = Readings(tmp_path)
     for readings in (first, second):
-        readings.find(old[:0])  # both open it
+        readings.find(old[:0])  # both have checked it
+    damage(tmp_path / FILE)
     first.find(old)
     new = readings_of(5000, 5100)
     writer.keep(dict(list(new.items())[:50]))
     second.find(old)
     writer.keep(dict(list(new.items())[50:]))
     second.keep(readings_of(6000, 6001))
-    for readings in (first, second, writer):
-        readings.close()
-    expected = {**new, **readings_of(6000, 6001)}
-    assert Readings(tmp_path).find(list(expected)) == expected
+    assert found_in(tmp_path, 0, 6001) == new | readings_of(6000, 6001)
     assert names(tmp_path) == {FILE, "readings.damaged-1"}
 
 
-def test_a_file_that_is_removed_while_it_is_open_is_made_anew(tmp_path):
+def test_a_file_that_is_removed_while_it_is_used_is_made_anew(tmp_path):
     readings = Readings(tmp_path)
     readings.keep(readings_of(0, 10))
     for file in tmp_path.iterdir():
         file.unlink()
     readings.keep(readings_of(10, 20))
-    readings.close()
-    assert Readings(tmp_path).find(list(readings_of(0, 20))) == readings_of(10, 20)
+    assert found_in(tmp_path) == readings_of(10, 20)
 
 
 def test_each_damaged_file_keeps_a_name_of_its_own(tmp_path):
@@ -536,14 +531,24 @@ def test_each_damaged_file_keeps_a_name_of_its_own(tmp_path):
         assert aside.startswith(f"no database {number}".encode())
 
 
-def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path):
+def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path, monkeypatch):
     read, lm = opened(tmp_path)
     read.choice_log_likelihood(PROMPTS[:4], CHOICES[:4])
-    database = read.readings._database.connection
-    [[pages]] = database.execute("PRAGMA page_count")
-    database.execute(f"PRAGMA max_page_count={pages}")
-    with pytest.raises(UserError, match=r"disk is full; make room .* run the same command again"):
-        read.choice_log_likelihood(PROMPTS, MANY)
+    connected = readings_file._connected
+
+    @contextmanager
+    def full(path):
+        with connected(path) as connection:
+            [[pages]] = connection.execute("PRAGMA page_count")
+            connection.execute(f"PRAGMA max_page_count={pages}")
+            yield connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(readings_file, "_connected", full)
+        with pytest.raises(
+            UserError, match=r"disk is full; make room .* run the same command again"
+        ):
+            read.choice_log_likelihood(PROMPTS, MANY)
     lm.asked.clear()
     assert (scores(read) == plain()).all()
     assert lm.asked == PROMPTS[4:]
@@ -573,12 +578,12 @@ def test_a_shard_that_was_taken_in_half_done_is_taken_in_again(tmp_path):
         scores(opened(tmp_path, Counted(stop_at=2), shard=shard)[0])
     read, lm = opened(tmp_path)
     read.choice_log_likelihood(PROMPTS[:CHUNK], CHOICES[:CHUNK])
-    read.readings.close()
     assert lm.asked == []
     going_on, own = opened(tmp_path, shard=shard)
     scores(going_on)
     assert own.asked == PROMPTS[CHUNK:]  # what the shard and the others have read is not read again
-    assert (scores(read) == plain()).all()
+    again, lm = opened(tmp_path)
+    assert (scores(again) == plain()).all()
     assert lm.asked == []
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ceil_jax.errors import UserError
 from ceil_jax.training import loop
+from ceil_jax.training.checkpoints import Checkpoint, Checkpoints
 from ceil_jax.training.config import LoopSettings
 from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.loop import _rows, choose_weights, fit
@@ -198,6 +199,27 @@ def test_a_checkpoint_that_cannot_be_read_starts_training_again(tmp_path, caplog
     assert "training again from the start" in caplog.text
     assert np.array_equal(again.params["w"], whole.params["w"])
     assert again.history == whole.history
+
+
+def test_a_flipped_bit_of_a_checkpoint_is_no_other_checkpoint(tmp_path, caplog):
+    draw = np.random.default_rng(0)
+    weights = {"w": draw.normal(size=(64, 32)).astype(np.float32), "step": np.int32(3)}
+    saved = Checkpoint(2, weights, [{"step": 1.0, "loss": 0.5123}], [0.125, 0.25])
+    with Checkpoints(tmp_path / "good", weights) as checkpoints:
+        checkpoints.save(saved)
+    files = [file for file in (tmp_path / "good").rglob("*") if file.is_file()]
+    for number, file in enumerate(sorted(file for file in files if file.stat().st_size) * 4):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "good", folder)
+        content = bytearray(file.read_bytes())
+        content[draw.integers(len(content))] ^= 1 << draw.integers(8)
+        (folder / file.relative_to(tmp_path / "good")).write_bytes(content)
+        with Checkpoints(folder, weights) as checkpoints:
+            last = checkpoints.last
+        if last is not None:
+            assert last[2:] == saved[2:]
+            assert all(np.array_equal(last.weights[name], weights[name]) for name in weights)
+    assert "its checksum is wrong" in caplog.text
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_remedy(tmp_path):
