@@ -28,6 +28,9 @@ _POOLINGS: dict[str, Pooling] = {
     "cls_token": "cls",
 }
 
+_TOKENIZERS = ("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer", "MPNetTokenizer")
+"""The tokenizers of the supported networks; `AutoTokenizer` takes the same, but imports torch."""
+
 
 def read_folder(folder: Path, name: str) -> Encoder:
     """Read an encoder from a Hugging Face or sentence-transformers folder, and give it a name.
@@ -146,16 +149,21 @@ def _pooling(file: Path) -> Pooling:
 def _tokenizer(folder: Path, vocab_size: int) -> Any:
     # otherwise transformers warns that torch is missing, which encoders do not need
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer
+    import transformers
 
     files = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
     # without one of these, transformers would use an empty vocabulary
     if not any((folder / file).is_file() for file in files):
         raise UserError(f"{folder} holds no tokenizer; expected one of {', '.join(files)}")
+    named = read_config(folder / "tokenizer_config.json", missing={}).get("tokenizer_class")
+    kind = str(named).removesuffix("Fast")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=False, local_files_only=True
-        )
+        if kind in _TOKENIZERS:
+            tokenizer = getattr(transformers, kind).from_pretrained(folder, local_files_only=True)
+        else:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=False, local_files_only=True
+            )
     except Exception as error:  # the tokenizers library raises Exception itself
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise UserError(

@@ -84,8 +84,9 @@ class Checkpoints:
         except Exception as error:  # Orbax raises all kinds of errors for damaged files
             if isinstance(error, UserError) or not any(self._folder.iterdir()):
                 raise
+            reason = " ".join(str(error).split())
             log.warning(
-                "%s cannot be read (%s); training again from the start", self._folder, error
+                "%s cannot be read (%.160s); training again from the start", self._folder, reason
             )
             if manager is not None:
                 manager.close()

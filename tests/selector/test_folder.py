@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 import sys
 import threading
 
@@ -38,6 +39,20 @@ def test_a_folder_brings_everything_back(saved):
         file for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".bin", ".pt")
     ]
     assert CeilSelector.from_pretrained(folder, trade_off=0.7, count_tokens=words).trade_off == 0.7
+
+
+@pytest.mark.packages
+def test_a_selector_opens_and_selects_without_torch(tmp_path):
+    rows = [{"input": text, "output": text} for text in ("a slow river", "the old bridge")]
+    selector = CeilSelector.from_examples(rows, encoder="all-MiniLM-L6-v2")
+    selector.save_pretrained(tmp_path)
+    program = (
+        "import sys; from ceil_jax import CeilSelector; "
+        f"selector = CeilSelector.from_pretrained({str(tmp_path)!r}); "
+        "print(selector.select('a slow bridge', k=1).prompt, 'torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.split()[-1]) == (0, "False"), ran
 
 
 def test_a_mapped_bank_lives_on_and_saves_over_itself(saved, tmp_path):
