@@ -1,4 +1,4 @@
-"""Which defaults a selector should have: λ, near-copies, the number of examples and their order.
+"""Which defaults a selector should have: λ, near-copies and the number of examples.
 
     python experiments/defaults.py --data-dir DATA             # chooses, on queries taken from train
     python experiments/defaults.py --data-dir DATA --report    # what was chosen, on validation
@@ -33,7 +33,7 @@ from ceil_jax.dpp.kernel import rescaled, similarity
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.cached import CachedLM
-from ceil_jax.lm.prompts import PromptBuilder, answer_reserve
+from ceil_jax.lm.prompts import Prompt, PromptBuilder, answer_reserve
 from ceil_jax.lm.readings import Readings
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import bootstrap_interval, paired
@@ -45,7 +45,7 @@ from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import overlap
 
-TASKS = ("sst5", "webqs", "nl2bash", "geoquery", "mtop", "cogs.ps")
+TASKS = ("sst5", "geoquery", "mtop", "cogs.ps", "nl2bash", "webqs")
 BANK = 3000
 """The largest bank; of a larger one a seeded sample."""
 SHORTLIST = 100
@@ -66,7 +66,6 @@ class Way:
     near_duplicate: float | None = None
     """The rescaled cosine to a chosen example from which an example waits until others are used
     up."""
-    nearest_first: bool = False
     absolute: bool = False
     """Whether cosines are taken as they are."""
 
@@ -76,11 +75,8 @@ BEFORE = Way("before", trade_off=0.1, near_duplicate=0.8, absolute=True)
 WAYS = (
     NEAREST,
     Way("nearest, K = 8", shots=8),
-    Way("nearest first", nearest_first=True),
-    Way("near-copies 0.95 wait", near_duplicate=0.95),
     Way("near-copies 0.9 wait", near_duplicate=0.9),
     Way("near-copies 0.8 wait", near_duplicate=0.8),
-    Way("λ = 0.003", trade_off=0.003),
     Way("λ = 0.01", trade_off=0.01),
     Way("λ = 0.03", trade_off=0.03),
     Way("λ = 0.1", trade_off=0.1),
@@ -145,16 +141,16 @@ def choice(way: Way, vectors: np.ndarray, cosines: np.ndarray, origin: float) ->
 
 def prompts_of(way: Way, task: Task, vectors: Vectors, lm: CachedLM) -> list[str]:
     """Return the prompt of every query by one way of choosing."""
-    reserve = answer_reserve(lm, task.template, task.validation, task.max_new_tokens)
-    builder = PromptBuilder(lm, task.template, reserve)
+    prompt = Prompt(task.template)
+    reserve = answer_reserve(lm, prompt, task.validation, task.max_new_tokens)
+    builder = PromptBuilder(lm, prompt, reserve)
     cosines, shortlist = top_k(vectors.queries, vectors.bank, min(SHORTLIST, len(vectors.bank)))
     prompts = []
     for query, row, near in zip(task.validation, shortlist, cosines, strict=True):
         items = choice(way, vectors.bank[row], near, vectors.origin)
         examples = [task.train[row[item]] for item in items]
-        # the prompt's order follows these values; a query has the same relevance either way
-        order = [-near[item] if way.nearest_first else near[item] for item in items]
-        prompts.append(builder.build(query, examples, order).text)
+        relevance = [float(near[item]) for item in items]
+        prompts.append(builder.build(query, examples, relevance).text)
     return prompts
 
 

@@ -313,6 +313,33 @@ def report_command(
     print(f"report: {write_page(runs, out or runs[0] / 'report.html')}")
 
 
+def show_command(
+    method: Annotated[str, tyro.conf.Positional],
+    config: Annotated[RunConfig, Flags],
+    query: str,
+    own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
+) -> None:
+    """Show how a row of compare answered one query: its examples, the prompt and the answer, the
+    candidate sets that it learnt from with the LM's scores of them, and the folders of all steps.
+
+    Takes the flags of `compare`, and reads what compare wrote into the folder runs (--out).
+
+    Args:
+        method: A row of compare.
+        query: The id of a held-out query, or of a training query: `compare` shows ids on its page.
+    """
+    from ceil_jax.cli.first import begin
+
+    opened = begin(config, own_data, (method,))
+    # the rest imports jax, for which nobody has to wait who mistyped a flag
+    from ceil_jax.pipeline.setup import open_run
+    from ceil_jax.report.show import explanation
+
+    run, setup = open_run(opened.config, opened.task, opened.models)
+    [row] = opened.rows
+    print(explanation(run, setup, row, query))
+
+
 QUICK_LOOK = 100
 """A comparison that asks fewer of a task's queries is a quick look."""
 

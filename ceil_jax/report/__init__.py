@@ -6,6 +6,7 @@ printing `cli`'s.
 - `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs
 - `run_tables`: tables with a row for each method, with the paper's numbers
 - `certainty`: which differences are certain, and how many queries would decide the others
+- `show`: one query of a row, with the candidate sets that the row learnt from
 - `dry_run`: what some rows would compute, before anything is computed
 - `write`: the HTML report of folders of runs
 - `page`: the page itself (page.html, page.css, page.js), with the data of its browser of examples
