@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.messages import Message, Messages, Rendered, text_of
 from ceil_jax.lm.token_budget import fitting_prefix, most_that_fit
 from ceil_jax.registry import Registry
+from ceil_jax.tasks.conversations import turns_of
 from ceil_jax.tasks.example import Example, Template, pieces_of
 
 Fit = Literal["greedy", "similarity"]
@@ -75,6 +76,9 @@ Form = Literal["text", "turns"]
 """text: one text. turns: the messages of a chat, a turn of the user and of the assistant for each
 example."""
 
+SYSTEM_ROLES = ("system", "developer")
+"""The roles of an instruction in a conversation."""
+
 LABELS = "labels"
 """The name in an instruction, `{labels}`, that stands for the labels."""
 
@@ -109,6 +113,11 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
             "an answer looks like"
         )
     return "".join(", ".join(labels) if name else text for text, name in pieces_of(pattern))
+
+
+def names_labels(pattern: str) -> bool:
+    """Return whether an instruction names `{labels}`."""
+    return any(name == LABELS for _, name in pieces_of(pattern))
 
 
 @dataclass(frozen=True)
@@ -162,28 +171,46 @@ class Prompt:
 
     def messages(self, query: Example, examples: Sequence[Example]) -> Messages:
         """Return the prompt as the messages of a chat, of which the query's is the last; see
-        `render`."""
-        return self.messages_to(self._user_turn(query), examples)
+        `render`.
 
-    def messages_to(self, last: str, examples: Sequence[Example]) -> Messages:
-        """Return the messages of a chat that ends with the user's turn `last`."""
+        Examples that are conversations keep all their turns, but not their system message; if all
+        have the same one, and the query too where it is one, it stands for a missing instruction.
+        """
+        conversation = turns_of(query)
+        system: Any = self.system
+        if not system:
+            others = [turns_of(example) for example in (*self.few_shot, *examples)]
+            system = _shared_system([*others, conversation] if conversation else others)
+        last = _without_system(conversation) or [self._user_turn(query)]
+        return self.messages_to(last, examples, system)
+
+    def messages_to(
+        self, last: Sequence[Message], examples: Sequence[Example] = (), system: Any = ""
+    ) -> Messages:
+        """Return the messages of a chat that ends with some turns.
+
+        Args:
+            last: the turns.
+            examples: the examples before them, in prompt order.
+            system: the instruction, if it is not the prompt's own.
+        """
+        system = system or self.system
         turns = [turn for example in (*self.few_shot, *examples) for turn in self.turns(example)]
-        turns.append({"role": "user", "content": last})
-        if self.system and self.system_role == "system":
-            turns.insert(0, {"role": "system", "content": self.system})
-        elif self.system:
-            turns[0] = {**turns[0], "content": f"{self.system}\n\n{turns[0]['content']}"}
+        turns += last
+        if system and self.system_role == "system":
+            turns.insert(0, {"role": "system", "content": system})
+        elif system:
+            turns[0] = {**turns[0], "content": f"{system}\n\n{turns[0]['content']}"}
         return Messages(turns)
 
     def turns(self, example: Example) -> list[Message]:
-        """Return an example as a turn of the user and the assistant's answer."""
-        return [
-            {"role": "user", "content": self._user_turn(example)},
-            {"role": "assistant", "content": example.output},
-        ]
+        """Return an example as a turn of the user and the assistant's answer; a conversation as all
+        of its turns."""
+        answer = {"role": "assistant", "content": example.output}
+        return _without_system(turns_of(example)) or [self._user_turn(example), answer]
 
-    def _user_turn(self, example: Example) -> str:
-        return self.template.query(example).rstrip()
+    def _user_turn(self, example: Example) -> Message:
+        return {"role": "user", "content": self.template.query(example).rstrip()}
 
     @property
     def opening(self) -> str:
@@ -194,6 +221,22 @@ class Prompt:
     def continuation(self, query: Example, answer: str) -> str:
         """Return what follows the prompt of a query, if the LM gives an answer."""
         return answer if self.form == "turns" else self.template.continuation(query, answer)
+
+
+def _shared_system(conversations: Sequence[Sequence[Message]]) -> Any:
+    """The content of the system message that all conversations have; None if they differ or have
+    none."""
+    contents = [
+        next((turn.get("content") for turn in turns if turn["role"] in SYSTEM_ROLES), None)
+        for turns in conversations
+    ]
+    # a content may be a list of parts, which cannot be in a set
+    is_shared = bool(contents) and all(content == contents[0] for content in contents)
+    return contents[0] if is_shared else None
+
+
+def _without_system(turns: Sequence[Message]) -> list[Message]:
+    return [turn for turn in turns if turn["role"] not in SYSTEM_ROLES]
 
 
 def ordered(order: str, relevance: Sequence[float], gains: Sequence[float]) -> list[int]:
@@ -281,7 +324,7 @@ class PromptBuilder:
         """What every prompt begins with; of turns, the marks of an empty query too."""
         if self.prompt.form == "text":
             return self.prompt.opening
-        return text_of(self.lm.chat(self.prompt.messages_to("", ())))
+        return text_of(self.lm.chat(self.prompt.messages_to([{"role": "user", "content": ""}])))
 
     def remaining(self, query: Example) -> int:
         """Return the tokens left for examples when the query is in the prompt. A UserError if the

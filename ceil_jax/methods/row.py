@@ -91,6 +91,7 @@ class Row:
         """Whether it can be exported as a selector."""
         needs = self.needs
         known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
+        known = known or not self.chooses
         # a selector has no LM that could read its queries
         return self.answers == "lm" and known and not self.needs_states
 

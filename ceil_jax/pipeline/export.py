@@ -55,8 +55,8 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
     metrics = metrics or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
         f"{folder}: {selector.card.title}, {len(selector):,} examples{limited}; {metrics}\n"
-        f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query", '
-        f"k={setup.config.shots})"
+        f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query")'
+        f".{'messages' if setup.prompt.form == 'turns' else 'prompt'}"
     )
 
 
@@ -68,8 +68,11 @@ def save(selector: CeilSelector, folder: Path) -> None:
         (folder / PROMPT).unlink(missing_ok=True)
         return
     by_id = {example.id: example for example in selector.examples}
-    beginning = examples_text(selector.template, [by_id[id] for id in selector.fixed])
-    write(folder / PROMPT, f"{beginning}{selector.template.open_query()}\n".encode())
+    layout = selector.layout
+    beginning = layout.opening + examples_text(
+        layout.template, [by_id[id] for id in selector.fixed]
+    )
+    write(folder / PROMPT, f"{beginning}{layout.template.open_query()}\n".encode())
 
 
 def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
@@ -118,6 +121,10 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         input_key=task.input_key,
         output_key=task.output_key,
         template=of_plain_queries(task),
+        system=setup.system,
+        system_role=setup.prompt.system_role,
+        order=config.order,
+        k=config.shots,
         context=method_stages.bank_context(setup, row.method),
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
         card=Card(
@@ -125,7 +132,8 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
             training_data=_training_data(run, setup, used),
             language_model=config.lm if any(method.scored_by_lm for method in used) else "",
             metrics=_metrics(run, setup, row),
-            k=max(1, config.shots),
+            k=config.shots,
+            form=setup.prompt.form,
         ),
     )
 

@@ -23,6 +23,7 @@ from ceil_jax.selector.filters import asks_the_same, check_filter, group_reader,
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.identity import question_key
+from ceil_jax.tasks.labels import label_names
 
 QUERIES_AT_ONCE = 64
 """The number of queries that are scored against the bank in one matrix product."""
@@ -74,6 +75,11 @@ class Snapshot:
     def rows(self) -> dict[str, int]:
         """The row of each live example, by its id."""
         return {self.examples[row].id: row for row in np.flatnonzero(self.live).tolist()}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The different outputs of the live examples, and their choices (`tasks.labels`)."""
+        return label_names(self)
 
     @property
     def live_vectors(self) -> np.ndarray:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ceil_jax.lm.prompts import Form
+
 
 @dataclass(frozen=True)
 class Card:
@@ -25,6 +27,8 @@ class Card:
     notes: str = ""
     k: int = 8
     """How many examples the prompts had by which it was measured."""
+    form: Form = "text"
+    """The form of these prompts."""
 
 
 def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
@@ -41,6 +45,7 @@ def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade
     license = f"license: {json.dumps(card.license)}\n" if card.license else ""
     metrics = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())
     unstated = "not stated"
+    asked = "messages" if card.form == "turns" else "prompt"
     return f"""---
 library_name: ceil_jax
 tags:
@@ -57,7 +62,7 @@ Chooses in-context examples for a language model: a determinantal point process 
 from ceil_jax import CeilSelector
 
 selector = CeilSelector.from_pretrained("this repository or folder")
-print(selector.select("a query", k={card.k}).prompt)
+print(selector.select("a query", k={card.k}).{asked})
 ```
 
 | | |

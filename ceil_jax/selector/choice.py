@@ -13,7 +13,7 @@ import numpy as np
 from ceil_jax.dpp.greedy_numpy import Pick, greedy_steps
 from ceil_jax.dpp.kernel import similarity
 from ceil_jax.errors import UserError
-from ceil_jax.lm.prompts import examples_text, prompt_order
+from ceil_jax.lm.prompts import Prompt, examples_text, ordered
 from ceil_jax.lm.token_budget import most_that_fit
 from ceil_jax.selector.bank import Shortlist
 from ceil_jax.selector.filters import check_field, group_reader, question
@@ -22,12 +22,14 @@ from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
 
 
-def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Selection:
+def select_from(
+    query: Example, shortlist: Shortlist, call: CallSettings, layout: Prompt
+) -> Selection:
     """Return the selection for a query. A UserError for balance on an unknown field, and for a
     `count_tokens` that does not return counts."""
     relevance = similarity(shortlist.cosines)
-    steps, stopped, repeats = _Choice(shortlist, relevance, call).steps()
-    chosen, tokens = _fitted(steps, shortlist, relevance, call)
+    steps, stopped, repeats = _Choice(shortlist, relevance, call, layout.opening).steps()
+    chosen, tokens = _fitted(steps, shortlist, relevance, call, layout)
     # the fixed examples stand behind the near ones
     count_near = len(shortlist.examples) - shortlist.fixed
     if len(chosen) < len(steps):
@@ -43,7 +45,7 @@ def select_from(query: Example, shortlist: Shortlist, call: CallSettings) -> Sel
         picks=tuple(picks),
         stopped=stopped,
         tokens=tokens,
-        template=call.template,
+        layout=layout,
         trade_off=call.trade_off,
         excluded=shortlist.excluded,
         repeats=len(repeats & {step.item for step in chosen}),
@@ -72,9 +74,12 @@ class _Choice:
         shortlist: the examples to choose from, and the fixed ones.
         relevance: float [n], the relevance of each.
         call: the settings, such as k, the token budget and λ.
+        opening: what stands before the examples, which counts in the token budget.
     """
 
-    def __init__(self, shortlist: Shortlist, relevance: np.ndarray, call: CallSettings) -> None:
+    def __init__(
+        self, shortlist: Shortlist, relevance: np.ndarray, call: CallSettings, opening: str
+    ) -> None:
         self._shortlist = shortlist
         self._call = call
         # the fixed examples stand behind the near ones, and only the near ones are chosen among
@@ -87,8 +92,9 @@ class _Choice:
         """The tokens that are left for further examples."""
         if call.token_budget is not None and shortlist.examples:
             # Python's own integers: a budget may be larger than numpy's
-            self._costs = _tokens([[example] for example in shortlist.examples], call)
-            self._remaining = call.token_budget
+            pieces = [examples_text(call.template, [example]) for example in shortlist.examples]
+            *self._costs, of_opening = _tokens([*pieces, opening], call)
+            self._remaining = call.token_budget - of_opening
         self._picks: list[Pick] = []
         self._repeats: set[int] = set()
         self._has_refused = False
@@ -96,6 +102,8 @@ class _Choice:
 
     def steps(self) -> _Steps:
         """Take examples until there are k, or no other fits or is left."""
+        if self._call.k == 0:
+            return _Steps([], "k", set())
         greedy = greedy_steps(
             self._vectors,
             self._relevance,
@@ -162,7 +170,11 @@ class _Choice:
 
 
 def _fitted(
-    steps: Sequence[Pick], shortlist: Shortlist, relevance: np.ndarray, call: CallSettings
+    steps: Sequence[Pick],
+    shortlist: Shortlist,
+    relevance: np.ndarray,
+    call: CallSettings,
+    layout: Prompt,
 ) -> tuple[list[Pick], int | None]:
     """Return the steps in prompt order, fixed examples first, and the number of tokens of their
     text; None without a token budget.
@@ -177,7 +189,8 @@ def _fitted(
     def in_prompt_order(count: int) -> list[Pick]:
         fixed = sorted(step for step in steps[:count] if step.item >= count_near)
         near = [step for step in steps[:count] if step.item < count_near]
-        order = prompt_order([float(relevance[step.item]) for step in near])
+        scores = [float(relevance[step.item]) for step in near]
+        order = ordered(call.order, scores, [step.gain for step in near])
         return [*fixed, *(near[position] for position in order)]
 
     budget = call.token_budget
@@ -186,27 +199,30 @@ def _fitted(
 
     @cache
     def tokens(count: int) -> int:
-        if count == 0:
-            return 0
-        return _tokens([[examples[step.item] for step in in_prompt_order(count)]], call)[0]
+        shown = [examples[step.item] for step in in_prompt_order(count)]
+        text = layout.opening + examples_text(call.template, shown)
+        return _tokens([text], call)[0] if text else 0
 
     count = most_that_fit(len(steps), lambda count: tokens(count) <= budget)
+    if tokens(count) > budget:
+        raise UserError(
+            f"the instruction alone has {tokens(count)} tokens, more than token_budget={budget}"
+        )
     return in_prompt_order(count), tokens(count)
 
 
-def _tokens(prompts: Sequence[Sequence[Example]], call: CallSettings) -> list[int]:
-    """Return the number of tokens of each list of examples, as it appears in a prompt."""
+def _tokens(texts: Sequence[str], call: CallSettings) -> list[int]:
+    """Return the number of tokens of each text."""
     assert call.count_tokens is not None
     expected = "count_tokens takes a list of texts and gives one whole number for each"
-    texts = [examples_text(call.template, examples) for examples in prompts]
     try:
         counts = np.asarray(call.count_tokens(texts))
     except (TypeError, AttributeError, ValueError) as error:
         raise UserError(
             f"{expected}; given a list, it raised {type(error).__name__}: {error}"
         ) from error
-    if counts.shape != (len(prompts),) or not np.issubdtype(counts.dtype, np.integer):
-        raise UserError(f"{expected}; for {len(prompts)} of them it gave {counts.tolist()!r:.80}")
+    if counts.shape != (len(texts),) or not np.issubdtype(counts.dtype, np.integer):
+        raise UserError(f"{expected}; for {len(texts)} of them it gave {counts.tolist()!r:.80}")
     return counts.tolist()
 
 

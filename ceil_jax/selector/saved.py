@@ -227,7 +227,7 @@ def _is_numbers_by_name(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class _JsonType(NamedTuple):
@@ -255,7 +255,7 @@ _EXAMPLE = {
 
 _CARD = {
     "metrics": _JsonType("numbers by their names", _is_numbers_by_name),
-    "k": _JsonType("a whole number from 1", _is_count),
+    "k": _JsonType("a whole number from 0", _is_count),
 }
 """The JSON types of the fields of a Card that are no texts."""
 

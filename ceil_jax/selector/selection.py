@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ceil_jax.lm.messages import Message
 from ceil_jax.lm.prompts import Prompt, examples_text
-from ceil_jax.tasks.example import Example, Template
+from ceil_jax.tasks.example import Example
 
 Stopped = Literal["k", "token_budget", "exhausted", "min_relevance"]
 """Why a selection has no more examples. k: there are k; token_budget: the others do not fit;
@@ -40,13 +41,15 @@ class Selection:
     Examples:
         >>> from ceil_jax import CeilSelector
         >>> rows = [{"input": "a dull film", "output": "bad"}, {"input": "great fun", "output": "good"}]
-        >>> template = Template("{input} It is {output}")
+        >>> template = "{input} It is {output}"
         >>> selector = CeilSelector.from_examples(rows, encoder="tiny", template=template)
         >>> selection = selector.select("what fun", k=1)
         >>> selection.stopped, [example.output for example in selection]
         ('k', ['good'])
         >>> selection.prompt
         'great fun It is good\\nwhat fun It is'
+        >>> [message["content"] for message in selection.messages]
+        ['great fun It is', 'good', 'what fun It is']
     """
 
     query: Example
@@ -56,7 +59,8 @@ class Selection:
     stopped: Stopped
     tokens: int | None
     """The number of tokens of `text`; None without a token budget."""
-    template: Template
+    layout: Prompt
+    """How the prompt is written, with the instruction as the LM reads it."""
     trade_off: float
     excluded: int = 0
     """How many examples were left out because they are the query's own question."""
@@ -112,13 +116,24 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """The examples as they appear before the query, each followed by the separator."""
-        return examples_text(self.template, self.examples)
+        """What stands before the query in `prompt`: the instruction and the examples, each followed
+        by the separator."""
+        return self.layout.opening + examples_text(self.layout.template, self.examples)
 
     @property
     def prompt(self) -> str:
-        """`text` followed by the query, up to where the answer begins."""
-        return Prompt(self.template).text(self.query, self.examples)
+        """The prompt as one text: `text` followed by the query, up to where the answer begins."""
+        return self.layout.text(self.query, self.examples)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The prompt as the messages of a chat, `[{"role": …, "content": …}]`: the instruction as the
+        system's, a turn of the user and of the assistant for each example, and the query.
+
+        Examples that are conversations keep all their turns and tool calls, but not their system
+        message. If all have the same one, it stands for a missing instruction.
+        """
+        return list(self.layout.messages(self.query, self.examples))
 
 
 def shortened(text: str, length: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ceil_jax.encoders.example_encoder import example_encoder
 from ceil_jax.errors import UserError, check_options
+from ceil_jax.lm.prompts import Prompt
 from ceil_jax.selector.bank import Bank
 from ceil_jax.selector.choice import select_from
 from ceil_jax.selector.filters import of_this_bank
@@ -224,7 +225,7 @@ class CeilSelector(Settings):
         """
         if not isinstance(selector_or_encoder, CeilSelector):
             return cls.from_examples(examples, encoder=selector_or_encoder)
-        of_these = ("template", "card", "input_key", "output_key", "balance", "fixed")
+        of_these = ("template", "system", "card", "input_key", "output_key", "balance", "fixed")
         settings = {
             name: value
             for name, value in selector_or_encoder.settings.items()
@@ -257,6 +258,11 @@ class CeilSelector(Settings):
     def examples(self) -> list[Example]:
         """The examples of the bank, in the order in which they were added."""
         return list(self.bank.snapshot)
+
+    @property
+    def layout(self) -> Prompt:
+        """How prompts are written, with the bank's labels in the instruction."""
+        return self.written(lambda: self.bank.snapshot.labels)
 
     @property
     def unseen(self) -> int | None:
@@ -341,12 +347,13 @@ class CeilSelector(Settings):
         query_examples = as_examples(queries, self.columns, "queries", "query", answered=False)
         bank = self.bank.snapshot
         call = of_this_bank(settings, bank)
+        layout = call.written(lambda: bank.labels)
         texts = [query.input for query in query_examples]
         encode = self._query_side.encode_queries
         vectors = embed(encode, query_examples, texts, bank.dim, self.query_encoder)
         shortlists = bank.shortlists(query_examples, vectors, call)
         selections = [
-            select_from(query, each, call)
+            select_from(query, each, call, layout)
             for query, each in zip(query_examples, shortlists, strict=True)
         ]
         in_bank = sum(selection.excluded > 0 for selection in selections)

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Required, TypedDict
+from typing import Any, Literal, NamedTuple, Required, TypedDict
 
 import numpy as np
 
 from ceil_jax.errors import UserError, check_options
+from ceil_jax.lm.prompts import ORDERS, Prompt, instruction, names_labels
 from ceil_jax.selector.card import Card
 from ceil_jax.selector.vectors import Encodes
 from ceil_jax.tasks.example import Context, Example, Template, column_template
@@ -75,6 +76,17 @@ class Settings:
     """The name of the output in examples, queries and files."""
     template: Template = DEFAULT_TEMPLATE
     """The form of an example in a prompt: a Template, or a pattern that may use the keys above."""
+    system: str = ""
+    """The instruction, which stands once, before the examples. `{labels}` stands for the different
+    outputs of the bank, those that are added later included; a literal brace is written twice."""
+    system_role: Literal["system", "user"] = "system"
+    """The role of the instruction in `Selection.messages`; "user" puts it at the beginning of the
+    first user's turn, for models that know no system message."""
+    order: str = "relevance"
+    """The order of the examples in a prompt: the most relevant last, next to the query, or an order
+    that `register_order` adds."""
+    k: int | None = None
+    """The most examples of a prompt, unless a call of `select` says otherwise; None for no limit."""
     context: Context = "input"
     """The text of a bank example that is encoded: its "input", or its input and output
     ("example")."""
@@ -98,10 +110,20 @@ class Settings:
         super().__setattr__(name, value)
 
     def __post_init__(self) -> None:
+        ORDERS.require(self.order)
+        instruction(self.system, ["a label"])
         if self.input_key == self.output_key:
             raise UserError(
                 f"input_key and output_key are both {self.input_key!r}; expected two fields"
             )
+
+    def written(self, labels: Callable[[], Sequence[str]]) -> Prompt:
+        """Return how a prompt is written. `labels` gives the bank's labels, if the instruction names
+        them."""
+        system = instruction(self.system, labels() if names_labels(self.system) else ())
+        return Prompt(
+            self.template, system, "turns", order=self.order, system_role=self.system_role
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -166,6 +188,10 @@ def _is_context(value: Any) -> bool:
     return value in ("input", "example")
 
 
+def _is_system_role(value: Any) -> bool:
+    return value in ("system", "user")
+
+
 _ALLOWED = {
     "trade_off": _Allowed(Real, "a number above 0", _is_positive),
     "near_duplicate": _Allowed(
@@ -181,7 +207,10 @@ _ALLOWED = {
     "fixed": _Allowed(tuple, "a list of different ids of examples", _are_different_ids),
     "balance": _Allowed(str, "the name of a field, or None", _is_not_empty, optional=True),
     "context": _Allowed(str, "'input' or 'example'", _is_context),
-    "k": _Allowed(Integral, "a whole number from 1, or None", _is_at_least_one, optional=True),
+    "system": _Allowed(str, "an instruction as a text"),
+    "system_role": _Allowed(str, "'system' or 'user'", _is_system_role),
+    "order": _Allowed(str, "the name of an order"),
+    "k": _Allowed(Integral, "a whole number from 0, or None", _is_not_negative, optional=True),
     "token_budget": _Allowed(
         Integral, "a whole number from 0, or None", _is_not_negative, optional=True
     ),
@@ -202,6 +231,10 @@ class SettingOptions(TypedDict, total=False):
     input_key: str
     output_key: str
     template: Template | str
+    system: str
+    system_role: Literal["system", "user"]
+    order: str
+    k: int | None
     context: Context
     count_tokens: Callable[[Sequence[str]], Any] | None
     card: Card
@@ -219,9 +252,10 @@ class Options(TypedDict, total=False):
     """The arguments of one call of `select`."""
 
     k: int | None
-    """The most examples."""
+    """The most examples; 0 for none, None for no limit. By default the selector's."""
     token_budget: int | None
-    """The most tokens of the examples as they appear in the prompt, separators included."""
+    """The most tokens of what stands before the query in the prompt: the instruction and the
+    examples, separators included."""
     trade_off: float
     """λ for this call, in place of the selector's; likewise for the next four."""
     near_duplicate: float | None
@@ -241,7 +275,6 @@ class Options(TypedDict, total=False):
 class CallSettings(Settings):
     """The settings of one call of `select`: the selector's, with the call's `Options`."""
 
-    k: int | None = None
     token_budget: int | None = None
     filter: Filter | None = None
 

@@ -166,39 +166,6 @@ class Template:
         return (" " if self._before_answer(example).endswith(" ") else "") + answer
 
 
-def filled(pattern: str, example: Example, names: Mapping[str, str]) -> str:
-    """Return a pattern, such as `{title}: {text}`, with an example's texts filled in. It is written
-    like a template, but need not end with the answer.
-
-    Args:
-        pattern: text with names in braces; a literal brace is written twice.
-        example: gives the texts.
-        names: further texts by name, such as the input's. A field of the example takes precedence.
-            Names are compared by `question_key`.
-
-    Raises:
-        UserError: an unpaired brace, or a name that the example lacks.
-    """
-    pieces = []
-    for literal, name in pieces_of(pattern):
-        value = literal
-        if name:
-            field = example.field(name)
-            known = same_text(name, names)
-            if field is None and known is None:
-                available = dict.fromkeys((*example.fields, *names))
-                raise UserError(
-                    f"{pattern!r} names {name!r}, which {example.id or 'the query'!r} lacks; it "
-                    f"has {', '.join(map(repr, available))}; literal braces are written {{{{ and }}}}"
-                )
-            if field is not None:
-                value = field
-            elif known is not None:
-                value = names[known]
-        pieces.append(value)
-    return "".join(pieces)
-
-
 def column_template(
     pattern: str, separator: str, input: str, output: str, columns: Collection[str] | None = None
 ) -> Template:

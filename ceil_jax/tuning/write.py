@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.pipeline.export import save, selector_of
 from ceil_jax.store.locking import write_files
 from ceil_jax.tuning.advice import advice
@@ -39,7 +40,7 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
         chosen = max(exportable, key=lambda standing: standing.score.mean)
     target = folder / "selector"
     note = _note(outcome, chosen)
-    program = _program(search, chosen, target)
+    program = program_of(search, target)
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
     content = page(outcome, program, note).encode()
     write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": content})
@@ -57,18 +58,47 @@ def _note(outcome: Outcome, chosen: Standing) -> str:
     return f"{outcome.recommended.label} is no selector; {best}"
 
 
-def _program(search: Search, chosen: Standing, target: Path) -> str:
+def program_of(search: Search, folder: Path) -> str:
+    """Return a program that asks the LM of a search about a new text, with the prompt of a selector.
+
+    Args:
+        search: names the LM, and how it was asked.
+        folder: the selector's.
+    """
     template = search.task.template
     fields = {name: "…" for name in template.names[:-1] if name != template.input}
     query = {search.task.input_key: "a new text", **fields} if fields else "a new text"
-    imports = "from ceil_jax import CeilSelector"
-    selection = f"selector.select({query!r}, k={chosen.candidate.shots})"
-    printed = f"{selection}.prompt"
-    if search.field.lm.ends_itself:
-        imports += "\nfrom ceil_jax.selector.adapters.chat import chat_messages"
-        printed = f"chat_messages({selection})"
+    lm = search.field.base.lm
+    has_turns = search.field.base.prompt.form == "turns"
+    opened = (
+        f"selector = CeilSelector.from_pretrained({str(folder)!r})\n"
+        f"chosen = selector.select({query!r})\n"
+    )
+    limit = search.task.max_new_tokens
+    if lm.is_served:
+        address = parse_address(lm.spec)
+        variable = lm.endpoint.api_key_env
+        imports = "" if variable is None else "import os\n\n"
+        key = "'none'" if variable is None else f"os.environ[{variable!r}]"
+        create, said = "completions.create", "text"
+        asked, stop = "prompt=chosen.prompt", f", stop={list(search.task.stop)!r}"
+        if search.field.lm.ends_itself:
+            create, said, stop = "chat.completions.create", "message.content", ""
+            asked = "messages=chosen.messages"
+            if not has_turns:
+                asked = "messages=[{'role': 'user', 'content': chosen.prompt}]"
+        return (
+            f"{imports}from ceil_jax import CeilSelector\n"
+            f"from openai import OpenAI\n\n{opened}"
+            f"client = OpenAI(base_url={address.base!r}, api_key={key})\n"
+            f"answer = client.{create}(\n"
+            f"    model={address.model!r}, {asked}, temperature=0, max_tokens={limit}{stop}\n"
+            f")\nprint(answer.choices[0].{said})"
+        )
+    prompt = "lm.chat(chosen.messages)" if has_turns else "chosen.prompt"
     return (
-        f"{imports}\n\nselector = CeilSelector.from_pretrained({str(target)!r})\nprint({printed})"
+        f"from ceil_jax import CeilSelector, load_lm\n\n{opened}lm = load_lm({lm.spec!r})\n"
+        f"print(lm.generate([{prompt}], {limit}, {list(search.task.stop)!r})[0])"
     )
 
 

@@ -113,6 +113,7 @@ def test_the_card_has_the_runs_metrics(opened, tmp_path):
     assert name.startswith("accuracy (percent of 6 held-out queries, 3 examples, tiny")
     assert measured == pytest.approx(value)
     assert f"{value:.1f}\nin Python: CeilSelector" in said
+    assert said.endswith('.select("a query").prompt')
     assert (card.license, card.language_model, card.title) == ("mit", "tiny", "CEIL on films")
     assert card.k == setup.config.shots == 3
     assert "k=3)" in (tmp_path / "selector" / "README.md").read_text()

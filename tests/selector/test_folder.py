@@ -154,7 +154,7 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
     check("'template.pattern': expected a text, found 7", template={"pattern": 7})
     check("'template': .*missing 1 required positional argument: 'pattern'", template={})
     check("'card.metrics': expected numbers by their names", card={"metrics": {"a": "b"}})
-    check("'card.k': expected a whole number from 1, found 0", card={"k": 0})
+    check("'card.k': expected a whole number from 0, found -1", card={"k": -1})
     check("'next_id': expected a whole number from 0, found -1", next_id=-1)
     check("'next_id': expected a whole number", next_id=2**70)
     check("'encoders': expected the names encoder", encoders={"../encoder": "x"})

@@ -10,7 +10,6 @@ from selector_words import Words
 
 from ceil_jax import CeilSelector
 from ceil_jax.selector.adapters import conversations
-from ceil_jax.selector.adapters.chat import chat_messages
 from ceil_jax.selector.adapters.conversations import conversation_examples, conversation_query
 
 CALL = {
@@ -61,7 +60,7 @@ def test_openai_s_lines_come_back_with_all_their_turns():
     assert bank["Blue."].input == "Hello river\nAnd the sea?"
     assert bank["Blue."].fields["lang"] == "en"
     assert json.loads(bank["Blue."].fields["tools"]) == [CALL["function"]]
-    messages = chat_messages(selected(lines, "Light on"))
+    messages = selected(lines, "Light on").messages
     # the system message that all share stands once, before all
     assert messages[0] == RULES
     assert messages.count(RULES) == 1
@@ -78,12 +77,16 @@ def test_openai_s_lines_come_back_with_all_their_turns():
 def test_a_query_may_be_a_conversation_too():
     asked = [RULES, user("Hello sea"), assistant("Hi."), user("And the river?")]
     selection = selected([{"messages": SEVERAL}], conversation_query(asked), k=1)
-    assert chat_messages(selection) == [*SEVERAL, *asked[1:]]
-    assert chat_messages(selection, system="Other.")[0]["content"] == "Other."
+    assert selection.messages == [*SEVERAL, *asked[1:]]
+    selector = CeilSelector.from_examples(
+        conversation_examples([{"messages": SEVERAL}]), encoder=Words(), system="Other."
+    )
+    told = selector.select(conversation_query(asked), k=1)
+    assert told.messages == [{"role": "system", "content": "Other."}, *SEVERAL[1:], *asked[1:]]
 
 
 def as_sent(rows):
-    return chat_messages(selected(rows, "x", k=1))[:-1]
+    return selected(rows, "x", k=1).messages[:-1]
 
 
 def test_tables_write_keys_without_a_value_and_servers_get_none_of_them():
@@ -126,7 +129,7 @@ def test_what_is_no_conversation_is_named(row, said):
 def test_a_field_called_messages_that_is_none_is_a_field():
     rows = [{"input": f"a{i}", "output": "b", "messages": "[{nothing"} for i in range(3)]
     selection = CeilSelector.from_examples(rows, encoder=Words()).select("a", k=1)
-    assert chat_messages(selection)[1] == assistant("b")
+    assert selection.messages[1] == assistant("b")
 
 
 def test_a_query_without_a_message_of_the_user_is_refused():
