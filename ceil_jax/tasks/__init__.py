@@ -16,6 +16,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
 - `labels`: whether outputs are labels, whatever the metric; `written`: the default stop string and
   length of a generated answer
+- `conversations`: examples that keep all messages of a conversation
 - `structures`: the names and edges of outputs that are programs, and which tasks have such outputs
 - `sql_text`: a SQL query as tokens: whether it orders its rows, and how it is normalised
 - `draws`: seeded draws: a sample of a list, and a text's random generator
