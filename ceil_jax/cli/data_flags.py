@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from ceil_jax.errors import Range, UserError, check_ranges
+import tyro
+
+from ceil_jax.errors import UserError
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
-from ceil_jax.tasks.files import existing_file
+from ceil_jax.tasks.own_file import FileOptions, load_file
+from ceil_jax.tasks.tables import existing_file
 
 log = logging.getLogger(__name__)
 
@@ -22,36 +25,12 @@ class OwnData:
     """A file of your own instead of a named task."""
 
     data: Path | None = None
-    """A JSON, JSONL, CSV, TSV, parquet or Arrow file, also packed. compare holds out a tenth of its
-    inputs as queries; tune a fifth, because its final rows are looked at once and judge several
-    prompts."""
+    """A .csv, .tsv, .jsonl, .json (a list of objects) or .parquet file, also compressed. compare
+    holds out a tenth of its inputs as queries; tune a fifth, because its final rows are looked at
+    once and judge several prompts."""
     validation: Path | None = None
     """Take the queries from this file, and hold nothing out."""
-    input: tuple[str, ...] = ("input",)
-    """The column that retrievers see; name both of a pair, such as premise and hypothesis."""
-    output: str = "output"
-    """The column with the answer."""
-    template: str | None = None
-    """The text of an example in a prompt by its columns, such as '{text} It is {label}'; by default
-    each column on a line behind its name, 'Text: {text}' and 'Label: {label}'."""
-    metric: str | None = None
-    """accuracy (the LM chooses among the distinct outputs of the file), exact_match, squad_em
-    (equal but for articles, case and punctuation), char_bleu (overlap of characters), lf_em (equal
-    QDMR graphs), sql_execution (equal results of the query), or one that --plugin registers; by
-    default accuracy where outputs are labels, else exact_match."""
-    stop: tuple[str, ...] | None = None
-    """The end of a written answer, also between examples; by default a line's end, or an empty line
-    where outputs have several lines or are JSON."""
-    max_new_tokens: Annotated[int | None, Range(1)] = None
-    """Tokens of a written answer at most, reasoning included; by default half the bytes of the
-    longest output, from 128 to 2,048."""
-    delimiter: str | None = None
-    """Between the values of a text file, such as ';' or '\\t'; by default what its content fits."""
-    skip_bad_rows: bool = False
-    """Leave out the file's rows that cannot be used, and list them."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    options: Annotated[FileOptions, tyro.conf.arg(name="")] = field(default_factory=FileOptions)
 
     def check(self) -> None:
         """Check what can be checked before data are read.
@@ -62,12 +41,12 @@ class OwnData:
         """
         if self.data is None:
             # the length of answers is a setting of every task
-            given = replace(self, max_new_tokens=None)
-            names = [
-                field.name
-                for field in fields(given)
-                if getattr(given, field.name) != getattr(NO_OWN_DATA, field.name)
-            ]
+            given = {
+                **vars(replace(self.options, max_new_tokens=None)),
+                "validation": self.validation,
+            }
+            usual = {**vars(NO_OWN_DATA.options), "validation": None}
+            names = [name for name, value in given.items() if value != usual[name]]
             if names:
                 flags = ", ".join(f"--{name.replace('_', '-')}" for name in names)
                 raise UserError(
@@ -75,8 +54,8 @@ class OwnData:
                 )
         for path in filter(None, (self.data, self.validation)):
             existing_file(path)
-        if self.metric is not None:
-            METRICS.require(self.metric)
+        if self.options.metric is not None:
+            METRICS.require(self.options.metric)
 
     def read(self, config: RunConfig, held_out: float = 0.1) -> Task:
         """Load the task of `--data`, or of `--task` without it, and log its size and the output
@@ -103,27 +82,25 @@ class OwnData:
 
     def _own_task(self, config: RunConfig, held_out: float) -> Task:
         from ceil_jax.cli.propose import check_named
-        from ceil_jax.tasks.own_file import FileOptions, load_file
 
         assert self.data is not None
-        delimiter = None if self.delimiter is None else _unescaped(self.delimiter)
-        if self.input == NO_OWN_DATA.input or self.output == NO_OWN_DATA.output:
-            check_named(self.data, self.input, self.output, delimiter)
-        options = FileOptions(
-            input=self.input,
-            output=self.output,
-            template=self.template and _unescaped(self.template),
-            metric=self.metric,
-            seed=config.data_seed,
+        options = self.options
+        options = replace(
+            options,
+            template=options.template and _unescaped(options.template),
+            stop=options.stop and [_unescaped(end) for end in options.stop],
+            delimiter=options.delimiter and _unescaped(options.delimiter),
+        )
+        if "input" in options.input or options.output == "output":
+            check_named(self.data, options)
+        return load_file(
+            self.data,
+            options,
             validation=self.validation or held_out,
-            stop=None if self.stop is None else [_unescaped(end) for end in self.stop],
-            max_new_tokens=self.max_new_tokens,
-            delimiter=delimiter,
-            skip_bad_rows=self.skip_bad_rows,
+            seed=config.data_seed,
             limit=config.limit,
             bank_limit=config.bank_limit,
         )
-        return load_file(self.data, options)
 
     def _named_task(self, config: RunConfig) -> Task:
         from ceil_jax.tasks.load import load_task
@@ -135,7 +112,8 @@ class OwnData:
             config.data_seed,
             bank_limit=config.bank_limit,
         )
-        return replace(task, max_new_tokens=self.max_new_tokens or task.max_new_tokens)
+        limit = self.options.max_new_tokens
+        return replace(task, max_new_tokens=limit or task.max_new_tokens)
 
 
 NO_OWN_DATA = OwnData()

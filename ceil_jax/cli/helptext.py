@@ -32,7 +32,8 @@ from ceil_jax.pipeline.config import RunConfig, method_flags
 _COMMON = """
 task data_dir encoder lm shots limit bank_limit trade_off min_relevance token_budget system form
 text context seed out endpoint
-data validation input output template metric stop max_new_tokens delimiter skip_bad_rows
+data validation options input output template metric stop max_new_tokens delimiter encoding
+skip_bad_rows
 method ks trade_offs encoders lm_tokens minutes tolerance
 api_key_env chat context_length tokenizer concurrency max_tokens
 """
@@ -43,7 +44,7 @@ server."""
 SEARCHED = frozenset({"shots", "trade_off"})
 """The settings of a run that `tune` refuses and does not show, because it searches them."""
 
-SHORTENED = ("RunConfig", "OwnData", "TuneConfig", "EndpointConfig")
+SHORTENED = ("RunConfig", "OwnData", "FileOptions", "TuneConfig", "EndpointConfig")
 """The dataclasses of which `--help` shows only the settings in COMMON."""
 
 

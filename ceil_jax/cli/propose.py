@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.cells import as_text, only_item
-from ceil_jax.tasks.files import read_file
+from ceil_jax.tasks.cells import as_text
+from ceil_jax.tasks.checks import nested
 from ceil_jax.tasks.identity import question_key, same_text
 from ceil_jax.tasks.labels import are_labels
-from ceil_jax.tasks.rows import nested
+from ceil_jax.tasks.own_file import FileOptions
 from ceil_jax.tasks.spec import RowError
+from ceil_jax.tasks.tables import read_table
 
 
 class Column(NamedTuple):
@@ -44,7 +45,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
-            text = as_text(only_item(value))
+            text = as_text(value)
             if name and text and text.strip():
                 values.setdefault(name, []).append(text)
     return [
@@ -62,33 +63,31 @@ def _words(values: Sequence[str]) -> float:
     return 0.0
 
 
-def check_named(
-    file: Path, inputs: Sequence[str], output: str, delimiter: str | None = None
-) -> None:
+def check_named(file: Path, options: FileOptions) -> None:
     """Raise a UserError that proposes columns if the user has named none, and the file has no
     columns `input` and `output`, their defaults.
 
     Args:
         file: the user's file.
-        inputs: the columns given by --input, or its default.
-        output: the column given by --output, or its default.
-        delimiter: the separator of a text table; by default found in it.
+        options: how it is read, with the columns that the user has named or their defaults.
     """
-    table = read_file(file, delimiter)
-    names = table.columns()
-    named_inputs = [name for name in inputs if name != "input" or same_text(name, names)]
+    table = read_table(file, options.delimiter, options.encoding)
+    names = table.columns
+    output = options.output
+    inputs = [name for name in options.inputs if name != "input" or same_text(name, names)]
     answer = output if output != "output" or same_text(output, names) else ""
-    if named_inputs and answer:
+    rows = [row for row in table.rows if not isinstance(row, RowError)]
+    if (inputs and answer) or not rows:
         return
-    candidates = columns([row for row in table.rows if not isinstance(row, RowError)])
-    flags = propose(candidates, named_inputs, answer)
+    candidates = columns(rows)
+    flags = propose(candidates, inputs, answer)
     advice = "no two of them are a text and its answer"
     if flags:
         advice = f"name the columns, such as {flags}"
     described = ", ".join(map(str, candidates))
     if not described:
         described = f"no column of texts or numbers, but {', '.join(names)}"
-    raise UserError(f"{file}: {len(table.rows):,} rows with {described}{nested(table)}: {advice}")
+    raise UserError(f"{file}: {len(table.rows):,} rows with {described}{nested(rows[0])}: {advice}")
 
 
 def propose(candidates: Sequence[Column], inputs: Sequence[str], output: str) -> str:

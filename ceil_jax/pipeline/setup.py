@@ -20,9 +20,9 @@ from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Bank, Examples
 from ceil_jax.registry import load_plugins
 from ceil_jax.skills.rewriter import Demonstration, load_demonstrations
+from ceil_jax.tasks.checks import separated
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.labels import label_names, labels_of
-from ceil_jax.tasks.own_file import separated
 from ceil_jax.tasks.registry import TASKS
 
 log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ def open_run(
 ) -> Session:
     """Return what computes stages, and the setup of a task. Nothing is computed and no model is
     loaded yet. The bank of a task of your own loses what shows a query's text
-    (`tasks.own_file.separated`).
+    (`tasks.checks.separated`).
 
     Args:
         config: everything that a number depends on besides the task's data.

@@ -10,19 +10,11 @@ from functools import partial
 from typing import Any
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.checks import valid
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.files import TableLike, read_table
-from ceil_jax.tasks.rows import (
-    Columns,
-    examples_of,
-    ids_of_rows,
-    list_of_texts,
-    row_example,
-    valid,
-)
+from ceil_jax.tasks.rows import Columns, examples_of, ids_of_rows, list_of_texts, row_example
 from ceil_jax.tasks.spec import RowError
-from ceil_jax.tasks.tables.frames import frame_rows, is_frame
-from ceil_jax.tasks.tables.table_rows import numbered_rows
+from ceil_jax.tasks.tables import Table, TableLike, frame_table, read_table
 
 ExampleLike = Example | Mapping[str, Any]
 """An Example, or {"input": …, "output": …} with optional id, choices, references and metadata."""
@@ -44,7 +36,7 @@ def as_examples(
     """Return an Example for each row; its id is "" if the row has none.
 
     Args:
-        rows: a list of Examples and mappings, or a table in memory (`tables.frames.frame_rows`).
+        rows: a list of Examples and mappings, or a table in memory (`tables.frame_table`).
         columns: which columns have a role.
         source: the name of the rows in messages.
         unit: the word for one of them in messages, before its number.
@@ -54,13 +46,13 @@ def as_examples(
         UserError: `rows` is neither a list nor a table, or a row is not an example; the message
             names the row and the field.
     """
-    frame = None if isinstance(rows, Example) else frame_rows(rows)
-    rows_given = _listed(rows, source) if frame is None else list(frame.rows)
-    plain = all(isinstance(row, Mapping) for row in rows_given)
+    frame = frame_table(rows)
+    listed = _listed(rows, source) if frame is None else frame.rows
+    table = Table(listed, source, unit=unit)
+    plain = all(isinstance(row, Mapping) for row in table.rows)
     needed: tuple[str, ...] = ()
     if plain:
         needed = (*columns.input, columns.output) if answered else columns.input
-    table = numbered_rows(rows_given, unit=unit).with_whole_numbers().named(source)
     # ids in a list are taken as such, and refused if they repeat
     ids = frame is None or ids_of_rows(table)
     read = partial(_example, columns=columns, answered=answered, ids=ids)
@@ -72,34 +64,26 @@ def as_examples(
 
 def _listed(rows: Any, source: str) -> list[Any]:
     """The rows as a list. A UserError if they are not a list of rows."""
+    found = type(rows).__name__
     if isinstance(rows, str | os.PathLike):
-        raise UserError(
-            f"{source}: expected a list of {source}, found one text, {str(rows)[:60]!r}; put it "
-            "into a list, or give a file to CeilSelector.from_csv"
+        found = (
+            f"one text, {str(rows)[:60]!r}; put it into a list, or give a file to "
+            "CeilSelector.from_csv"
         )
-    if isinstance(rows, Mapping | Example):
-        raise UserError(f"{source}: expected a list of {source}, found one; put it into a list")
-    if not isinstance(rows, Iterable):
-        raise UserError(f"{source}: expected a list of {source}, found {type(rows).__name__}")
-    listed = list(rows)
-    if tables := [row for row in listed if is_frame(row)]:
-        raise UserError(
-            f"{source}: expected a list of rows, found a list of tables "
-            f"({type(tables[0]).__name__}); give one table itself"
-        )
-    return [_mapping(row) for row in listed]
-
-
-def _mapping(row: Any) -> Any:
-    """A row with named columns that is not a mapping, such as one of SQLite or pandas, as a
-    mapping; any other row unchanged."""
-    if isinstance(row, Mapping | Example) or not callable(getattr(row, "keys", None)):
-        return row
-    return dict(row)
+    elif isinstance(rows, Mapping | Example):
+        found = "one; put it into a list"
+    elif isinstance(rows, Iterable):
+        return list(rows)
+    raise UserError(f"{source}: expected a list of {source}, found {found}")
 
 
 def table_examples(
-    table: TableLike, columns: Columns, delimiter: str | None = None, *, skip_bad_rows: bool = False
+    table: TableLike,
+    columns: Columns,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    *,
+    skip_bad_rows: bool = False,
 ) -> list[Example]:
     """Return an Example for each row of a file or data frame, which `read_table` reads.
 
@@ -109,14 +93,15 @@ def table_examples(
     Args:
         table: a file or a data frame.
         columns: the names of the columns of inputs and outputs.
-        delimiter: the separator between values; by default found from the file's name and content.
+        delimiter: the character between values; by default the one that the header shows.
+        encoding: the encoding of a text file.
         skip_bad_rows: whether rows that are not examples are left out, with a warning that lists
             them; refused by default.
 
     Raises:
         UserError: the table cannot be read, or a row is not an example.
     """
-    split = read_table(table, delimiter)
+    split = read_table(table, delimiter, encoding)
     read = partial(_example, columns=columns, ids=ids_of_rows(split))
     examples = examples_of(split, "", columns.used, read, skip_bad_rows=skip_bad_rows, hint=_HINT)
     columns.note(split.source)

@@ -37,7 +37,7 @@ from ceil_jax.selector.vectors import (
 from ceil_jax.store.hub import hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, context_text
-from ceil_jax.tasks.files import TableLike
+from ceil_jax.tasks.tables import TableLike
 
 log = logging.getLogger(__name__)
 
@@ -141,17 +141,18 @@ class CeilSelector(Settings):
         file: TableLike,
         *,
         delimiter: str | None = None,
+        encoding: str = "utf-8",
         skip_bad_rows: bool = False,
         **more: Unpack[FromExamples],
     ) -> Self:
         """Make a selector from a file with one example per row: .csv, .tsv, .jsonl, .json or
-        .parquet, possibly with .gz.
+        .parquet, also compressed (`tasks.tables`).
 
         Args:
             file: the file; columns other than `input_key`, `output_key`, id, choices and references
                 are metadata.
-            delimiter: the separator between values; by default found from the file's name and
-                content.
+            delimiter: the character between values; by default the one that the header shows.
+            encoding: the encoding of a text file.
             skip_bad_rows: whether rows that are not examples are left out, with a warning that
                 lists them; refused by default.
             more: the other arguments of `from_examples`, `encoder` among them.
@@ -164,7 +165,7 @@ class CeilSelector(Settings):
         check_options("from_csv", more, FromExamples.__annotations__)
         options: dict[str, Any] = {**more}
         columns = Settings(**{name: options[name] for name in options if name in names}).columns
-        rows = table_examples(file, columns, delimiter, skip_bad_rows=skip_bad_rows)
+        rows = table_examples(file, columns, delimiter, encoding, skip_bad_rows=skip_bad_rows)
         return cls.from_examples(rows, **more)
 
     @classmethod

@@ -24,9 +24,9 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.prompts import context_budget, examples_text
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, Template
-from ceil_jax.tasks.files import read_file
 from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import FieldError, Row, text
+from ceil_jax.tasks.tables import read_table
 
 INSTRUCTION = (
     "Say which skill each input asks for: its structure and operations, not its topic or its words."
@@ -53,7 +53,7 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """Return the packaged demonstrations (`sql` or `cogs`), or those of a file that `read_file`
+    """Return the packaged demonstrations (`sql` or `cogs`), or those of a file that `read_table`
     reads.
 
     A file has rows of "input" and "skill", such as a JSON list, all with a "schema" or all without.
@@ -68,8 +68,8 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
         raise unknown_name(
             "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
         )
-    table = read_file(path)
-    names = ("input", "skill", "schema") if "schema" in table.columns() else ("input", "skill")
+    table = read_table(path)
+    names = ("input", "skill", "schema") if "schema" in table.columns else ("input", "skill")
 
     def read(id: str, row: Row) -> Example:
         return Example(id, "", "", fields={name: _line(row, name) for name in names})

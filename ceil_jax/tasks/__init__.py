@@ -10,8 +10,10 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `registry`: `TASKS`, the registered tasks by name, and `register_task`
 - `load`: `load_task`, a named task, from files or the hub; `own_file`: `load_file`, a task of the
   user's own table
-- `files`: the one reader of files and tables in memory; `tables`: its steps, one module each;
-  `cells`: one cell as text, and comparing it with a filter's value; `rows`: a row to an example
+- `tables`: what goes in: the one reader of files, frames and lists of rows, and its one message for
+  everything else
+- `checks`: every check that protects a run from its data, in one list
+- `rows`: a row to an example; `cells`: one cell as text, and comparing it with a filter's value
 - `assets`: weights and texts that install from the Python package index, checked and cached
 - `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
 - `labels`: whether outputs are labels, whatever the metric; `written`: the default stop string and

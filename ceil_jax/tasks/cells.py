@@ -1,8 +1,8 @@
 """One cell of a table: its text, and whether it equals the value of a filter.
 
-A cell may be anything that Python, numpy, pandas, polars, Arrow or `datasets` put there. `plain`
-turns it into a plain Python value; `as_text` writes that value as text, for an input, an output or
-metadata; `says` compares such a text with a value that a user gives.
+A cell may be what Python, numpy, pandas or Arrow put there. `plain` turns it into a plain Python
+value; `as_text` writes that value as text, for an input, an output or metadata; `says` compares
+such a text with a value that a user gives.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
 from typing import Any
@@ -39,158 +36,51 @@ _WRITTEN = (
 )
 """Types whose text is what `str` writes. A datetime is also a date."""
 
-_NOTHING = ("NAType", "NaTType")
-"""The types of pandas' NA and NaT."""
-
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 def plain(value: Any) -> Any:
-    """Return a cell as a plain Python value; an object that has none is returned unchanged.
-
-    Scalars of numpy, Arrow, JAX and torch become Python's, arrays and series lists. A member of an
-    Enum becomes its value if that is text, else its name.
-    """
-    # `str.__str__` makes a text of an instance of a subclass, whatever that class prints
-    if isinstance(value, Enum):
-        return str.__str__(value.value) if isinstance(value.value, str) else value.name
-    if value is None or type(value) in (str, int, float, bool, list, dict):
-        return value
+    """Return a cell as a plain Python value: scalars of numpy, Arrow and others as Python's, arrays
+    and series as lists. Other values are unchanged."""
     if isinstance(value, str):
-        return str.__str__(value)
-    if hasattr(value, "as_py"):  # Arrow's scalars
-        return plain(value.as_py())
+        return str.__str__(value)  # the text of an instance of a subclass, whatever that prints
     if isinstance(value, np.datetime64 | np.timedelta64):
-        return _moment(value)
-    if isinstance(value, np.floating):
-        return float(str(value))  # the shortest text that means this number, as `str` has it
-    for listed in ("tolist", "to_list", "to_pylist"):
-        if _shape(value) != () and hasattr(value, listed):
-            return getattr(value, listed)()
-    if hasattr(value, "item") and hasattr(value, "dtype"):
-        return plain(value.item())
+        value = value.astype(f"{value.dtype.kind}8[us]")  # nanoseconds would become a number
+    for convert in ("tolist", "to_pylist", "as_py"):
+        if hasattr(value, convert):
+            return getattr(value, convert)()
     return value
-
-
-def _shape(value: Any) -> Any:
-    """The shape of an array; () for a number and other values without a shape; None for a list of
-    Arrow's."""
-    return getattr(value, "shape", None if hasattr(value, "to_pylist") else ())
-
-
-def _moment(value: np.datetime64 | np.timedelta64) -> Any:
-    """A date, time or time span of numpy as Python's own; None for NaT."""
-    if np.isnat(value):
-        return None
-    if isinstance(value, np.timedelta64):
-        return value.astype("timedelta64[us]").item()
-    unit, _ = np.datetime_data(value.dtype)
-    # years, months, weeks or days: a date without a time
-    return value.astype("datetime64[D]" if unit in "YMWD" else "datetime64[us]").item()
 
 
 def missing(value: Any) -> bool:
     """Return whether a cell holds nothing: None, NaN, or pandas' NaT and NA."""
     value = plain(value)
-    if isinstance(value, float):
-        return math.isnan(value)
     if isinstance(value, Decimal):
         return value.is_nan()
-    return value is None or (_of_pandas(value) and type(value).__name__ in _NOTHING)
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def as_text(value: Any) -> str | None:
     """Return a cell as text; None if it is missing, or is not a text, number, date, time span, UUID
     or path.
 
-    Numbers and dates are written as Python writes them: `True`, `2.5`, `2026-01-02 00:00:00`.
-    Containers, bytes, pictures, other objects and infinite numbers have no text.
+    They are written as Python writes them, but whole floats as whole numbers, because a column of
+    whole numbers becomes floats where a cell is missing: `True`, `2.5`, `2` for 2.0, `2026-01-02`.
+    Containers, bytes, other objects and infinite numbers have no text.
     """
     value = plain(value)
     if isinstance(value, str):
         return value
-    if missing(value):
+    if missing(value) or (isinstance(value, float | Decimal) and not math.isfinite(value)):
         return None
     if isinstance(value, float):
-        return str(value) if math.isfinite(value) else None
-    if isinstance(value, Decimal) and not value.is_finite():
+        return str(int(value) if value.is_integer() and abs(value) < EXACT else value)
+    try:
+        return str(value) if isinstance(value, _WRITTEN) else None
+    except ValueError:  # a whole number of more digits than Python writes
         return None
-    if isinstance(value, _WRITTEN) or (_of_pandas(value) and not hasattr(value, "__len__")):
-        try:
-            return str(value)
-        except ValueError:  # a whole number of more digits than Python writes
-            return None
-    return None
-
-
-def _of_pandas(value: Any) -> bool:
-    """Whether a value is one of pandas' own, such as a Period."""
-    return type(value).__module__.split(".")[0] == "pandas"
-
-
-def only_item(value: Any) -> Any:
-    """Return the item of a list, tuple, set, array or series that has exactly one; any other value
-    unchanged. Annotation tools write a text's label as such a list."""
-    value = plain(value)
-    if isinstance(value, list | tuple | set | frozenset) and len(value) == 1:
-        return next(iter(value))
-    return value
-
-
-def nests(value: Any) -> bool:
-    """Return whether a cell holds a mapping, or a list of several items or of mappings or lists."""
-    value = plain(value)
-    if isinstance(value, list | tuple):
-        return any(isinstance(item, Mapping | list) for item in value) or len(value) > 1
-    return isinstance(value, Mapping)
-
-
-def texts_of(value: Any) -> tuple[str, ...] | None:
-    """Return the texts of a list, tuple or array of texts, numbers or dates; None for any other
-    cell."""
-    value = plain(value)
-    if not isinstance(value, list | tuple):
-        return None
-    texts = tuple(as_text(item) for item in value)
-    return None if None in texts else tuple(text for text in texts if text is not None)
-
-
-def whole_numbers(rows: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Turn columns of whole numbers that were stored as floats back into integers. Return the rows,
-    and the names of the columns whose numbers have lost digits.
-
-    A table that cannot hold whole numbers and missing cells in one column, as pandas' cannot,
-    writes 1 as 1.0. A column that has missing cells, and whose other cells are all floats without a
-    fraction, is taken to have been whole. From 2⁵³ on a float may differ from the original number:
-    such columns stay floats, and their names are returned. Rows that are not mappings are returned
-    unchanged.
-    """
-    largest: dict[str, float] = {}
-    present: Counter[str] = Counter()
-    others: set[str] = set()
-    mappings = [row for row in rows if isinstance(row, Mapping)]
-    for row in mappings:
-        for name, value in row.items():
-            if name in others or missing(value):
-                continue
-            number = plain(value)
-            if isinstance(number, float) and number.is_integer():
-                largest[name] = max(abs(number), largest.get(name, 0.0))
-                present[name] += 1
-            else:
-                others.add(name)
-    upcast = [name for name in largest if name not in others and present[name] < len(mappings)]
-    whole = {name for name in upcast if largest[name] < EXACT}
-    lost = [name for name in upcast if name not in whole]
-    return [_whole(row, whole) if isinstance(row, Mapping) else row for row in rows], lost
-
-
-def _whole(row: Mapping[str, Any], columns: set[str]) -> Mapping[str, Any]:
-    """A row with the numbers of some columns turned into integers."""
-    numbers = {
-        name: int(plain(row[name])) for name in columns & row.keys() if not missing(row[name])
-    }
-    return {**row, **numbers} if numbers else row
 
 
 def says(text: str | None, wanted: Any) -> bool:
@@ -206,7 +96,7 @@ def says(text: str | None, wanted: Any) -> bool:
     >>> says("1546130668394913822", 1546130668394913792)
     False
     """
-    wanted = plain(only_item(wanted))
+    wanted = plain(wanted)
     if text is None or missing(wanted):
         return text is None and missing(wanted)
     written = as_text(wanted)

@@ -12,12 +12,11 @@ from ceil_jax.errors import UserError
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
-from ceil_jax.tasks.files import read_file
 from ceil_jax.tasks.own_file import load_file
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import examples_of
 from ceil_jax.tasks.spec import Hub, Row, TaskSpec
-from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
+from ceil_jax.tasks.tables import Table, read_table
 from ceil_jax.tasks.words import bert_words, first_of_each
 
 __all__ = ["load_file", "load_task"]
@@ -105,10 +104,10 @@ def _examples(
     return examples
 
 
-def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
+def _split(spec: TaskSpec, name: str, root: Path | None) -> Table | None:
     """Return the rows of one split; None for an optional split that is not there."""
     if spec.embedded is not None:
-        return numbered_rows(spec.embedded()[name], f"task {spec.name!r}, split {name!r}")
+        return Table(spec.embedded()[name], f"task {spec.name!r}, split {name!r}")
     if root is None and spec.hub is not None:
         return _hub_split(spec, spec.hub, name)
     columns = ", ".join(spec.columns)
@@ -139,10 +138,10 @@ def _split(spec: TaskSpec, name: str, root: Path | None) -> TableRows | None:
         )
     if file not in whole:
         log.warning("%s: split %r is partial, from %s", spec.name, name, file.name)
-    return read_file(file)
+    return read_table(file)
 
 
-def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
+def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> Table:
     import datasets
 
     source = f"{hub.repo}{f' ({hub.config})' if hub.config else ''} at revision {hub.revision}"
@@ -155,4 +154,4 @@ def _hub_split(spec: TaskSpec, hub: Hub, name: str) -> TableRows:
             f"data_dir that holds {spec.folder}/{name}.jsonl with the columns "
             f"{', '.join(spec.columns)}"
         ) from None
-    return numbered_rows(data.to_list(), f"{source}, split {name!r}")
+    return Table(data.to_list(), f"{source}, split {name!r}")

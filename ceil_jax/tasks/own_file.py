@@ -5,32 +5,23 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
-from ceil_jax.errors import UserError, unknown_name
+from ceil_jax.errors import Range, UserError, check_ranges, unknown_name
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.cells import as_text
+from ceil_jax.tasks.checks import check_end, choice_of, separated, spelled_alike, warn_if_swapped
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
-from ceil_jax.tasks.files import TableLike, read_table
-from ceil_jax.tasks.identity import differing_answers, look_alikes, question_key
-from ceil_jax.tasks.labels import are_labels, labels_of
+from ceil_jax.tasks.identity import look_alikes, question_key
+from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tasks.registry import TASKS
-from ceil_jax.tasks.rows import (
-    Columns,
-    choice_of,
-    examples_of,
-    ids_of_rows,
-    row_example,
-    valid,
-)
-from ceil_jax.tasks.spec import FieldError, Row
-from ceil_jax.tasks.tables.table_rows import TableRows, numbered_rows
-from ceil_jax.tasks.words import first_of_each
+from ceil_jax.tasks.rows import Columns, examples_of, ids_of_rows, row_example
+from ceil_jax.tasks.spec import Row
+from ceil_jax.tasks.tables import Table, TableLike, read_table
 from ceil_jax.tasks.written import default_limit, default_stop
 
 log = logging.getLogger(__name__)
@@ -42,49 +33,43 @@ sql_execution needs it."""
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a user's table becomes a task."""
+    """How a user's table is read and what its columns mean: keywords of `load_file`, and flags of
+    every command that takes --data."""
 
-    input: str | Sequence[str] = "input"
-    """The column that retrievers see. Several columns, such as premise and hypothesis, are
-    joined."""
+    input: Sequence[str] = ("input",)
+    """The column that retrievers see; name both of a pair, such as premise and hypothesis."""
     output: str = "output"
     """The column with the answer: text, a truth value or a finite number."""
-    template: str | Template | None = None
-    """The text of an example in a prompt, with column names in braces; it ends with the output's.
-    `{input}` and `{output}` stand for the two roles unless another column has that name. By default
-    each column stands on a line of its own, behind its name."""
+    template: str | None = None
+    """The text of an example in a prompt by its columns, such as '{text} It is {label}', which ends
+    with the output's; {input} and {output} stand for the two roles unless another column has that
+    name. By default each column stands on a line behind its name, 'Text: {text}' and 'Label:
+    {label}'."""
     metric: str | None = None
-    """A name in `ceil_jax.metrics.METRICS`, which a run checks; by default accuracy with `choices`
-    or where the outputs are labels (`tasks.labels.labels_of`), else exact_match. With accuracy and
-    no `choices`, the distinct answers of the table are the choices."""
-    choices: Iterable[Any] | None = None
-    """The answers to choose from; every output must be one of them. None by default."""
-    seed: int = 0
-    """Draws the queries that are held out, and what `limit` and `bank_limit` keep."""
-    validation: float | TableLike = 0.1
-    """The fraction of the distinct inputs that is held out as queries, or a table of queries."""
-    separator: str | None = None
-    """The text between examples; by default an empty line, or `stop` on a line of its own where an
-    empty line does not hold it. A Template brings its own."""
-    max_new_tokens: int | None = None
-    """The most LM tokens of a generated answer; by default from the longest output
-    (`tasks.written.default_limit`)."""
-    stop: str | Sequence[str] | None = None
-    """Strings that end a generated answer; by default from the outputs
-    (`tasks.written.default_stop`): a newline, or an empty line if outputs have several lines or are
-    JSON."""
+    """accuracy (the LM chooses among the distinct outputs of the file), exact_match, squad_em
+    (equal but for articles, case and punctuation), char_bleu (overlap of characters), lf_em (equal
+    QDMR graphs), sql_execution (equal results of the query), or one that --plugin registers; by
+    default accuracy where outputs are labels, else exact_match."""
+    stop: Sequence[str] | None = None
+    """The end of a written answer, also between examples; by default a line's end, or an empty line
+    where outputs have several lines or are JSON."""
+    max_new_tokens: Annotated[int | None, Range(1)] = None
+    """Tokens of a written answer at most, reasoning included; by default half the bytes of the
+    longest output, from 128 to 2,048."""
     delimiter: str | None = None
-    """The separator between values of a text table; by default found from the content."""
+    """The character between the values of a .csv or .tsv file, such as ':'; by default the one of
+    , ; | and tab that its header shows."""
+    encoding: str = "utf-8"
+    """The encoding of a text file, such as cp1252 or utf-16."""
     skip_bad_rows: bool = False
-    """Leave out rows that cannot be used, with a warning that lists them; refused by default."""
-    limit: int | None = None
-    """The most queries to keep; all by default."""
-    bank_limit: int | None = None
-    """The most examples of the bank to keep; all by default."""
+    """Leave out the file's rows that cannot be used, and list them."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the input."""
+        """The columns of the input, of which a single one may be given as a text."""
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
 
     @property
@@ -99,24 +84,28 @@ class FileOptions:
 class FileKeywords(TypedDict, total=False):
     """The fields of `FileOptions` as keywords of `load_file`."""
 
-    input: str | Sequence[str]
+    input: Sequence[str]
     output: str
-    template: str | Template | None
+    template: str | None
     metric: str | None
-    choices: Iterable[Any] | None
-    seed: int
-    validation: float | TableLike
-    separator: str | None
+    stop: Sequence[str] | None
     max_new_tokens: int | None
-    stop: str | Sequence[str] | None
     delimiter: str | None
+    encoding: str
     skip_bad_rows: bool
-    limit: int | None
-    bank_limit: int | None
 
 
 def load_file(
-    path: TableLike, options: FileOptions | None = None, **keywords: Unpack[FileKeywords]
+    path: TableLike,
+    options: FileOptions | None = None,
+    *,
+    validation: float | TableLike = 0.1,
+    choices: Iterable[Any] | None = None,
+    separator: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    bank_limit: int | None = None,
+    **keywords: Unpack[FileKeywords],
 ) -> Task:
     """Return a task made of a user's own table: `load_file("films.csv", input="text", output="label")`.
 
@@ -124,11 +113,20 @@ def load_file(
     or numbers. A column `id` whose values do not repeat gives the examples' ids. The bank is
     de-duplicated by the text that a prompt shows before the answer, and rows with the same such
     text as a query are left out (compared by `question_key`). Rows with equal inputs stay on one
-    side of the split.
+    side of the split. All checks are in `tasks.checks`.
 
     Args:
-        path: a file, or a table in memory: see `read_table`.
-        options: the roles of the columns, the metric, the queries; the defaults of `FileOptions`.
+        path: a file, or a table in memory: see `tables.read_table`.
+        options: how the table is read; the defaults of `FileOptions`.
+        validation: the fraction of the distinct inputs that is held out as queries, or a table of
+            queries.
+        choices: the answers to choose from; every output must be one of them. By default, where
+            the metric is accuracy, the distinct answers of the table.
+        separator: the text between examples; by default an empty line, or the first of `stop` on a
+            line of its own where an empty line does not hold it.
+        seed: draws the queries that are held out, and what `limit` and `bank_limit` keep.
+        limit: the most queries to keep; all by default.
+        bank_limit: the most examples of the bank to keep; all by default.
         keywords: fields of `FileOptions`, in place of those of `options`.
 
     Raises:
@@ -142,30 +140,33 @@ def load_file(
         if name not in known:
             raise unknown_name("argument of load_file", name, known)
     options = replace(options or FileOptions(), **keywords)
-    choices = _choices(options.choices)
-    metric = options.metric or ("accuracy" if choices else "exact_match")
-    table = read_table(path, options.delimiter)
-    reader = _Reader(options, metric, _template(options, table), choices)
+    named = _choices(choices)
+    metric = options.metric or ("accuracy" if named else "exact_match")
+    table = read_table(path, options.delimiter, options.encoding)
+    reader = _Reader(options, metric, _template(options, separator, table), named)
     rows = reader.examples(table, "train")
-    _warn_if_swapped(rows, options, table.source)
-    if isinstance(options.validation, int | float):
+    warn_if_swapped(rows, ", ".join(options.inputs), options.output, table.source)
+    if isinstance(validation, int | float):
         reader, rows = _with_labels(reader, rows, None, table.source)
-        bank, queries = _hold_out(rows, options.validation, options.seed, table.source)
+        bank, queries = _hold_out(rows, validation, seed, table.source)
     else:
-        table_of_queries = read_table(options.validation, options.delimiter)
+        table_of_queries = read_table(validation, options.delimiter, options.encoding)
         reader, bank = _with_labels(reader, rows, table_of_queries, table.source)
         queries = reader.examples(table_of_queries, "validation")
     outputs = [row.output for row in (*bank, *queries)]
     stops = options.stops
     if stops is None:
         stops = ("\n",) if reader.choices else (default_stop(outputs),)
+    template = reader.template
+    if separator is None and stops and not any(end in template.separator for end in stops):
+        template = replace(template, separator=f"\n{stops[0]}\n")
     file = Path(table.source).name
     stem = file.split(".")[0]  # no file may pass for a task of the papers
     task = Task(
         name=file if stem in TASKS else stem,
         train=bank,
         validation=queries,
-        template=_separated_by(reader.template, options, stops),
+        template=template,
         metric=reader.metric,
         max_new_tokens=options.max_new_tokens or default_limit(() if reader.choices else outputs),
         stop=stops,
@@ -177,8 +178,8 @@ def load_file(
     task = separated(task, table.source)
     return replace(
         task,
-        train=draw(task.train, options.bank_limit, options.seed),
-        validation=draw(task.validation, options.limit, options.seed),
+        train=draw(task.train, bank_limit, seed),
+        validation=draw(task.validation, limit, seed),
     )
 
 
@@ -195,7 +196,7 @@ class _Reader:
     source: str = ""
     """Where the choices come from, for messages."""
 
-    def examples(self, table: TableRows, name: str) -> list[Example]:
+    def examples(self, table: Table, name: str) -> list[Example]:
         """Return the example of each row. Its id is the value of the column `id`, else `name` and
         the row's number."""
         needs_database = self.metric == "sql_execution"
@@ -231,7 +232,7 @@ class _Reader:
             choice = choice_of(example.output.strip(), self.choices, output, self.source)
             return replace(example, output=choice, choices=self.choices)
         if self.metric != "accuracy":  # a choice may contain a stop string
-            _check_ends(example.output, self.options.stops or (), output)
+            check_end(example.output, self.options.stops or (), output)
         return example
 
 
@@ -242,26 +243,8 @@ def _with_database(example: Example, source: str) -> Example:
     return replace(example, fields={**example.fields, DATABASE: str(file)})
 
 
-def _warn_if_swapped(rows: Sequence[Example], options: FileOptions, source: str) -> None:
-    """Warn if the inputs repeat as labels do and the outputs do not: the two columns may have been
-    named the wrong way round."""
-    inputs = {question_key(row.input) for row in rows}
-    outputs = {question_key(row.output) for row in rows}
-    if are_labels(len(inputs), len(rows)) and not are_labels(len(outputs), len(rows)):
-        log.warning(
-            "%s: did you swap input and output? The input (%s) has %d different texts in %d rows, "
-            "as labels have, and the output (%s) has %d",
-            source,
-            ", ".join(options.inputs),
-            len(inputs),
-            len(rows),
-            options.output,
-            len(outputs),
-        )
-
-
 def _with_labels(
-    reader: _Reader, rows: list[Example], queries: TableRows | None, source: str
+    reader: _Reader, rows: list[Example], queries: Table | None, source: str
 ) -> tuple[_Reader, list[Example]]:
     """The reader and the rows of the bank, now that their outputs are known.
 
@@ -277,7 +260,7 @@ def _with_labels(
     is_choosing = reader.metric == "accuracy"
     if reader.choices or not (is_choosing or labels_of(rows)):
         return reader, rows
-    rows = _spelled_alike(rows, source)
+    rows = spelled_alike(rows, source)
     if not reader.options.metric:
         others = [] if queries is None else reader.examples(queries, "validation")
         reader = replace(reader, metric=_metric_of_labels(rows, others, source))
@@ -304,40 +287,6 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source
     return "accuracy"
 
 
-def _separated_by(template: Template, options: FileOptions, stops: Sequence[str]) -> Template:
-    """Return the template with the default separator, unless the user has given one: an empty line
-    if that contains a stop string or there is none, else the first stop string on a line of its
-    own."""
-    if options.separator is not None or isinstance(options.template, Template):
-        return template
-    empty_line = "\n\n"
-    if not stops or any(end in empty_line for end in stops):
-        return replace(template, separator=empty_line)
-    return replace(template, separator=f"\n{stops[0]}\n")
-
-
-def _spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
-    """The rows with one spelling for each label, without surrounding white space: of spellings that
-    look the same, the most frequent one. A warning lists them."""
-    rows = [replace(row, output=row.output.strip()) for row in rows]
-    counts = Counter(row.output for row in rows)
-    alike = look_alikes(counts)
-    if not alike:
-        return rows
-    listed = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
-    log.warning(
-        "%s: labels that look the same: %s; each is read as the spelling of most rows",
-        source,
-        listed,
-    )
-    spelling = {
-        label: max(several, key=lambda other: counts[other])
-        for several in alike.values()
-        for label in several
-    }
-    return [replace(row, output=spelling.get(row.output, row.output)) for row in rows]
-
-
 def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
     """The choices as texts, in order."""
     if isinstance(choices, str | Mapping):
@@ -349,24 +298,20 @@ def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
     return texts
 
 
-def _template(options: FileOptions, table: TableRows) -> Template:
-    """The template for the table: from the user's pattern or template, else a line for each
-    column."""
+def _template(options: FileOptions, separator: str | None, table: Table) -> Template:
+    """The template for the table: from the user's pattern, else a line for each column."""
     inputs = options.inputs
     output = options.output
-    separator = "\n\n" if options.separator is None else options.separator
+    between = "\n\n" if separator is None else separator
     pattern = options.template
     Columns(inputs, output)  # refuses a column in both roles
     if pattern is None and len(inputs) == 1:
         roles = {"{input}": inputs[0], "{output}": output}
-        return Template(named_lines(roles), separator)
+        return Template(named_lines(roles), between)
     if pattern is None:
         pattern = named_lines({f"{{{name}}}": name for name in (*inputs, output)})
-    if isinstance(pattern, Template):
-        separator = pattern.separator
-        pattern = pattern.pattern
     only_input = inputs[0] if len(inputs) == 1 else ""
-    template = column_template(pattern, separator, only_input, output, table.columns())
+    template = column_template(pattern, between, only_input, output, table.columns)
     shows_question = len(template.names) > 1
     if not shows_question:
         raise UserError(
@@ -420,93 +365,3 @@ def _hold_out(
         else:
             queries.append(example)
     return bank, queries
-
-
-def _check_ends(answer: str, ends: Iterable[str], name: str = "output") -> None:
-    for end in ends:
-        if end in answer.rstrip():
-            way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"
-            raise FieldError(name, way, answer)
-
-
-def _checked(task: Task) -> Task:
-    """Return a task with checked examples. A UserError names the first one that cannot be used,
-    such as one whose output contains a stop string."""
-
-    def side(name: str, rows: Sequence[Any]) -> list[Example]:
-        ids: set[str] = set()
-
-        def check(_: str, row: Any) -> Example:
-            example = valid(row)
-            if example.id in ids:
-                raise FieldError("id", "an id that no other example has", example.id)
-            ids.add(example.id)
-            _check_ends(example.output, () if example.choices else task.stop)
-            return example
-
-        if not rows:
-            raise UserError(f"{task.name}: no {name}")
-        return examples_of(numbered_rows(rows, f"{task.name}, {name}", "example"), "", (), check)
-
-    return replace(
-        task, train=side("bank", task.train), validation=side("queries", task.validation)
-    )
-
-
-def separated(task: Task, source: str = "") -> Task:
-    """Return a task whose bank has no row with the same text before the answer as a query, and no
-    two such rows; the first is kept.
-
-    The papers' tasks are not passed through here: they keep the papers' own rule. A query with the
-    same id as a row of the bank, but another text, gets a new id. Warnings say how many rows are
-    left out, and how many texts have several different answers, as when annotators disagree.
-
-    Args:
-        task: a task of the user's own.
-        source: names the rows in messages; by default the task's name.
-
-    Raises:
-        UserError: no row is left for the bank, or an example is not valid for this task.
-    """
-    task = _checked(task)
-    source = source or task.name
-
-    rows = [*task.train, *task.validation]
-    questions = [question_key(task.template.query(row)) for row in rows]
-    answers = [question_key(row.output) for row in rows]
-    of_queries = set(questions[len(task.train) :])
-    others = [
-        (question, row)
-        for question, row in zip(questions, task.train, strict=False)
-        if question not in of_queries
-    ]
-    if not others:
-        raise UserError(
-            f"{source}: every row has the text of a query, so that none is left for the bank"
-        )
-    bank = [row for _, row in first_of_each(others, lambda pair: pair[0])]
-    differing = differing_answers(questions, answers)
-    if differing:
-        several = [rows[position] for position in differing[0]]
-        log.warning(
-            "%s: %d text%s more than one answer, such as %.60r with %s: labels that differ are no "
-            "copies; the bank keeps each text's first row",
-            source,
-            len(differing),
-            " has" if len(differing) == 1 else "s have",
-            several[0].input,
-            ", ".join(f"{row.output!r:.40}" for row in several[:3]),
-        )
-    for count, what in (
-        (len(task.train) - len(others), "with a query's text"),
-        (len(others) - len(bank), "with another's text"),
-    ):
-        if count:
-            noun = "row" if count == 1 else "rows"
-            log.warning("%s: %d %s %s left out", source, count, noun, what)
-    ids = {row.id for row in bank}
-    queries = [
-        replace(query, id=f"query-{query.id}") if query.id in ids else query
-        for query in task.validation
-    ]
-    return replace(task, train=bank, validation=queries)

@@ -76,12 +76,10 @@ def test_a_data_frame():
     }
     assert "size" not in selector.examples[1].fields
     frame.loc[3, "ticket"] = None
-    with refused(r"data frame, row 4, field 'ticket': expected a text .* found nan"):
+    with refused(r"data frame, row 4, field 'ticket': expected a text .* found None"):
         CeilSelector.from_dataframe(frame, **named)
-    with refused("expected a file, a data frame, .* or a list of rows, found Words"):
+    with refused("expected a file, a data frame, .* or a list of rows, found a Words"):
         CeilSelector.from_dataframe(Words(), **named)
-    polars = SimpleNamespace(columns=list(TICKETS[0]), to_dicts=lambda: TICKETS)
-    assert len(CeilSelector.from_dataframe(polars, **named)) == 60
 
 
 def test_encoders_of_any_kind():

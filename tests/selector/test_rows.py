@@ -83,7 +83,7 @@ def test_a_row_that_would_poison_a_save_adds_nothing(row, message):
 
 def test_metadata_come_along_if_they_can(caplog):
     odd = {"town": HALF, "size": float("inf"), "tags": ["x"]}
-    odd |= dict.fromkeys((HALF, 7, None, ("a",), ""), "x")
+    odd |= dict.fromkeys((HALF, None, ("a",), ""), "x")
     kept = {
         "year": 2020,
         "good": True,
@@ -127,7 +127,7 @@ def test_the_columns_of_somebody_elses_table(caplog):
     assert (first.id, dict(first.fields)) == ("3", {})
     assert (first.choices, first.references) == (("x", "y"), ("1", "2"))
     frame.columns = ["id", "n", "input", "output", "output", "references"]
-    with refused("two columns have one name: 'id', 'n', 'input', 'output', 'output'"):
+    with refused("data frame: Duplicate column names found: .*; rename the column"):
         CeilSelector.from_dataframe(frame, encoder=Words())
 
 

@@ -142,7 +142,7 @@ GOOD = '{"input": "a red car", "skill": "colour"}'
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[" + GOOD, r"bad\.json: not JSON .*line 1"),
+        ("[" + GOOD, r"cannot read .*bad\.json: .*line 1"),
         ("[]", r"bad\.json holds no rows"),
         (f'[{GOOD}, "a"]', r"bad\.json, row 2: expected an object of columns, found str"),
         (f'[{GOOD}, {{"input": "a"}}]', r"bad\.json, row 2: no field 'skill'; it has 'input'"),

@@ -6,10 +6,10 @@ import unicodedata
 import pytest
 from refusing import refused
 
+from ceil_jax.tasks.checks import separated
 from ceil_jax.tasks.example import Example, Task, Template, column_template
 from ceil_jax.tasks.identity import look_alikes, question_key, same_text
 from ceil_jax.tasks.load import load_file
-from ceil_jax.tasks.own_file import separated
 
 UNSEEN = [
     "\u00ad",

@@ -214,7 +214,7 @@ def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, c
     assert (len(task.train), len(task.validation)) == (3 * 8, 3 * 2)
     assert {example.choices for example in [*task.train, *task.validation]} == {("m", "n", "y")}
     assert f"{path}: 1 row with another's text left out" in caplog.messages
-    assert len(read(path).train) == 9  # a prompt that shows the premise alone
+    assert len(read(path, metric="exact_match").train) == 9  # a prompt that shows the premise alone
 
 
 SKIP = "; --skip-bad-rows (skip_bad_rows=True) leaves such rows out and lists them"
@@ -277,11 +277,6 @@ BROKEN = [
     ("a.csv", "text,label\n", "holds no rows"),
     ("a.jsonl", f"{GOOD}{{'text': 1}}", "line 2: not JSON"),
     ("a.jsonl", f"{GOOD}[1, 2]", "line 2: expected an object of columns, found list"),
-    (
-        "a.jsonl",
-        GOOD.encode() + b'{"text": "caf\xe9", "label": "x"}',
-        "line 2: not UTF-8 .byte 0xe9",
-    ),
     ("a.jsonl", f'{GOOD}\n{{"text": "a"}}', "line 3: no field 'label'; it has 'text'"),
     ("a.jsonl", f'{GOOD}{{"text": "a", "label": " "}}', "line 2, field 'label': expected"),
     ("a.jsonl", f'{GOOD}{{"text": "a", "label": null}}', "field 'label': .* found None"),
@@ -293,14 +288,7 @@ BROKEN = [
     ),
     ("a.csv", "text,label\na,good\nb,c,good\n", "line 3: 3 cells, the header has 2"),
     ("a.csv", "text,text\na,b\n", "two columns have one name"),
-    ("a.csv.gz", "text\na\n", "no column 'label'; it has 'text'"),
-    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 99, mtime=0)[:-9], "a gzip file that is cut"),
-    ("a.parquet", GOOD, "is no parquet file: its content is .*fine"),
-    (
-        "a.json",
-        '{\n"data": []}',
-        "is one object, expected a list of rows or one a line; keys with lists: 'data'",
-    ),
+    ("a.csv", "text\na\n", "no column 'label'; it has 'text'"),
     ("a.json", '[\n{"text": "a", "label": "good"},\n3]', "row 2: expected an object"),
     (
         "a.jsonl",
@@ -308,8 +296,7 @@ BROKEN = [
         r"line 2, field 'text': expected text without half a character .'.ud800' at place 2., "
         r"found 'a \\ud800'",
     ),
-    ("a.jsonl", "[" * 100_000, "a.jsonl: .*JSON"),
-    ("a.xlsx", GOOD, r"name one file that ends in \.jsonl, .*or \.gz after it"),
+    ("a.jsonl", "[" * 100_000, "a.jsonl, line 1: not JSON"),
     ("a.jsonl", GOOD * 5, "all rows have one input"),
 ]
 
@@ -341,8 +328,6 @@ def test_other_mistakes(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", REVIEWS)
     with refused(r"no file .*missing\.jsonl"):
         read(tmp_path / "missing.jsonl")
-    with refused(r"name one file that ends in \.jsonl"):
-        read(tmp_path)
     with refused(r"validation is 1\.5: expected a fraction"):
         read(path, validation=1.5)
 

@@ -2,19 +2,16 @@
 one note."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import datasets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from refusing import refused
 
-from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
-from ceil_jax.tasks.own_file import FileKeywords, FileOptions, named_lines, separated
+from ceil_jax.tasks.own_file import FileKeywords, FileOptions, named_lines
 
 
 def rows_of(task):
@@ -63,17 +60,14 @@ def test_a_pair_of_columns_is_one_input_of_two_texts(tmp_path):
     assert task.template.example(first) == "Premise: p 0\nClaim: h 0\nLabel: y"
 
 
-def test_an_annotation_tools_list_of_one_label(tmp_path):
-    rows = [{"text": f"t {i}", "label": ["bad", "good"][i % 2 :][:1]} for i in range(9)]
+def test_a_list_is_no_label(tmp_path):
+    rows = [{"text": f"t {i}", "label": ["good"]} for i in range(9)]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
-    task = load_file(path, input="text", output="label", metric="accuracy")
-    assert task.train[0].choices == ("bad", "good")
-    write(path, path.read_text().replace('["good"]', '["good", "bad"]'))
-    with refused("line 2, field 'label': expected a text"):
+    with refused(r"line 1, field 'label': expected a text that is not empty, found \['good'\]"):
         load_file(path, input="text", output="label")
 
 
-def test_class_labels_of_parquet_have_their_names(tmp_path, caplog):
+def test_rows_without_a_label(tmp_path):
     names = datasets.ClassLabel(names=["card lost", "card late"])
     features = datasets.Features({"text": datasets.Value("string"), "label": names})
     rows = {"text": [f"t {i}" for i in range(9)], "label": [0, 1] * 4 + [-1]}
@@ -82,56 +76,11 @@ def test_class_labels_of_parquet_have_their_names(tmp_path, caplog):
         load_file(tmp_path / "a.parquet", input="text", output="label")
     task = load_file(tmp_path / "a.parquet", input="text", output="label", skip_bad_rows=True)
     assert [row.output for row in rows_of(task)] == ["card lost", "card late"] * 4
-    # lists of labels, and what was changed after the names were written
-    several = datasets.Features({"text": datasets.Value("string"), "label": datasets.List(names)})
-    lists = {"text": rows["text"], "label": [[0], [1], *[[1]] * 7]}
-    datasets.Dataset.from_dict(lists, several).to_parquet(tmp_path / "b.parquet")
-    task = load_file(tmp_path / "b.parquet", input="text", output="label")
-    assert [row.output for row in rows_of(task)][:2] == ["card lost", "card late"]
-    table = pq.read_table(tmp_path / "a.parquet").drop_columns("label")
-    years = pa.array([2**40] * 9, pa.timestamp("s"))
-    table = table.append_column("when", years)
-    pq.write_table(table.append_column("label", pa.array([*"abcdefghi"])), tmp_path / "c.parquet")
-    assert rows_of(load_file(tmp_path / "c.parquet", input="text", output="label"))[0].output == "a"
-    assert "columns 'when' (9 rows)" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("name", "separator", "delimiter"),
-    [("A.CSV", ",", None), ("a.tsv", "\t", None), ("a.txt", "|", "|"), ("a.CSV.gz", ",", None)],
-)
-def test_separated_values(tmp_path, name, separator, delimiter):
-    content = "".join(
-        f'"text{separator} ""{i}""",l{i}\n'.replace(",l", f"{separator}l") for i in range(9)
-    )
-    path = tmp_path / name
-    data = f"text{separator}label\n{content}".encode("utf-8-sig")
-    if name.endswith("gz"):
-        import gzip
-
-        data = gzip.compress(data)
-    path.write_bytes(data)
-    first = rows_of(load_file(path, input="text", output="label", delimiter=delimiter))[0]
-    assert (first.input, first.output) == (f'text{separator} "0"', "l0")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        (
-            "a.csv",
-            "a;label\na\nb;c;d\ne\n",
-            {},
-            "the header is one column, 'a;label'; if ';' separates values, say so",
-        ),
-        ("a.csv", "text\tlabel\na\nb\n", {}, r"--delimiter '\\t'"),
-        ("a.txt", "text:label\na:b\n", {}, "say what separates its values, as in --delimiter ';'"),
-        (
-            "a.csv",
-            "text,label\na,b\n",
-            {"delimiter": ";;"},
-            "delimiter ';;': expected one character",
-        ),
         (
             "a.csv",
             "text, b \na,b\n",
@@ -151,7 +100,6 @@ def test_separated_values(tmp_path, name, separator, delimiter):
             {"skip_bad_rows": True},
             "2 rows cannot be used: lines 2, 3",
         ),
-        ("a.csv", "text,label\na,b\ntext,label\nc,d\n", {}, "line 3: the header once more"),
         ("a.csv", "text,label\ra,b\rc\r", {}, "line 3: 1 cells, the header has 2"),
         (
             "a.jsonl",
@@ -205,15 +153,8 @@ def test_what_is_said(tmp_path, name, content, options, message):
         )
 
 
-def test_what_excel_pandas_and_people_write(tmp_path, caplog):
+def test_choices_in_any_container_and_texts_with_invisible_characters(caplog):
     rows = [(f"t {i}", "ab"[i % 2]) for i in range(6)]
-    told = "sep=;\ntext;label\n" + "".join(f"{text};{label}\n" for text, label in rows)
-    spaced = "text, label\n" + "".join(f'"{text}, you", "{label}"\n' for text, label in rows)
-    for content, first in ((told, ("t 0", "a")), (spaced, ("t 0, you", "a"))):
-        row = rows_of(load_file(write(tmp_path / "a.csv", content), input="text", output="label"))[
-            0
-        ]
-        assert (row.input, row.output) == first
     frame = pd.DataFrame(rows, columns=["text", "label"])
     for choices in (frame["label"].unique(), pd.Index(["a", "b"]), pd.Series(["a", "b"])):
         task = load_file(frame, input="text", output="label", choices=choices, stop="###")
@@ -224,28 +165,13 @@ def test_what_excel_pandas_and_people_write(tmp_path, caplog):
         "0",
         "1",
     )
-    with refused("data frame holds no rows"):
-        load_file(frame[:0], input="text", output="label")
     frame["label"] = ["tea", "tea\u200b"] * 3
-    load_file(frame, input="text", output="label", metric="accuracy")
+    with refused("data frame: every row of the bank has the output 'tea'; give rows of at least"):
+        load_file(frame, input="text", output="label", metric="accuracy")
     assert "labels that look the same: 'tea', 'tea\\u200b'" in caplog.messages[-1]
     frame = pd.DataFrame({"input": [*"abcd", "q\u200b", "\ufeffq"], "output": [*"123456"]})
     task = load_file(frame, validation=pd.DataFrame({"input": ["q"], "output": ["7"]}))
     assert [row.input for row in task.train] == [*"abcd"]
-
-
-def test_json_lines_by_any_name_and_lists_too(tmp_path):
-    lines = [json.dumps({"text": f"t{i}", "toxic": i % 2 == 0}) for i in range(9)]
-    for name, content in (
-        ("a.json", "\n".join(lines)),
-        ("a.jsonl", f"[{','.join(lines)}]"),
-        ("a.ndjson", "\n\n".join(lines)),
-    ):
-        task = load_file(
-            write(tmp_path / name, content), input="text", output="toxic", metric="accuracy"
-        )
-        assert rows_of(task)[0].output == "True"
-        assert rows_of(task)[0].choices == ("False", "True")
 
 
 def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
@@ -296,87 +222,25 @@ def test_a_list_of_rows_is_a_table():
         load_file([*rows[:3], 5], input="ticket", output="team")
 
 
-@pytest.mark.parametrize(
-    ("input", "output", "swapped"),
-    [("team", "ticket", True), ("ticket", "team", False), ("ticket", "answer", False)],
-)
-def test_swapped_columns_are_noticed(caplog, input, output, swapped):
-    rows = [
-        {"ticket": f"printer {i} burns", "team": ("it", "hr")[i % 2], "answer": f"call {i}"}
-        for i in range(20)
-    ]
-    load_file(rows, input=input, output=output)
-    warned = [message for message in caplog.messages if "did you swap input and output?" in message]
-    assert len(warned) == swapped
-    if swapped:
-        assert "(team) has 2 different texts in 20 rows" in warned[0]
-        assert "(ticket) has 20" in warned[0]
-
-
 def test_a_data_frame_is_a_table(caplog):
     columns = {"text": [f"t{i}" for i in range(9)], "label": [i / 2 for i in range(9)]}
     frame = pd.DataFrame({**columns, "d": [[1]] * 9, "v": [np.ones(3)] * 9})
     task = load_file(
         frame, input="text", output="label", validation=frame[:2].assign(text=["u", "v"])
     )
-    assert [row.output for row in task.train[:2]] == ["0.0", "0.5"]
+    assert [row.output for row in task.train[:2]] == ["0", "0.5"]
     assert (len(task.validation), task.name) == (2, "data frame")
     assert "columns 'd' (9 rows), 'v' (9 rows)" in caplog.text
-
-
-def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
-    def row(id, text, place):
-        return Example(id, text, "x", fields={"place": place})
-
-    bank = [
-        row("1", "how many?", "zoo"),
-        row("2", "how many?", "park"),
-        row("3", "how  many?", "park"),
-    ]
-    asked = [row("1", "who?", "zoo"), row("q", " how many?", "zoo")]
-    task = separated(
-        Task("sums", bank, asked, Template("{place}: {input} {output}"), "exact_match")
-    )
-    # the zoo's question is asked; the park's stands twice; the id 1 is of a row that left
-    assert [one.id for one in task.train] == ["2"]
-    assert [one.id for one in task.validation] == ["1", "q"]
-    assert "1 row with a query's text" in caplog.text
-    assert "1 row with another's text" in caplog.text
-    other = separated(replace(task, validation=[row("2", "who?", "zoo")]))
-    assert [one.id for one in other.validation] == ["query-2"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"output": 5}, "sums, bank, example 1, field 'output': expected a text, found 5"),
-        ({"input": " "}, "field 'input': expected a text that is not empty"),
-        ({"output": "one\ntwo"}, "field 'output': expected text without .*ends an answer"),
-        ({"choices": ("a", "b")}, "field 'output': expected one of the choices a, b, found 'x'"),
-        ({"id": "2"}, "example 2, field 'id': expected an id that no other example has"),
-    ],
-)
-def test_a_task_of_ones_own_is_checked(changed, message):
-    rows = [Example("1", "how many?", "x"), Example("2", "who?", "x")]
-    task = Task(
-        "sums",
-        [replace(rows[0], **changed), rows[1]],
-        [Example("q", "why?", "x")],
-        Template("{input} {output}"),
-        "exact_match",
-    )
-    with refused(message):
-        separated(task)
-    with refused("sums: no queries"):
-        separated(replace(task, train=rows, validation=[]))
 
 
 def test_options_and_keywords_are_one_thing(tmp_path):
     assert set(FileKeywords.__annotations__) == {field.name for field in fields(FileOptions)}
     path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"t{i},l{i}\n" for i in range(9)))
-    options = FileOptions(input="text", output="label", limit=1)
-    assert load_file(path, options) == load_file(path, input="text", output="label", limit=1)
-    assert len(load_file(path, options, validation=0.5, limit=None).validation) == 5
+    options = FileOptions(input="text", output="label", stop="###")
+    assert load_file(path, options) == load_file(path, input="text", output="label", stop="###")
+    assert load_file(path, options, stop=None).stop == ("\n",)
+    with refused("--max-new-tokens 0: expected a number at least 1"):
+        load_file(path, options, max_new_tokens=0)
     with refused("unknown argument of load_file 'inputs'; did you mean 'input'"):
         load_file(path, inputs="text")
 
@@ -417,42 +281,3 @@ def test_numbers_as_ids_are_written_as_they_are(tmp_path):
     frame = pd.DataFrame({"id": range(10**18, 10**18 + 9), "text": [*"abcdefghi"], "label": "x"})
     bank, queries = ids_of(frame)
     assert sorted([*bank, *queries]) == [str(10**18 + i) for i in range(9)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        # two annotators
-        (
-            ["a,good", "a,bad", "b,good"],
-            "1 text has more than one answer, such as 'a' with 'good', 'bad'",
-        ),
-        (
-            ["a,good", "A\u200e,x", " a\u200e,bad", "b,good"],
-            "1 text has more than one answer, such as 'a'",
-        ),
-        (["a,x", "b,x", "a,y", "b,y", "b,z", "c,x"], "2 texts have more than one answer"),
-        # copies, in one spelling or two
-        (["a,good", "a,good", "b,good"], ""),
-        (["a,cafe\u0301", "a,caf\u00e9", "b,good"], ""),
-        (["a,good", "b,bad"], ""),
-    ],
-)
-def test_answers_that_differ_are_no_copies(tmp_path, caplog, rows, said):
-    path = write(
-        tmp_path / "a.csv", "\n".join(["text,label", *rows, *(f"{i},z" for i in range(9))])
-    )
-    query = write(tmp_path / "q.csv", "text,label\nq,x\n")
-    load_file(path, input="text", output="label", validation=query)
-    assert said in caplog.text if said else "more than one answer" not in caplog.text
-
-
-def test_an_answer_that_differs_from_the_query_s_is_counted(tmp_path, caplog):
-    path = write(tmp_path / "a.csv", "text,label\nq,good\nb,bad\n")
-    load_file(
-        path,
-        input="text",
-        output="label",
-        validation=pd.DataFrame({"text": ["q"], "label": ["bad"]}),
-    )
-    assert "1 text has more than one answer, such as 'q' with 'good', 'bad'" in caplog.text
