@@ -25,7 +25,7 @@ _NAMES = {
     "ceil_jax.methods.build": ("build_retriever",),
     "ceil_jax.methods.ceil": ("CEIL",),
     "ceil_jax.methods.epr": ("EPR",),
-    "ceil_jax.methods.free": ("Free", "Labels", "Structures"),
+    "ceil_jax.methods.free": ("Free", "Labels"),
     "ceil_jax.methods.registry": ("register_retriever", "register_row"),
     "ceil_jax.methods.row": ("Row",),
     "ceil_jax.methods.tst": ("TST",),

@@ -28,7 +28,6 @@ from ceil_jax.methods.ceil import CEIL as CEIL
 from ceil_jax.methods.epr import EPR as EPR
 from ceil_jax.methods.free import Free as Free
 from ceil_jax.methods.free import Labels as Labels
-from ceil_jax.methods.free import Structures as Structures
 from ceil_jax.methods.registry import register_retriever as register_retriever
 from ceil_jax.methods.registry import register_row as register_row
 from ceil_jax.methods.row import Row as Row

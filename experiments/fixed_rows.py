@@ -1,5 +1,5 @@
-"""Rows beside the usual ones (no paper's table): prompts that begin with the same examples for every
-query, and prompts with an example of each likely label, beside random and the nearest examples.
+"""Prompts that begin with the same examples for every query (no paper's table), beside random and the
+nearest examples.
 
     python experiments/fixed_rows.py --tasks sst5 movie_reviews mrpc qnli geoquery mtop.intents \\
         --plugin intents --scale small --limit 400 --seeds 0 1 2 --data-dir DATA
@@ -18,7 +18,7 @@ from ceil_jax.methods.registry import applicable
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.load import load_task
 
-NAMES = ("classifier", "zero", "random", "topk", "free", "by_label", "fixed", "fixed_near")
+NAMES = ("classifier", "zero", "random", "topk", "free", "fixed", "fixed_near")
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
@@ -28,9 +28,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
     return [Entry(row.title, config.task, Cell(config, row.name)) for row in rows]
 
 
-EXPERIMENT = Experiment(
-    "fixed_rows", "Fixed prompts, and an example of each label", entries, points
-)
+EXPERIMENT = Experiment("fixed_rows", "Fixed prompts", entries, points)
 
 if __name__ == "__main__":
     sys.exit(EXPERIMENT.main())

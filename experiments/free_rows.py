@@ -28,10 +28,6 @@ NAMES = (
     "copied",
     "topk",
     "dpp",
-    "head",
-    "hidden",
-    "hidden_classifier",
-    "structures",
     "tst",
     "free",
     "free_map",
@@ -53,7 +49,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
         name
         for name in NAMES
         if name in ROWS
-        and (name in options.method or not (options.method or ROWS[name].prepared_by_lm))
+        and (name in options.method or not (options.method or ROWS[name].learns_from_lm))
     ]
     return [
         Entry(row.title + (more if row.learns_from_lm else ""), config.task, Cell(config, row.name))

@@ -39,12 +39,10 @@ _TUNE = TuneConfig()
 METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
     f"{' '.join(COMPARED)}. All: majority classifier copied zero random bm25 topk mmr dpp; without "
-    "LM tokens to prepare: free free_map head head_map by_label structures tst tst_map; from the "
-    "LM's hidden states, if it is a local one: hidden hidden_classifier; from the LM's scores: "
-    "epr epr_map second_round ceil_topk ceil; the same examples for every query, "
-    "found by the LM's scores, or by its answers if it gives no log-probabilities: fixed "
-    "fixed_near; skill_base skill_consistency skill_distinct target_knn target_sketch, or a "
-    "retriever that --plugin registers."
+    "LM tokens to prepare: free free_map tst; from the LM's scores: epr epr_map second_round "
+    "ceil_topk ceil; the same examples for every query, found by the LM's scores, or by its answers "
+    "if it gives no log-probabilities: fixed fixed_near; skill_base skill_consistency "
+    "skill_distinct target_knn target_sketch, or a retriever that --plugin registers."
 )
 
 
@@ -206,7 +204,7 @@ def export_command(
     Args:
         folder: The folder to write; an existing selector is replaced.
         method: A row of compare that ends in a set (ceil epr_map free_map dpp) or takes the
-            nearest (epr free topk by_label), or has fixed examples (fixed fixed_near).
+            nearest (epr free topk), or has fixed examples (fixed fixed_near).
         license: The license of your examples as an SPDX name, for the card.
     """
     from ceil_jax.cli.first import begin

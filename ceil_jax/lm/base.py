@@ -62,15 +62,13 @@ class LanguageModel:
     ends_itself = False
     """Whether its answers end by themselves, as in a chat; other LMs continue until a stop string
     or the token limit."""
-    has_states = False
-    """Whether it gives its hidden states, as a local model does."""
     reads_messages = False
     """Whether it reads the messages of a chat as they are; prompts may then be `Messages`."""
     takes_system = True
     """Whether the messages of a chat may begin with a system message."""
-    at_once: Mapping[str, int] = {"score": 64, "write": 32, "states": 64}
-    """Number of prompts that it reads together, to score, to generate and for their hidden states:
-    as many are lost at most if the process is killed."""
+    at_once: Mapping[str, int] = {"score": 64, "write": 32}
+    """Number of prompts that it reads together, to score and to generate: as many are lost at most if
+    the process is killed."""
     in_flight = 1
     """Number of groups of prompts that are read at the same time (`each`)."""
     _noted = False
@@ -139,17 +137,6 @@ class LanguageModel:
         """Yield the number and the result of `work` for each group of prompts, as they finish: one
         after the other, or several at a time for a server."""
         return enumerate(map(work, groups))
-
-    def states(self, texts: Sequence[str]) -> np.ndarray:
-        """Return hidden states of each text's last token, float32 [N, 2, D]: those of the middle
-        layer, and those of the last one as they are before the output matrix.
-
-        Raises:
-            UserError: the LM does not give them, or a text is longer than its context.
-        """
-        raise UserError(
-            f"{self.name} gives no hidden states; take a local LM, such as SmolLM2-135M-Instruct"
-        )
 
     def log_likelihood(
         self, prompts: Sequence[Rendered], continuations: Sequence[str]

@@ -20,7 +20,7 @@ from ceil_jax.lm.base import LanguageModel, check_choices
 from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.messages import Messages, Rendered
 from ceil_jax.lm.readings import Readings
-from ceil_jax.lm.request import LMRequest, Reading, read_chunk, states_of
+from ceil_jax.lm.request import LMRequest, Reading, read_chunk
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
 from ceil_jax.store.shards import Shard
@@ -78,7 +78,6 @@ class CachedLM(LanguageModel):
         self.name = lm.name
         self.context_length = lm.context_length
         self.can_score = lm.can_score
-        self.has_states = lm.has_states
         self.ends_itself = lm.ends_itself
         self.reads_messages = lm.reads_messages
         self.takes_system = lm.takes_system
@@ -147,20 +146,13 @@ class CachedLM(LanguageModel):
         )
         return [stored_answer(value) for value in self._read(requests, "write")]
 
-    def states(self, texts: Sequence[str]) -> np.ndarray:
-        if not self.has_states:
-            return self.lm.states(texts)  # which says that there are none
-        requests = Lazy(len(texts), lambda row: LMRequest(texts[row], states=True))
-        return np.stack([states_of(value) for value in self._read(requests, "states")])
-
     def missing(self, requests: Sequence[LMRequest]) -> int:
         """Return how many of the distinct requests have not been read."""
         keys = {request.key(self.name) for request in requests}
         return len(keys) - len(self.readings.find(list(keys)))
 
     def _read(self, requests: Sequence[LMRequest], kind: str) -> list[Any]:
-        """Return the value of each request. `kind` is "score", "write" or "states", for all of
-        them.
+        """Return the value of each request. `kind` is "score" or "write", for all of them.
 
         Requests are made one block at a time, so that only the prompts of one block are in memory.
         """
@@ -245,7 +237,7 @@ class CachedLM(LanguageModel):
             requests: the requests of the block, by key.
             stored: the readings of those that were read before.
             first_group: the number of the block's first group.
-            kind: "score", "write" or "states".
+            kind: "score" or "write".
         """
         # groups have the same size for every LM, so that shards agree on them and actors have equal
         # shares

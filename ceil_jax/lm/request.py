@@ -3,7 +3,6 @@ took."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import time
@@ -18,8 +17,7 @@ from ceil_jax.store.cost import Cost
 
 
 class LMRequest(NamedTuple):
-    """A request to an LM: a prompt, with choices to score or settings of generation; or for its
-    hidden states."""
+    """A request to an LM: a prompt, with choices to score or settings of generation."""
 
     prompt: Rendered
     choices: tuple[str, ...] = ()
@@ -30,22 +28,15 @@ class LMRequest(NamedTuple):
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     seed: int = 0
-    states: bool = False
-    """Whether the prompt's hidden states are requested, and neither scores nor a text."""
 
     def key(self, lm: str) -> bytes:
         """Return 16 bytes that identify the request to an LM."""
-        *others, states = self
-        content = [lm, *others]
-        if states:
-            # only where it is set: requests had no such field before, and keep their keys
-            content.append("states")
-        return hashlib.sha256(json.dumps(content).encode()).digest()[:16]
+        return hashlib.sha256(json.dumps([lm, *self]).encode()).digest()[:16]
 
 
 class Reading(NamedTuple):
-    """The answer to a request: a log-probability for each choice, in nats; a generated text
-    (`Answer.stored`); or hidden states (`stored_states`)."""
+    """The answer to a request: a log-probability for each choice, in nats; or a generated text
+    (`Answer.stored`)."""
 
     value: Any
     cost: Cost
@@ -55,18 +46,15 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
     """Return the readings of some requests. The cost is divided among them by their lengths in
     characters.
 
-    All of them score, or all generate with the same settings except the seed, or all ask for hidden
-    states. `sharing` is the number of chunks that are read at the same time, which share the
-    seconds.
+    All of them score, or all generate with the same settings except the seed. `sharing` is the number
+    of chunks that are read at the same time, which share the seconds.
     """
     prompts = [request.prompt for request in requests]
     first_request = requests[0]
     began = time.perf_counter()
     before = lm.tokens_read
     values: Sequence[Any]
-    if first_request.states:
-        values = [stored_states(states) for states in lm.states([*map(text_of, prompts)])]
-    elif first_request.choices:
+    if first_request.choices:
         choices = [request.choices for request in requests]
         scores = lm.choice_log_likelihood(prompts, choices, per_token=first_request.per_token)
         values = [row.tolist() for row in scores]
@@ -92,14 +80,3 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
             values, seconds_of_each.tolist(), tokens_of_each.tolist(), strict=True
         )
     ]
-
-
-def stored_states(states: np.ndarray) -> list[Any]:
-    """Return the hidden states of a text, float32 [2, D], as they stand in a reading."""
-    return [base64.b64encode(states.astype("<f4").tobytes()).decode(), states.shape[-1]]
-
-
-def states_of(stored: Sequence[Any]) -> np.ndarray:
-    """Return the hidden states of a text, float32 [2, D], from a reading."""
-    content, width = stored
-    return np.frombuffer(base64.b64decode(content), "<f4").reshape(-1, width)

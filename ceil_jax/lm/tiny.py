@@ -17,7 +17,6 @@ BIGRAM = 0.6
 UNIGRAM = 0.3
 BASE = 0.1
 VOCABULARY = 1000
-_WIDTH = 64
 
 _TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
@@ -41,14 +40,10 @@ class TinyLM(LanguageModel):
     or one sampled from P^(1/temperature). An empty prompt gives an empty text. A text ends at its
     limit, at the context length or at a stop string, never by itself. Each prompt has its own
     random generator, seeded by `seed` and its text.
-
-    Its hidden states are the counts of the tokens read, by their hash in 64 dimensions, the same in
-    both layers.
     """
 
     name = "tiny"
     tokens_read = 0
-    has_states = True
 
     def __init__(self, context_length: int = 4096):
         self.context_length = context_length
@@ -63,16 +58,6 @@ class TinyLM(LanguageModel):
         self.tokens_read += int(self.count_tokens(continuations.distinct_prompts()).sum())
         self.tokens_read += sum(lengths)
         return scores, lengths
-
-    def states(self, texts: Sequence[str]) -> np.ndarray:
-        states = np.zeros((len(texts), 2, _WIDTH), np.float32)
-        for row, text in enumerate(texts):
-            tokens = _TOKEN.findall(text)
-            check_lengths(self, [len(tokens)], [row])
-            self.tokens_read += len(tokens)
-            for token in tokens:
-                states[row, :, zlib.crc32(token.encode()) % _WIDTH] += 1
-        return states
 
     def write(
         self,

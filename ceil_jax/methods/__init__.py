@@ -10,7 +10,6 @@ Retrievers, which choose examples with a method's vectors, are in `retrieval/` a
 - `untrained`: the encoder as it was loaded
 - `copied`: the nearest example's output as the answer
 - `free`: heads trained on the bank's outputs, without an LM
-- `hidden`: a label head on the LM's hidden states
 - `tst`: target similarity tuning
 - `epr`: EPR, single examples
 - `ceil`: CEIL, sets

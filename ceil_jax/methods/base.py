@@ -7,8 +7,7 @@ There are four kinds, and `pipeline.method_stages` makes stages of each:
 - `LearnsFromOutputs`: a head on the encoder's vectors, trained on the bank's outputs, without an
   LM;
 - `LearnsFromScores`: networks that learn to rank candidate sets as their scores do;
-- `fixed.WithFixedExamples`: examples that every prompt has, found by the LM, beside the encoders of
-  another method.
+- `fixed.FixedPrompt`: examples that every prompt has, found by the LM.
 
 What they need of an LM:
 
@@ -19,8 +18,6 @@ What they need of an LM:
 | EPR, CEIL, second round | yes | yes | yes |
 | fixed | yes | yes | no: answers can be generated and scored |
 | fixed and near | yes | yes | as its start |
-
-The head of `hidden` needs an LM whose hidden states can be read (`needs_states`), and none of these.
 """
 
 from __future__ import annotations
@@ -156,11 +153,6 @@ class Method:
     @property
     def learns_from_lm(self) -> bool:
         """Whether it, or a method that it starts from, needs LM tokens before the first query."""
-        return False
-
-    @property
-    def needs_states(self) -> bool:
-        """Whether it reads an LM's hidden states, of the bank and of every query."""
         return False
 
     @property

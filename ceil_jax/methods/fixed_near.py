@@ -5,25 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ceil_jax.errors import Range, UserError
-from ceil_jax.methods.base import Method, method_flag
-from ceil_jax.methods.fixed import FixedPart, FixedPrompt, WithFixedExamples
+from ceil_jax.methods.base import Method
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.free import Free
 from ceil_jax.store.hashing import NO_KEY
 
 
 @dataclass(frozen=True)
-class FixedNear(WithFixedExamples):
+class FixedNear(FixedPrompt):
     """A prompt whose first examples are fixed, and whose last few are the nearest to the query."""
 
     name: ClassVar[str] = "fixed_near"
     title: ClassVar[str] = "fixed prompt and near examples"
     near: Annotated[int, Range(1)] = field(default=2, metadata=NO_KEY)
     """Number of near examples, which stand behind the fixed ones; K counts both."""
-    fixed: Method = field(default=FixedPrompt(), metadata=NO_KEY)
-    """The method that finds the fixed examples, with its own settings."""
     start: Method = field(default=Free(), metadata=NO_KEY)
     """The method whose vectors find the near examples."""
 
@@ -43,69 +41,31 @@ class FixedNear(WithFixedExamples):
         return self.start.trains_networks
 
     @property
-    def near_examples(self) -> int:
-        """The number of near examples."""
-        return self.near
-
-    @property
-    def training_query_count(self) -> int:
-        """The number of rows of the bank on which sets of fixed examples are scored."""
-        return self.fixed.training_query_count
-
-    def with_training_queries(self, count: int) -> Method:
-        """Return the method with at most `count` rows on which sets are scored."""
-        return replace(self, fixed=self.fixed.with_training_queries(count))
-
-    def smaller(self) -> Method | None:
-        """Return the method of the fixed examples with half the work."""
-        return self.fixed.smaller()
-
-    @property
     def needs_log_probs(self) -> bool:
         """Whether the method of the near examples needs log-probabilities."""
         return self.start.needs_log_probs
 
-    def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method, and the two methods that it uses, with configured settings. For the
-        arguments see `Method.configured`.
+    @property
+    def near_examples(self) -> int:
+        """The number of near examples."""
+        return self.near
 
-        Raises:
-            UserError: `fixed` is not a method that finds fixed examples, or a method would use
-                itself.
-        """
-        if self.name in above:
-            raise UserError(f"{method_flag(above[-1], 'start')} {self.name}: it cannot use itself")
+    def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
+        """Return the method and its start with configured settings; see `Method.configured`."""
         method = settings.get(self.name, self)
         assert isinstance(method, FixedNear), "one name is one class"
-        if not isinstance(method.fixed, FixedPrompt):
-            raise UserError(
-                f"{self.flag('fixed')} {method.fixed.name}: it finds no fixed examples; `fixed` "
-                "does"
-            )
-        fixed = method.fixed.configured(settings)
-        start = method.start.configured(settings, (*above, self.name))
-        start = start.as_start(self.flag("start"))
-        return replace(method, fixed=fixed, start=start)
+        start = method.start.as_start(self.flag("start")).configured(settings)
+        return replace(method, start=start)
 
-    def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
-        """Return how the fixed examples were found."""
-        return self.fixed.training_data(bank_size, summary)
-
-    def fixed_part(self, shots: int, bank_size: int) -> FixedPart:
-        """Return the fixed part of a prompt: all of its examples but the near ones.
-
-        Args:
-            shots: number of examples in a prompt.
-            bank_size: number of examples in the bank.
+    def fixed_count(self, shots: int) -> int:
+        """Return how many of the `shots` examples of a prompt are fixed: all but the near ones.
 
         Raises:
-            UserError: `shots` is not larger than the number of near examples, or the bank or the
-                pool is too small.
+            UserError: none would be fixed.
         """
         if shots <= self.near:
             raise UserError(
                 f"--shots {shots}: {self.near} of them are near the query, and none would be fixed; "
                 f"ask for more, or lower {self.flag('near')}"
             )
-        assert isinstance(self.fixed, FixedPrompt), "checked by `configured`"
-        return self.fixed.fixed_part(shots - self.near, bank_size)
+        return shots - self.near

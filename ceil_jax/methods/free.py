@@ -51,37 +51,11 @@ class Labels(LearnsFromOutputs):
 
 
 @dataclass(frozen=True)
-class Structures(LearnsFromOutputs):
-    """Relevance is the expected overlap of the query's predicted local structures with the
-    example's (after Levy et al., ACL 2023).
-
-    Examples:
-        >>> from ceil_jax import load_task
-        >>> Structures().refusal(load_task("movie_reviews", limit=4, bank_limit=40))
-        'the outputs of movie_reviews are no programs that can be parsed'
-    """
-
-    name: ClassVar[str] = "structures"
-    title: ClassVar[str] = "structures"
-    version: ClassVar[int] = 4
-
-    def refusal(self, task: Task) -> str:
-        """Return the reason if the task's outputs are not programs; else ""."""
-        if structure_parser_of(task.train) is None:
-            return f"the outputs of {task.name} are no programs that can be parsed"
-        return ""
-
-    def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the structure head."""
-        from ceil_jax.training.free.structures import fit_structure_head
-
-        return {"structures": fit_structure_head}
-
-
-@dataclass(frozen=True)
 class Free(LearnsFromOutputs):
-    """`Labels` or `Structures`, whichever fits the task's outputs. The untrained encoder is used if
-    neither fits, or if held-out rows of the bank do not show a gain beyond noise.
+    """`Labels` where the outputs are labels. Where they are programs, relevance is the expected overlap
+    of the query's predicted local structures with the example's (after Levy et al., ACL 2023). The
+    untrained encoder is used if the outputs are neither, or if held-out rows of the bank do not show
+    a gain beyond noise.
 
     Examples:
         >>> bank = [Example(str(i), f"film {i}", ("bad", "good")[i % 2]) for i in range(20)]
@@ -102,5 +76,7 @@ class Free(LearnsFromOutputs):
         if labels_of(bank):
             fits |= Labels().fits(bank)
         if structure_parser_of(bank) is not None:
-            fits |= Structures().fits(bank)
+            from ceil_jax.training.free.structures import fit_structure_head
+
+            fits["structures"] = fit_structure_head
         return fits

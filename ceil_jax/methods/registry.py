@@ -15,8 +15,7 @@ from ceil_jax.methods.copied import Copied
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
-from ceil_jax.methods.free import Free, Labels, Structures
-from ceil_jax.methods.hidden import HiddenStateLabels
+from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.row import Row
 from ceil_jax.methods.second_round import SecondRound
 from ceil_jax.methods.tst import TST
@@ -32,7 +31,6 @@ from ceil_jax.retrieval.retriever import (
 )
 from ceil_jax.retrieval.retrievers import (
     BM25,
-    BY_LABEL,
     FIXED,
     FIXED_NEAR,
     MAP,
@@ -170,35 +168,24 @@ def applicable(task: Task, rows: Sequence[Row]) -> Usable:
 
 
 def usable_with(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
-    """Return the rows that can be used with an LM. Most that learn from an LM need
-    log-probabilities, and some need hidden states; a chat server gives neither. Rows that are left
-    out are also logged.
+    """Return the rows that can be used with an LM. Most that learn from an LM need log-probabilities,
+    which a chat server does not give. Rows that are left out are also logged.
 
     Raises:
         UserError: no row is left.
     """
-    without_log_probs = [row for row in rows if row.needs_log_probs and not lm.can_score]
-    without_states = [row for row in rows if row.needs_states and not lm.has_states]
-    reasons = []
-    if without_log_probs:
-        labels = ", ".join(row.label for row in without_log_probs)
-        reasons.append(
-            f"{lm.name} gives no log-probabilities, which {labels} would learn from; free and "
-            "free_map learn from the bank's outputs instead"
-        )
-    if without_states:
-        labels = ", ".join(row.label for row in without_states)
-        reasons.append(
-            f"{lm.name} gives no hidden states, which {labels} would read; free and classifier read "
-            "an encoder's vectors instead"
-        )
-    usable = tuple(row for row in rows if row not in without_log_probs + without_states)
-    why = "; ".join(reasons)
-    if reasons and not usable:
+    usable = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
+    if len(usable) == len(rows):
+        return Usable(usable)
+    labels = ", ".join(row.label for row in rows if row not in usable)
+    why = (
+        f"{lm.name} gives no log-probabilities, which {labels} would learn from; free and free_map "
+        "learn from the bank's outputs instead"
+    )
+    if not usable:
         raise UserError(why)
-    if reasons:
-        log.warning("%s; left out", why)
-    return Usable(usable, f"Left out: {why}." if reasons else "")
+    log.warning("%s; left out", why)
+    return Usable(usable, f"Left out: {why}.")
 
 
 RETRIEVERS.update(
@@ -209,7 +196,6 @@ RETRIEVERS.update(
             RANDOM,
             BM25,
             NEAREST,
-            BY_LABEL,
             FIXED,
             FIXED_NEAR,
             MMR,
@@ -248,28 +234,10 @@ for _name, _row in {
     "topk": TOPK_ROW,
     "mmr": Row("MMR", Untrained(), MMR),
     "dpp": Row("DPP-MAP", Untrained(), MAP),
-    "head": Row("label head", Labels(), NEAREST),
-    "head_map": Row("label head + MAP", Labels(), MAP, against=("head",)),
-    "by_label": Row("one of each label", Labels(), BY_LABEL, against=("head", "classifier")),
     "classifier": CLASSIFIER_ROW,
-    "hidden": Row(
-        "label head on hidden states",
-        HiddenStateLabels(),
-        NEAREST,
-        against=("head", "free", "topk"),
-    ),
-    "hidden_classifier": Row(
-        "classifier on hidden states",
-        HiddenStateLabels(),
-        ZERO,
-        against=("classifier", "majority"),
-        answers="classifier",
-    ),
-    "structures": Row("structures", Structures(), NEAREST),
     "free": FREE_ROW,
     "free_map": Row("free + MAP", Free(), MAP, against=("free", "classifier")),
     "tst": Row("TST", TST(), NEAREST),
-    "tst_map": Row("TST + MAP", TST(), MAP, against=("tst",)),
     "fixed": Row("fixed", FixedPrompt(), FIXED, against=("random", "topk")),
     "fixed_near": Row("fixed + near", FixedNear(), FIXED_NEAR, against=("fixed", "free", "topk")),
     "epr": Row("EPR", EPR(), NEAREST, against=("free", "topk")),

@@ -77,23 +77,12 @@ class Row:
         return self.encodes and self.method.needs_log_probs
 
     @property
-    def needs_states(self) -> bool:
-        """Whether it needs an LM that gives its hidden states."""
-        return self.encodes and self.method.needs_states
-
-    @property
-    def prepared_by_lm(self) -> bool:
-        """Whether an LM reads the bank, or candidates from it, before the first query."""
-        return self.learns_from_lm or self.needs_states
-
-    @property
     def exports(self) -> bool:
         """Whether it can be exported as a selector."""
         needs = self.needs
         known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
         known = known or not self.chooses
-        # a selector has no LM that could read its queries
-        return self.answers == "lm" and known and not self.needs_states
+        return self.answers == "lm" and known
 
     @property
     def title(self) -> str:

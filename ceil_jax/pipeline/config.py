@@ -221,7 +221,7 @@ SCALES: dict[str, RunConfig] = {
             EPR(instances=24, candidates=8, positives=3, epochs=2),
             SecondRound(instances=24, subsets=6, shortlist=20, epochs=2),
             CEIL(instances=24, subsets=6, shortlist=20, epochs=2),
-            FixedPrompt(pool=16, sets=8, challengers=4, waves=1, finalists=4, rows=4),
+            FixedPrompt(sets=8, rows=4),
         ),
     ),
     # ten minutes on 2 CPU cores that read 1,150 LM tokens a second; more than half of these go into

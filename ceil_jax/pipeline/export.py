@@ -10,7 +10,7 @@ from typing import Any
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text
 from ceil_jax.methods.base import Method
-from ceil_jax.methods.fixed import WithFixedExamples
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
@@ -98,10 +98,6 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF
     assert trade_off is not None, "DPP-MAP has a λ"
     encoder, query_encoder = encoders_of(run, setup, row)
-    shortlist = config.shortlist
-    if row.needs.balanced:
-        # the shortlist needs room for each output
-        shortlist = max(shortlist, len({example.output for example in task.train}))
     used = [
         method
         for method in reversed(row.method.chain)
@@ -115,8 +111,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         trade_off=trade_off,
         near_duplicate=None,  # what was evaluated passes over nothing
         min_relevance=config.min_relevance,
-        shortlist=shortlist,
-        balance="output" if row.needs.balanced else None,
+        shortlist=config.shortlist,
         fixed=_fixed_ids(run, setup, row),
         input_key=task.input_key,
         output_key=task.output_key,
@@ -142,7 +137,7 @@ def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
     """The ids of the examples that a row has in every prompt, in prompt order."""
     if row.needs.fixed == "none":
         return []
-    assert isinstance(row.method, WithFixedExamples), "declared in Needs"
+    assert isinstance(row.method, FixedPrompt), "declared in Needs"
     positions = run.get(method_stages.fixed_examples(setup, row.method))
     return [setup.task.train[position].id for position in positions[::-1]]
 

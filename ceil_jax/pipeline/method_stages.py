@@ -10,19 +10,18 @@ only puts values together; `stage.Run.get` computes them. A method is one that `
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ceil_jax.encoders.text_encoder import EncoderPair
+from ceil_jax.errors import UserError
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
-from ceil_jax.methods.fixed import WithFixedExamples
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.row import Row
-from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
-from ceil_jax.pipeline.fixed_examples import BestSet, best_set
+from ceil_jax.pipeline.fixed_examples import BestSet
 from ceil_jax.pipeline.learning import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
 from ceil_jax.pipeline.rewriting import Rewritten, Skills, SkillTexts
 from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
@@ -32,7 +31,6 @@ from ceil_jax.pipeline.vectors import (
     HeadBlocks,
     HeadInputs,
     HeadVectors,
-    HiddenStates,
     QueryBlocks,
     SkillVectors,
     TextVectors,
@@ -94,7 +92,7 @@ def learning_stage(setup: Setup, method: Method) -> Stage[Any] | None:
     """Return the stage in which a method itself learns: its head, its trained networks or its fixed
     examples. None if it learns nothing."""
     match method:
-        case WithFixedExamples():
+        case FixedPrompt():
             return fixed_examples(setup, method)
         case LearnsFromOutputs():
             return encoders(setup, method).head
@@ -111,17 +109,12 @@ def trained_head(setup: Setup, method: LearnsFromOutputs) -> TrainedHead:
     """Return the training stage of a method that learns from the bank's outputs."""
     bank = setup.bank
     networks = untrained_encoder(setup).networks
-    states = None
-    if method.needs_states:
-        states = HiddenStates(setup.lm, setup.task.template, bank)
     inputs = head_inputs(
         networks,
         texts(setup, bank),
-        # an LM reads the two texts of a pair together
-        pairs=bank.pairs and states is None,
+        pairs=bank.pairs,
         parser=bank.parser,
         outputs=True,
-        states=states,
     )
     return TrainedHead(method, inputs)
 
@@ -233,22 +226,36 @@ def candidate_sets(
 # fixed examples
 
 
-def fixed_examples(setup: Setup, method: WithFixedExamples) -> BestSet:
+def fixed_examples(setup: Setup, method: FixedPrompt) -> BestSet:
     """Return the stage of the examples that a method puts into every prompt, the same for all
     seeds.
 
     Raises:
-        UserError: there are more fixed examples than the bank or the pool allows.
+        UserError: there are more fixed examples than the bank has beside the rows that score them.
     """
     setup = setup.for_all_seeds
-    part = method.fixed_part(setup.config.shots, len(setup.bank))
-    firsts = accumulate(part.rounds, initial=0)
-    rounds = [
-        bank_queries(setup, rows, after=first)
-        for rows, first in zip(part.rounds, firsts, strict=False)
-    ]
-    vectors = bank_vectors(setup, Untrained())
-    return best_set(setup, part, vectors, rounds)
+    size = method.fixed_count(setup.config.shots)
+    rounds = method.rounds(len(setup.bank))
+    others = len(setup.bank) - sum(rounds)
+    if size > others:
+        raise UserError(
+            f"--shots: {size} fixed examples are drawn from the {others} examples of the bank on "
+            "which they are not scored; ask for fewer, or give more rows"
+        )
+    firsts = accumulate(rounds, initial=0)
+    return BestSet(
+        setup.answering,
+        stop=tuple(setup.task.stop),
+        metric=setup.task.metric,
+        bank=setup.bank,
+        rounds=tuple(
+            bank_queries(setup, rows, after=first)
+            for rows, first in zip(rounds, firsts, strict=False)
+        ),
+        sets=method.sets,
+        size=size,
+        seed=setup.config.data_seed,
+    )
 
 
 # λ
@@ -437,16 +444,12 @@ def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) 
     """Return the stage of examples as inputs of a head, in the same form as the bank that it was
     trained on."""
     of_bank = head.rows
-    states = None
-    if of_bank.states is not None:
-        states = replace(of_bank.states, rows=view.source)
     return head_inputs(
         of_bank.vectors.encoders,
         view,
         pairs=of_bank.parts is not None,
         parser=of_bank.parser,
         outputs=outputs,
-        states=states,
     )
 
 
@@ -457,7 +460,6 @@ def head_inputs(
     pairs: bool,
     parser: str,
     outputs: bool,
-    states: HiddenStates | None = None,
 ) -> HeadInputs:
     """Return the stage of examples as inputs of a head.
 
@@ -467,10 +469,9 @@ def head_inputs(
         pairs: whether every input is joined from two texts, which are then also encoded separately.
         parser: the name of the parser for outputs that are programs; "" if they are not.
         outputs: whether the head may see the outputs; false for queries.
-        states: the LM's hidden states of the examples, for a head that reads these.
     """
     parts = TextVectors(encoders, Parts(view)) if pairs else None
-    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs, states)
+    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs)
 
 
 # vectors of outputs and skills, by the untrained encoder

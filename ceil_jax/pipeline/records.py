@@ -29,7 +29,6 @@ from ceil_jax.pipeline.answering import Answers, Measurement, Predictions, read_
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
 from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.stage import Run, Stage, closure, unkeyed
-from ceil_jax.pipeline.vectors import HiddenStates
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
@@ -187,12 +186,12 @@ class RecordOfRun(Stage[Record]):
         return record
 
 
-def readings_of_queries(predictions: Answers) -> list[HiddenStates | Skills]:
+def readings_of_queries(predictions: Answers) -> list[Skills]:
     """Return the stages in which an LM reads the queries themselves before they are answered."""
     return [
         stage
         for stage in closure([predictions])
-        if isinstance(stage, HiddenStates | Skills) and stage.rows.key == predictions.queries.key
+        if isinstance(stage, Skills) and stage.rows.key == predictions.queries.key
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.methods.fixed import WithFixedExamples
+from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import (
     Answers,
@@ -116,7 +116,7 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
         rewritten = (skills(setup, setup.bank, orders), skills(setup, queries, orders))
     fixed: Stage[np.ndarray] | None = None
     if needs.fixed != "none":
-        assert isinstance(row.method, WithFixedExamples), "declared in Needs"
+        assert isinstance(row.method, FixedPrompt), "declared in Needs"
         fixed = fixed_examples(setup, row.method)
     return Choose(
         row.retriever,

@@ -60,11 +60,6 @@ class Scores(Stage[dict[str, np.ndarray]]):
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
-    def reading_order(self, queries: int, sets: int) -> np.ndarray | None:
-        """Return the order in which the prompts of `sets` sets of each query are read; None for query
-        by query."""
-        return None
-
     def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
         queries = self.queries.examples
         sets = run.get(self.sets)
@@ -76,7 +71,6 @@ class Scores(Stage[dict[str, np.ndarray]]):
             self.prompting.prompt,
             self.prompting.per_token,
             self.all_choices,
-            self.reading_order(len(queries), sets.subsets.shape[1]),
         )
 
     def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:

@@ -44,5 +44,5 @@ class PromptTokens(Stage[Usage]):
 
 def before_answering(run: Run, predictions: Answers) -> list[Usage]:
     """Return the mean numbers of tokens that an LM reads and writes of a query before it is answered,
-    one for each stage: its hidden states, or its rewriting as a skill in each order."""
+    one for each order in which it is rewritten as a skill."""
     return [stage.usage(run) for stage in readings_of_queries(predictions)]

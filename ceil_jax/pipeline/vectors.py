@@ -14,14 +14,10 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
-from ceil_jax.lm.price import Usage
-from ceil_jax.lm.request import LMRequest
-from ceil_jax.pipeline.models import NamedEncoder, NamedLM
-from ceil_jax.pipeline.prompting import sample, work_of_reading
+from ceil_jax.pipeline.models import NamedEncoder
 from ceil_jax.pipeline.stage import Run, Stage, Work, closure
-from ceil_jax.pipeline.views import Examples, RetrievalTexts
+from ceil_jax.pipeline.views import RetrievalTexts
 from ceil_jax.store.folder import load_arrays, save_arrays
-from ceil_jax.tasks.example import Template
 from ceil_jax.training.free.encoder import observations
 from ceil_jax.training.free.rows import Head, Observations, beside
 
@@ -83,42 +79,6 @@ class SkillVectors(Stage[np.ndarray]):
 
 
 @dataclass(frozen=True)
-class HiddenStates(Stage[np.ndarray]):
-    """The LM's hidden states of examples, float32 [N, 2, D] (`LanguageModel.states`). It reads each
-    as the template shows it, without its answer."""
-
-    kind = "states"
-    lm: NamedLM
-    template: Template
-    rows: Examples
-
-    @property
-    def what(self) -> str:
-        return f"reading {len(self.rows):,} inputs"
-
-    def texts(self) -> list[str]:
-        """Return what the LM reads of each example."""
-        return [self.template.query(example) for example in self.rows.examples]
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        states = run.lm(self.lm).states(self.texts())
-        save_arrays(folder / "states.npz", states=states)
-        return {"texts": len(self.rows)}
-
-    def load(self, run: Run, folder: Path) -> np.ndarray:
-        return load_arrays(folder / "states.npz")["states"]
-
-    def usage(self, run: Run) -> Usage:
-        """Return the mean number of tokens that the LM reads of an example."""
-        return Usage(prompt=float(run.lm(self.lm).count_tokens(self.texts()).mean()))
-
-    def estimate(self, run: Run) -> Work:
-        some = self.texts()[sample(len(self.rows))]
-        requests = [LMRequest(text, states=True) for text in some]
-        return work_of_reading(run, self.lm, requests, len(self.rows) / max(1, len(some)))
-
-
-@dataclass(frozen=True)
 class HeadInputs(Stage[Observations]):
     """Examples as inputs of a head."""
 
@@ -131,19 +91,15 @@ class HeadInputs(Stage[Observations]):
     parser: str
     outputs: bool
     """Whether the head may see the outputs: true for the bank, false for queries."""
-    states: HiddenStates | None = None
-    """The LM's hidden states of them, for a head that reads these; else None."""
 
     def load(self, run: Run, folder: Path) -> Observations:
         parts = None if self.parts is None else run.get(self.parts)
-        states = None if self.states is None else run.get(self.states)
         return observations(
             run.get(self.view),
             run.get(self.vectors),
             parts,
             parser=self.parser if self.outputs else "",
             outputs=self.outputs,
-            states=states,
         )
 
 

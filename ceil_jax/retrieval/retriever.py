@@ -175,9 +175,6 @@ class Needs:
     fixed: Literal["none", "all", "beginning"] = "none"
     """Which examples are the same for every query: none, all, or the first ones, with others behind
     them. Fixed examples have a negative relevance, which puts them first in prompts."""
-    balanced: bool = False
-    """Whether its choice has equally many examples of each output, up to one; it is exported as a
-    selector with `balance`."""
 
     @property
     def encodes(self) -> bool:

@@ -1,5 +1,5 @@
-"""The retrievers that need neither skills nor gold outputs: no examples, random, BM25, nearest, one
-of each output, fixed examples with and without near ones, MMR and DPP-MAP.
+"""The retrievers that need neither skills nor gold outputs: no examples, random, BM25, nearest,
+fixed examples with and without near ones, MMR and DPP-MAP.
 
 The command line lists them, and jax takes long to import, so functions import modules that need
 jax.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.retrieval.ranking import best_first, earlier_equals
+from ceil_jax.retrieval.ranking import best_first
 from ceil_jax.retrieval.retriever import (
     Choice,
     Needs,
@@ -22,7 +22,6 @@ from ceil_jax.retrieval.retriever import (
 )
 from ceil_jax.tasks.draws import text_rng
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.identity import question_key
 
 MMR_WEIGHT = 0.5
 """λ of MMR: equal weight for relevance and novelty. Its scale is not that of DPP-MAP's λ."""
@@ -136,36 +135,6 @@ class NearestVectors(ComparesVectors):
         return Choice(positions, relevance, relevance)
 
 
-class OneOfEachOutput(ComparesVectors):
-    """Chooses the most relevant example of each output, most relevant first, then the second of
-    each output, and so on.
-
-    With the vectors of a label head, examples of the same label differ only in their cosine, and
-    the most probable labels come first.
-    """
-
-    def __init__(self, arguments: RetrieverArguments) -> None:
-        super().__init__(arguments)
-        outputs = [question_key(example.output) for example in arguments.bank]
-        _, self._groups = np.unique(outputs, return_inverse=True)
-
-    def choose(self, queries: Queries, k: int) -> Choice:
-        from ceil_jax.dpp.kernel import similarity
-
-        assert queries.vectors is not None, "declared in Needs"
-        rows = []
-        for vector, own_positions in zip(queries.vectors, queries.own_positions, strict=True):
-            relevance = similarity(self.items @ vector).astype(np.float64)
-            relevance[list(own_positions)] = -np.inf
-            if self.min_relevance is not None:
-                relevance[relevance < self.min_relevance] = -np.inf
-            order = best_first(relevance, int(np.isfinite(relevance).sum()))
-            turns = earlier_equals(self._groups[order])
-            chosen = order[np.argsort(turns, kind="stable")][:k]
-            rows.append([(int(p), float(relevance[p]), float(relevance[p])) for p in chosen])
-        return choice_of(rows)
-
-
 def fixed_rows(
     fixed: Sequence[int], queries: Queries, k: int
 ) -> list[list[tuple[int, float, float]]]:
@@ -273,12 +242,6 @@ NEAREST = RetrieverKind(
 FIXED = RetrieverKind("fixed", "fixed", FixedExamples, Needs(fixed="all"))
 FIXED_NEAR = RetrieverKind(
     "fixed_near", "fixed + near", FixedThenNear, Needs(vectors="inputs", fixed="beginning")
-)
-BY_LABEL = RetrieverKind(
-    "by_label",
-    "one of each output",
-    OneOfEachOutput,
-    Needs(vectors="inputs", ends_in_nearest=True, balanced=True),
 )
 MMR = RetrieverKind(
     "mmr", "MMR", GreedyMMR, Needs(vectors="inputs", trade_off=MMR_WEIGHT, shortlist=True)

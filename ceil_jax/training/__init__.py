@@ -7,8 +7,6 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages o
 - `candidates`: candidate sets of training queries, with or without scores.
 - `samplers`: samplers of candidate sets: single examples, uniform, from the whole bank, from a
   k-DPP.
-- `shared_sets`: finding one set for all queries: pools, random sets, the effect of each example,
-  challengers.
 - `scoring`: the LM's scores of candidate sets.
 - `losses`: losses over one query's candidates, the registry of CEIL's losses, and held-out ranking
   quality.

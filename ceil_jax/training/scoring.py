@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ceil_jax.lm.base import LanguageModel
 from ceil_jax.lm.lazy import Lazy
@@ -46,17 +46,6 @@ def set_prompts(
     return Lazy(len(queries) * count, prompt)
 
 
-def by_set(queries: int, sets: int) -> Int[np.ndarray, " n"]:
-    """Return the order in which Q × M prompts are read set by set: the numbers of the prompts,
-    which are counted query by query. If all queries share the sets, the prompts of a set have the
-    same beginning.
-
-    >>> by_set(queries=2, sets=3).tolist()
-    [0, 3, 1, 4, 2, 5]
-    """
-    return np.arange(queries * sets).reshape(queries, sets).T.ravel()
-
-
 def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
     """Return the outputs that an LM reads behind a query's prompt: the gold output, or with
     `all_choices` all choices of a query that has some."""
@@ -70,7 +59,6 @@ def score_sets(
     prompt: Prompt,
     per_token: bool,
     all_choices: bool = False,
-    order: Int[np.ndarray, " n"] | None = None,
 ) -> dict[str, Float[np.ndarray, "q m"]]:
     """Return the LM's scores of each query's candidate sets (see `set_prompts`), by name, float64
     [Q, M] each.
@@ -87,8 +75,6 @@ def score_sets(
         all_choices: on tasks with choices, whether all of them are read. `choice` is then also
             returned: log P of the gold choice minus the log of the summed probability of all
             choices.
-        order: the numbers of the prompts in the order in which they are read; by default as they
-            stand. A local LM reads the common beginning of successive prompts once.
     """
     sets = len(prompts) // max(1, len(queries))
     outputs = [read_outputs(query, all_choices) for query in queries]
@@ -97,13 +83,11 @@ def score_sets(
         for query, outputs_of_query in zip(queries, outputs, strict=True)
     ]
     per_token = per_token and bool(queries[0].choices)
-    numbers = np.arange(len(prompts)) if order is None else order
-    log_likelihoods = lm.choice_log_likelihood(
-        Lazy(len(prompts), lambda position: prompts[numbers[position]]),
-        Lazy(len(prompts), lambda position: texts[numbers[position] // sets]),
+    rows = lm.choice_log_likelihood(
+        prompts,
+        Lazy(len(prompts), lambda number: texts[number // sets]),
         per_token=per_token,
     )
-    rows = [log_likelihoods[position] for position in np.argsort(numbers)]
     gold_positions = [
         outputs_of_query.index(query.output)
         for query, outputs_of_query in zip(queries, outputs, strict=True)

@@ -10,16 +10,11 @@ from ceil_jax.methods.registry import FREE_ROW, ROWS, TOPK_ROW, ZERO_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tasks.example import Task
-from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.tuning.config import TuneConfig
 
-LEARNED = ("free", "free_map", "by_label", "fixed", "fixed_near", "epr", "ceil")
+LEARNED = ("free", "free_map", "fixed", "fixed_near", "epr", "ceil")
 """The trained methods that are tried by default."""
-
-MANY_LABELS = 3
-"""The fewest labels with which methods that balance labels are tried by default: of two labels, the
-nearest examples show both anyway."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Candidate:
     def prepared(self) -> bool:
         """Whether the LM has to read prompts before the first query is answered: for training, or
         to rewrite inputs as skills."""
-        return self.row.prepared_by_lm or self.row.needs.skills != "none"
+        return self.row.learns_from_lm or self.row.needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
         """Return the settings of its run: `base`, the settings of all candidates, with its K, λ and
@@ -94,7 +89,6 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ..
         if not row.needs.gold_outputs
         and (row.needs.skills == "none" or demonstrated)
         and (not row.trains or row.name in LEARNED)
-        and (not row.needs.balanced or len(labels_of(task.train)) >= MANY_LABELS)
     )
 
 

@@ -17,9 +17,8 @@ class TuneConfig:
 
     method: tuple[str, ...] = ()
     """The methods that are searched, by the names that compare has for them; by default all that
-    the data allows: zero random bm25 topk mmr dpp, free free_map, by_label where there are three
-    labels or more, and if the budget pays for them fixed fixed_near, and from the LM's scores epr
-    ceil; and those that --plugin registers."""
+    the data allows: zero random bm25 topk mmr dpp, free free_map, and if the budget pays for them
+    fixed fixed_near, and from the LM's scores epr ceil; and those that --plugin registers."""
     ks: tuple[Annotated[int, Range(1)], ...] = (2, 4, 8, 16)
     """The numbers of examples in a prompt (K) that are searched."""
     trade_offs: tuple[Annotated[float, Range(above=0)], ...] = (0.01, 0.05, 0.1)

@@ -28,7 +28,6 @@ LEGEND = {
     "DPP-MAP": "a set of examples that are near and differ from one another",
     "free": "the nearest examples, by what the bank's own outputs taught",
     "free + MAP": "a set by what the bank's own outputs taught",
-    "one of each label": "a near example of each of the likeliest labels",
     "fixed": "the same examples for every query, those that served held-back rows best; a provider "
     "may keep them in its cache",
     "fixed + near": "a fixed beginning, and near examples behind it",

@@ -144,19 +144,16 @@ def _reads_on_cpu(lm: LanguageModel) -> bool:
 class GreedyReader(TreeReader):
     """Reads rows as its base does; what it returns is tokens in place of log-probabilities."""
 
-    def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+    def _read(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the token that greedy decoding would write at each scored place of each row, int64,
         and the number of tokens read."""
-        return self._by_core(self._written, rows)
-
-    def _written(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         trie = Trie([row.ids[:-1] for row in rows])
         after = np.concatenate(
             [path[row.start - 1 :] for path, row in zip(trie.paths, rows, strict=True)]
         )
         best = np.zeros(len(after), np.int64)
         places, of_place = np.unique(after, return_inverse=True)
-        for first, last, predicted in self._passes(trie, places, self._predicted):
+        for first, last, predicted in self._passes(trie, places):
             here = (first <= of_place) & (of_place < last)
             best[here] = predicted.argmax(-1).numpy()[of_place[here] - first]
         return np.split(best, np.cumsum([row.scored for row in rows])[:-1]), len(trie)

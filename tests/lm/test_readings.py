@@ -57,10 +57,6 @@ class Counted(TinyLM):
         self._met(prompts)
         return super().write(prompts, *rest)
 
-    def states(self, texts):
-        self._met(texts)
-        return super().states(texts)
-
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
@@ -94,38 +90,6 @@ def test_each_prompt_is_read_once(tmp_path):
     twice = second.log_likelihood([*PROMPTS[:2], *PROMPTS[:2]], [" bad"] * 4)
     assert other.asked == PROMPTS[:2]
     assert (twice == np.tile(plain()[:2, 0], 2)).all()
-
-
-def test_hidden_states_are_read_once_and_kept_as_they_were(tmp_path):
-    first, lm = opened(tmp_path)
-    states = first.states(PROMPTS)
-    assert states.dtype == np.float32
-    assert (states == TinyLM().states(PROMPTS)).all()
-    assert lm.asked == PROMPTS
-    again, other = opened(tmp_path)
-    assert (again.states(PROMPTS[::-1]) == states[::-1]).all()
-    assert other.asked == []
-    # a text of the same prompt is another request, whatever its settings
-    assert LMRequest("a", states=True).key("lm") != LMRequest("a").key("lm")
-    again.generate(PROMPTS[:1], 3)
-    assert other.asked == PROMPTS[:1]
-
-
-def test_an_interrupted_reading_of_hidden_states_loses_its_chunk_alone(tmp_path):
-    broken, _ = opened(tmp_path, Counted(stop_at=3))
-    with pytest.raises(KeyboardInterrupt):
-        broken.states(PROMPTS)
-    rest, lm = opened(tmp_path)
-    assert (rest.states(PROMPTS) == TinyLM().states(PROMPTS)).all()
-    assert lm.asked == PROMPTS[2 * CHUNK :]
-
-
-def test_an_lm_without_hidden_states_says_so(tmp_path):
-    lm = Counted()
-    lm.has_states = False
-    lm.states = super(TinyLM, lm).states
-    with pytest.raises(UserError, match="gives no hidden states; take a local LM"):
-        opened(tmp_path, lm)[0].states(PROMPTS)
 
 
 @pytest.mark.parametrize("options", ["good", []])

@@ -62,11 +62,6 @@ TWO_NETWORKS = EPR(train_context="both")
             lambda m: m.configured({}),
             "--second-round.start fixed_near: it finds examples, and no encoder",
         ),
-        (
-            FixedNear(fixed=FixedNear()),
-            lambda m: m.configured({}),
-            "--fixed-near.fixed fixed_near: it finds no fixed examples",
-        ),
     ],
 )
 def test_messages_name_the_flags_of_the_method(method, refused, flag):

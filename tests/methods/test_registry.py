@@ -116,6 +116,6 @@ def test_a_method_that_starts_from_one_that_does_not_apply_is_left_out():
     ceil = CEIL(start=EPR(start=Free()))
     assert [method.name for method in ceil.chain] == ["ceil", "epr", "free"]
     assert CEIL(start=Untrained()).chain == (CEIL(start=Untrained()), Untrained())
-    kept, left_out = applicable(TASK, [ROWS[name] for name in ("structures", "ceil", "bm25")])
+    kept, left_out = applicable(TASK, [ROWS[name] for name in ("copied", "ceil", "bm25")])
     assert [row.name for row in kept] == ["ceil", "bm25"]
-    assert left_out.startswith("Left out: structures:")
+    assert left_out.startswith("Left out: nearest output, copied:")

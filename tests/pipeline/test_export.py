@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from films import SMALL, TASK, choose, evaluated
 
-from ceil_jax import CeilSelector, UserError
+from ceil_jax import MAP, NEAREST, CeilSelector, Row, UserError, register_row
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Labels
@@ -29,6 +29,12 @@ def opened(tmp_path_factory, moved_for_trained_in_module):
     return open_run(replace(BOTH, out=tmp_path_factory.mktemp("export")), FEW)
 
 
+@pytest.fixture(autouse=True)
+def rows_with_a_head():
+    register_row("head", Row("label head", Labels(), NEAREST))
+    register_row("head_map", Row("label head + MAP", Labels(), MAP))
+
+
 def assert_chooses_alike(run, setup, method, selector):
     for query, picks in zip(
         FEW.validation, choose(run, setup, method, FEW.validation), strict=True
@@ -43,29 +49,6 @@ def test_a_selector_chooses_as_the_run_does(opened, tmp_path, method):
     said = export_row(run, setup, setup.row(method), tmp_path / "selector")
     assert f"{setup.row(method).label} on films, 60 examples; not evaluated" in said
     assert_chooses_alike(*opened, method, CeilSelector.from_pretrained(tmp_path / "selector"))
-
-
-def test_one_of_each_label_is_chosen_by_the_run_and_its_selector(tmp_path):
-    labels = ("bad", "fine", "good", "great")
-    train = [replace(row, output=labels[i % 4], choices=labels) for i, row in enumerate(FEW.train)]
-    queries = [replace(row, choices=labels) for row in FEW.validation]
-    task = replace(FEW, train=train, validation=queries)
-    run, setup = open_run(replace(SMALL, out=tmp_path / "runs", shots=6), task)
-    export_row(run, setup, setup.row("by_label"), tmp_path / "selector")
-    selector = CeilSelector.from_pretrained(tmp_path / "selector")
-    assert selector.balance == "output"
-    nearest = choose(run, setup, "head", queries)
-    for query, picks, near in zip(
-        queries, choose(run, setup, "by_label", queries), nearest, strict=True
-    ):
-        outputs = [train[pick.position].output for pick in picks]
-        assert sorted(outputs[:4]) == sorted(labels)
-        # the likeliest labels come first, and have the second examples
-        assert picks[0].id == near[0].id
-        assert outputs[4:] == outputs[:2]
-        chosen = selector.select(query, k=6)
-        assert {pick.id for pick in picks} == {example.id for example in chosen}
-    assert selector.select("a film", k=2, balance=None).picks
 
 
 @pytest.mark.parametrize("method", ["topk", "dpp", "head"])

@@ -15,18 +15,15 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.registry import usable_with
-from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.export import export_row
-from ceil_jax.pipeline.fixed_examples import BestSet, SharedAnswers, SharedScores
 from ceil_jax.pipeline.method_stages import fixed_examples
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import closure
 
-FIXED = FixedPrompt(pool=12, sets=10, challengers=4, rows=4, finalists=4)
+FIXED = FixedPrompt(sets=8, rows=4)
 FEW = replace(TASK, validation=TASK.validation[:6])
-CONFIG = replace(SMALL, shots=4).using(FIXED)
+CONFIG = replace(SMALL, shots=4).using(FIXED).using(FixedNear(sets=8, rows=4))
 
 
 def opened(out, task=FEW, **models):
@@ -57,8 +54,6 @@ def test_every_query_has_the_same_examples_in_the_same_order(tmp_path):
     positions = run.get(best_of(setup))
     # the last of the set stands first in a prompt, as in the prompts that scored it
     assert [example[0] for example in shown[0]] == [FEW.train[p].id for p in positions[::-1]]
-    outputs = [FEW.train[p].output for p in positions]
-    assert sorted(outputs) == ["bad", "bad", "good", "good"]
 
 
 def test_no_row_is_scored_with_itself_in_the_prompt_and_the_answer_is_scored_as_asked(tmp_path):
@@ -66,8 +61,8 @@ def test_no_row_is_scored_with_itself_in_the_prompt_and_the_answer_is_scored_as_
     run, setup = opened(tmp_path, models=One(lm))
     best = best_of(setup)
     run.get(best)
-    held = {FEW.train[p].input for p in best.pool.held_back}
-    assert len(held) == 30  # half of the bank
+    held = {row.input for rows in best.rounds for row in rows.examples}
+    assert len(held) == 4 + 4 + 8
     for prompt in lm.asked:
         *examples, query = prompt.split("\n")
         assert query.removesuffix(" It is") in held
@@ -77,36 +72,30 @@ def test_no_row_is_scored_with_itself_in_the_prompt_and_the_answer_is_scored_as_
     stage = metric_of(setup, "fixed").predictions
     [prompt, *_] = stage.prompts(run, FEW.validation, run.get(stage.choice))
     beginning = prompt.text.rpartition("\n")[0]
-    assert sum(asked.startswith(beginning) for asked in lm.asked) == 30
+    assert sum(asked.startswith(beginning) for asked in lm.asked) == len(held)
 
 
-def test_rounds_have_rows_of_their_own_and_halve_the_sets(tmp_path):
-    run, setup = opened(tmp_path)
+def test_each_round_has_rows_of_its_own_and_half_of_the_sets(tmp_path):
+    lm = Asked()
+    run, setup = opened(tmp_path, models=One(lm))
     best = best_of(setup)
     run.get(best)
-    assert [len(trial.queries) for trial in best.finals] == [4, 8, 14]
-    ids = [{row.id for row in trial.queries.examples} for trial in (*best.trials[:1], *best.finals)]
-    assert len(set().union(*ids)) == sum(map(len, ids)) == 30
-    assert {trial.queries.key for trial in best.trials} == {best.trials[0].queries.key}
-    sizes = [run.get(trial.sets).subsets.shape[1] for trial in (*best.trials, *best.finals)]
-    assert sizes == [10, 4, 4, 4, 2, 1]
-    assert run.summary(best)["sets"] == 18
-    # finalists are among what was tried, and each round among the last
-    tried = {tuple(one) for trial in best.trials for one in run.get(trial.sets).subsets[0].tolist()}
-    for trial in best.finals:
-        left = {tuple(one) for one in run.get(trial.sets).subsets[0].tolist()}
-        assert left <= tried
-        tried = left
+    assert [len(rows) for rows in best.rounds] == [4, 4, 8]
+    sets_of_rows = []
+    for rows in best.rounds:
+        inputs = {row.input for row in rows.examples}
+        read = [prompt.rpartition("\n") for prompt in lm.asked]
+        sets = {text for text, _, query in read if query.removesuffix(" It is") in inputs}
+        sets_of_rows.append(sets)
+    assert list(map(len, sets_of_rows)) == [8, 4, 2]
+    assert sets_of_rows[2] <= sets_of_rows[1] <= sets_of_rows[0]
 
 
-def test_a_set_that_helps_every_query_is_found(tmp_path):
-    """The LM is made to like four of the pool's examples; a random set has one or two of them."""
+def test_the_set_that_helps_most_is_found(tmp_path):
+    """The LM is made to like one of the random sets."""
     run, setup = opened(tmp_path / "plain")
-    pool = run.get(best_of(setup).pool)
-    of_label = {
-        label: [p for p in pool if FEW.train[p].output == label] for label in ("bad", "good")
-    }
-    liked = {FEW.train[p].input for places in of_label.values() for p in places[:2]}
+    [*_, liked] = best_of(setup)._random_sets()
+    inputs = [FEW.train[position].input for position in liked]
 
     class Partial(TinyLM):
         def choice_log_likelihood(self, prompts, choices, *, per_token=False):
@@ -114,13 +103,12 @@ def test_a_set_that_helps_every_query_is_found(tmp_path):
             for prompt, own in zip(prompts, choices, strict=True):
                 query = prompt.rpartition("\n")[2]
                 gold = "good" if "funny" in query else "bad"
-                share = sum(text in prompt for text in liked) / 4
-                right = 0.2 + 0.6 * share
+                right = 0.8 if all(text in prompt for text in inputs) else 0.5
                 found.append(np.log([right if text.strip() == gold else 1 - right for text in own]))
             return found
 
     run, setup = opened(tmp_path / "partial", models=One(Partial()))
-    assert {FEW.train[p].input for p in run.get(best_of(setup))} == liked
+    assert run.get(best_of(setup)).tolist() == liked.tolist()
 
 
 def test_a_stopped_search_goes_on_and_finds_the_same(tmp_path):
@@ -129,7 +117,7 @@ def test_a_stopped_search_goes_on_and_finds_the_same(tmp_path):
 
     class Stopping(Asked):
         def choice_log_likelihood(self, prompts, choices, *, per_token=False):
-            if len(self.asked) > 100:
+            if len(self.asked) > 33:
                 raise KeyboardInterrupt
             return super().choice_log_likelihood(prompts, choices, per_token=per_token)
 
@@ -175,13 +163,8 @@ def test_an_lm_that_only_writes_is_scored_by_the_metric(tmp_path):
     learning = (setup.row("fixed"), setup.row("fixed_near"))
     assert usable_with(lm, learning).rows == learning
     best = best_of(setup)
-    run.get(best)
-    kinds = {type(stage) for stage in closure([best])}
-    assert SharedAnswers in kinds
-    assert SharedScores not in kinds
-    scores = run.get(best.trials[0])["metric"]
-    golds = [row.output == "good" for row in best.trials[0].queries.examples]
-    assert scores.tolist() == [[float(gold)] * 10 for gold in golds]
+    assert len(run.get(best)) == 4
+    assert run.cost([best]).tokens == lm.tokens_read == 8 * 4 + 4 * 4 + 2 * 8
     with_epr = replace(setup.row("fixed_near").method, start=EPR())
     assert with_epr.needs_log_probs
 
@@ -192,8 +175,7 @@ def test_a_plan_counts_what_is_read_and_the_row_is_charged_for_it(tmp_path):
     assert planned.tokens > 0
     assert not (tmp_path / "readings.sqlite").exists()
     record = evaluated(run, setup, "fixed")
-    scored = [stage for stage in closure([best_of(setup)]) if isinstance(stage, SharedScores)]
-    assert record.preparing.tokens == sum(run.own_cost(stage).tokens for stage in scored)
+    assert record.preparing.tokens == run.own_cost(best_of(setup)).tokens
     assert planned.tokens == pytest.approx(record.preparing.tokens, rel=0.15)
     assert record.config["fixed"]["rows"] == 4
     assert plan(run, [best_of(setup)]).tokens == 0
@@ -213,11 +195,13 @@ def test_the_set_is_the_same_for_all_seeds_and_a_smaller_search_is_another(tmp_p
     _, setup = opened(tmp_path)
     other = open_run(replace(CONFIG, out=tmp_path, seed=5), FEW).setup
     assert best_of(setup).key == best_of(other).key
-    fewer = open_run(replace(CONFIG, out=tmp_path).using(FIXED.smaller() or FIXED), FEW).setup
+    fewer = open_run(CONFIG.using(replace(FIXED, rows=2)), FEW).setup
+    assert best_of(fewer).key != best_of(setup).key
     assert FIXED.smaller() is None
     assert FixedPrompt(rows=8).smaller() == FixedPrompt(rows=4)
-    assert best_of(fewer).key == best_of(setup).key
-    assert FixedPrompt(rows=16).with_training_queries(64) == FixedPrompt(rows=8)
+    # 32 sets have five rounds, of 1 + 1 + 2 + 4 + 8 times as many rows
+    assert FixedPrompt(sets=32, rows=16).training_query_count == 16 * 16
+    assert FixedPrompt(sets=32, rows=16).with_training_queries(64) == FixedPrompt(rows=4)
 
 
 @pytest.mark.parametrize("method", ["fixed", "fixed_near"])
@@ -237,7 +221,7 @@ def test_a_selector_has_the_prompt_of_the_run(tmp_path, method):
     fixed = lines[: 4 if method == "fixed" else 2]
     assert text.splitlines() == [*fixed, "{input} It is"]
     card = selector.card
-    assert "fixed prompt: the best of 18 sets of" in card.training_data
+    assert "fixed prompt: the best of 8 sets of" in card.training_data
     assert card.language_model == "tiny"
     # another row in the same folder has no text of its own
     export_row(run, setup, setup.row("topk"), tmp_path / "selector")
@@ -248,15 +232,15 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
     def of(**settings):
         return open_run(replace(CONFIG, out=tmp_path, **settings), FEW).setup
 
-    with pytest.raises(UserError, match="13 fixed examples are drawn from a pool of 12"):
-        best_of(of(shots=13))
+    with pytest.raises(UserError, match="45 fixed examples are drawn from the 44 examples"):
+        best_of(of(shots=45))
     with pytest.raises(UserError, match="--shots 2: 2 of them are near the query"):
         metric_of(of(shots=2), "fixed_near")
     with pytest.raises(UserError, match=r"--epr\.start fixed: it finds examples, and no encoder"):
         open_run(CONFIG.with_method(EPR, start=FIXED), FEW).setup.row("epr")
-    wrong = replace(CONFIG, out=tmp_path).using(FixedNear(fixed=Untrained()))
-    with pytest.raises(UserError, match=r"--fixed-near\.fixed base: it finds no fixed examples"):
-        open_run(wrong, FEW).setup.row("fixed_near")
-    small = replace(FEW, train=FEW.train[:8])
-    setup = open_run(replace(CONFIG, out=tmp_path), small).setup
-    assert isinstance(best_of(setup), BestSet)
+    with pytest.raises(UserError, match=r"--fixed-near\.start fixed: it finds examples"):
+        open_run(replace(CONFIG, out=tmp_path).using(FixedNear(start=FIXED)), FEW).setup.row(
+            "fixed_near"
+        )
+    with pytest.raises(UserError, match="a bank of 3 examples is too small"):
+        FIXED.rounds(3)

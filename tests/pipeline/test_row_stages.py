@@ -134,12 +134,10 @@ def test_labels_are_seen_whatever_the_metric(tmp_path):
     run.get(head)
     assert run.summary(head)["head"] > 0.5  # tried, and compared with cosines
     assert evaluated(run, setup, "classifier").value > 50
-    named = [setup.row(name) for name in ("classifier", "structures", "topk")]
+    named = [setup.row(name) for name in ("classifier", "copied", "topk")]
     kept, left_out = applicable(task, named)
     assert [row.name for row in kept] == ["classifier", "topk"]
-    assert (
-        left_out == "Left out: structures: the outputs of films are no programs that can be parsed."
-    )
+    assert left_out.startswith("Left out: nearest output, copied: films has options")
 
 
 def test_a_row_says_which_free_method_its_training_began_with():

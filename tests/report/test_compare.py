@@ -87,9 +87,7 @@ def test_troubled_answers_are_columns_of_the_table_and_of_every_later_page(tmp_p
 
 
 def test_a_price_makes_columns_of_money(tmp_path):
-    config = replace(SMALL, out=tmp_path).using(
-        FixedPrompt(pool=8, sets=4, challengers=2, rows=4, finalists=2)
-    )
+    config = replace(SMALL, out=tmp_path).using(FixedPrompt(sets=4, rows=4))
     session = open_run(config, FEW)
     names = ["classifier", "zero", "topk", "fixed"]
     price = Price(read=2.0, written=8.0, cached=0.5, currency="EUR")

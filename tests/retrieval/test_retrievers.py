@@ -160,29 +160,3 @@ def test_what_is_too_far_is_not_chosen(name):
     assert chosen
     assert set(chosen) <= near
     assert positions(build_retriever(name, BANK, min_relevance=1.0, **settings), query, 6) == []
-
-
-def test_the_nearest_example_of_each_output_then_the_second():
-    outputs = ["a", "b", "a", "c", "b", "a"]
-    bank = [
-        Example(f"train-{i}", text, output)
-        for i, (text, output) in enumerate(zip(TEXTS, outputs, strict=True))
-    ]
-    query = Example("q", "the cat fly", "x")
-    scores = cosines(query.input)
-    by_output = {
-        output: sorted((i for i in range(6) if outputs[i] == output), key=lambda i: -scores[i])
-        for output in "abc"
-    }
-    firsts = sorted((places[0] for places in by_output.values()), key=lambda i: -scores[i])
-    seconds = sorted(
-        (places[1] for places in by_output.values() if places[1:]), key=lambda i: -scores[i]
-    )
-    retriever = build_retriever("by_label", bank, encoder=Words())
-    expected = [*firsts, *seconds, by_output["a"][2]]
-    for k in range(1, 7):
-        assert positions(retriever, query, k) == expected[:k]
-    # a query that stands in the bank gets the others of its output
-    own = positions(retriever, bank[0], 6)
-    assert 0 not in own
-    assert sorted(outputs[i] for i in own[:3]) == ["a", "b", "c"]

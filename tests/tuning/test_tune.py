@@ -661,16 +661,6 @@ def names_of(rows):
     return [row.name for row in rows]
 
 
-def test_one_of_each_label_is_tried_where_there_are_many():
-    def tried(labels):
-        rows = [replace(row, output=labels[i % len(labels)]) for i, row in enumerate(ROWS)]
-        return names_of(searched(TuneConfig(), SMALL, replace(TASK, train=rows)))
-
-    assert "by_label" not in tried(("bad", "good"))
-    assert "by_label" in tried(("bad", "fine", "good"))
-    assert names_of(searched(TuneConfig(method=("by_label",)), SMALL, TASK)) == ["by_label"]
-
-
 def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     chat = TinyLM()
     rows = tuple(ROWS_BY_NAME[name] for name in ("topk", "free", "epr", "ceil"))

@@ -5,8 +5,7 @@
 - `gguf`: packaged weights, converted once to a safetensors folder
 - `prefix_tree`: token rows merged into a tree of their prefixes
 - `tree_attention`: attention over such a pass
-- `layers`: the hidden states of a model
-- `scoring`: log-probabilities of tokens, and hidden states, by passes over a prefix tree
+- `scoring`: log-probabilities of tokens, by passes over a prefix tree
 - `generation`: generating texts for several prompts together, token by token
 - `padded`: scoring in padded batches, on GPUs and for models whose attention cannot be set
 """

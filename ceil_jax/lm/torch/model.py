@@ -55,7 +55,6 @@ class TorchLM(LanguageModel):
     """
 
     tokens_read = 0
-    has_states = True
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, token_budget: int | None = None):
         self.name = name
@@ -70,7 +69,7 @@ class TorchLM(LanguageModel):
         budget = token_budget or default_budget
         if on_gpu:
             # many more, because a pass has more tokens and its rows should have similar lengths
-            self.at_once = {"score": 4096, "write": 1024, "states": 4096}
+            self.at_once = {"score": 4096, "write": 1024}
         self._reader: TreeReader | PaddedReader = (
             TreeReader(model, budget)
             if reads_trees(model, model.device)
@@ -94,13 +93,6 @@ class TorchLM(LanguageModel):
         log_probs, read = self._within_memory(lambda: self._reader.each(pairs))
         self.tokens_read += read
         return np.array([tokens.sum() for tokens in log_probs]), [pair.scored for pair in pairs]
-
-    def states(self, texts: Sequence[str]) -> np.ndarray:
-        pairs = self._pairs.pairs(texts, [""] * len(texts))
-        check_lengths(self, [len(pair.ids) for pair in pairs], range(len(pairs)))
-        states, read = self._within_memory(lambda: self._reader.states(pairs))
-        self.tokens_read += read
-        return np.stack(states)
 
     def write(
         self,

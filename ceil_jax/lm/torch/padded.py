@@ -16,7 +16,6 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from ceil_jax.lm.tokens import PairTokens
-from ceil_jax.lm.torch.layers import two_layers
 
 _LOGITS = 2**14
 """The most logits of a pass for each token of its budget: 1 GiB in bfloat16 with a GPU's budget."""
@@ -60,23 +59,6 @@ class PaddedReader:
                 ):
                     scores[number] = log_probs
         return scores, sum(lengths)
-
-    @torch.inference_mode()
-    def states(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        """Return the hidden states of each row's last token, float32 [2, D], in the layers of
-        `two_layers`, and the number of tokens read."""
-        lengths = [len(row.ids) for row in rows]
-        states = [np.zeros(0)] * len(rows)
-        for batch in by_token_budget(lengths, self.budget):
-            # padding stands after a row's tokens, where a causal LM does not see it
-            inputs = padded_ids([rows[number].ids for number in batch], self.model.device)
-            every_row = torch.arange(len(batch), device=inputs.device)
-            last = torch.tensor([lengths[number] - 1 for number in batch], device=inputs.device)
-            layers = two_layers(self.model, {"input_ids": inputs})  # each [rows, tokens, D]
-            last_states = torch.stack([layer[every_row, last].float() for layer in layers], dim=1)
-            for number, states_of_row in zip(batch, last_states.cpu().numpy(), strict=True):
-                states[number] = states_of_row
-        return states, sum(lengths)
 
     @torch.inference_mode()
     def _read(self, texts: Sequence[Sequence[PairTokens]]) -> list[np.ndarray]:

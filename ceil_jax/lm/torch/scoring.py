@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens, and hidden states, from passes of a causal LM over a prefix tree on a CPU.
+"""Log-probabilities of tokens, from passes of a causal LM over a prefix tree on a CPU.
 
 Each token of the tree is read once, there is no padding, and logits are computed only where they
 are needed.
@@ -6,7 +6,7 @@ are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from ceil_jax.lm.tokens import PairTokens
-from ceil_jax.lm.torch.layers import two_layers
 from ceil_jax.lm.torch.prefix_tree import Trie, common_prefix
 from ceil_jax.lm.torch.tree_attention import Layers, PassAttention, attending
 
@@ -36,35 +35,22 @@ class TreeReader:
         self._rows_at_once = max(LOGITS_AT_ONCE // model.get_output_embeddings().weight.shape[0], 1)
 
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        """Return the log-probabilities of each row's scored tokens, and the number of tokens
-        read."""
-        return self._by_core(self._log_probs, rows)
+        """Return the log-probabilities of each row's scored tokens, and the number of tokens read.
 
-    def states(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        """Return the hidden states of each row's last token, float32 [2, D], in the layers of
-        `two_layers`, and the number of tokens read."""
-        return self._by_core(self._states, rows)
-
-    def _by_core(
-        self,
-        read: Callable[[Sequence[PairTokens]], tuple[list[np.ndarray], int]],
-        rows: Sequence[PairTokens],
-    ) -> tuple[list[np.ndarray], int]:
-        """The result of reading each row, and the number of tokens read. Each core reads its own
-        share of the rows, because cores that share a pass wait for one another at every product.
-        """
+        Each core reads its own share of the rows, because cores that share a pass wait for one
+        another at every product."""
         cores = torch.get_num_threads()
         most_parts = 1 if _one_at_a_time(self.model) else cores
         # a part is at least half a pass
         parts = _shares(rows, most_parts, least=max(1, self.budget // 2))
         if len(parts) == 1:
-            return read(rows)
+            return self._read(rows)
         try:
             with ThreadPoolExecutor(
                 len(parts), "lm", torch.set_num_threads, (cores // len(parts),)
             ) as pool:
                 results = list(
-                    pool.map(read, [[rows[number] for number in part] for part in parts])
+                    pool.map(self._read, [[rows[number] for number in part] for part in parts])
                 )
         finally:
             torch.set_num_threads(cores)
@@ -74,7 +60,7 @@ class TreeReader:
                 values[number] = value
         return values, sum(count for _, count in results)
 
-    def _log_probs(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
+    def _read(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         scored_rows = [row for row in rows if row.scored]
         if not scored_rows:
             return [np.zeros(0)] * len(rows), 0
@@ -88,47 +74,22 @@ class TreeReader:
         # several scored tokens may come after one node
         nodes, node_numbers = np.unique(before, return_inverse=True)
         log_probs = np.zeros(len(ids))
-        for first, end, predicted in self._passes(trie, nodes, self._predicted):
+        for first, end, predicted in self._passes(trie, nodes):
             in_pass = (first <= node_numbers) & (node_numbers < end)
             node_in_pass = node_numbers[in_pass] - first
             log_probs[in_pass] = predicted.numpy()[node_in_pass, ids[in_pass]]
         ends_of_rows = np.cumsum([row.scored for row in rows])
         return np.split(log_probs, ends_of_rows[:-1]), len(trie)
 
-    def _states(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        trie = Trie([row.ids for row in rows])
-        # equal rows end at one node
-        last_tokens = [path[-1] for path in trie.paths]
-        nodes, node_numbers = np.unique(last_tokens, return_inverse=True)
-        passes = self._passes(trie, nodes, self._hidden)
-        states = torch.cat([states_of_pass for _, _, states_of_pass in passes]).numpy()
-        return [states[number] for number in node_numbers], len(trie)
-
-    def _predicted(self, inputs: Mapping[str, torch.Tensor], wanted: torch.Tensor) -> torch.Tensor:
-        """The log-probabilities of the next token after some positions, float32 [n, vocabulary]."""
-        logits = self.model(**inputs, use_cache=False, logits_to_keep=wanted).logits[0].float()
-        return logits.sub_(logits.logsumexp(-1, keepdim=True))
-
-    def _hidden(self, inputs: Mapping[str, torch.Tensor], wanted: torch.Tensor) -> torch.Tensor:
-        """The hidden states of two layers at some positions, float32 [n, 2, D]."""
-        layers = two_layers(self.model, inputs)
-        return torch.stack([layer[0, wanted].float() for layer in layers], dim=1)
-
     @torch.inference_mode()
-    def _passes(
-        self,
-        trie: Trie,
-        nodes: np.ndarray,
-        read: Callable[[Mapping[str, torch.Tensor], torch.Tensor], torch.Tensor],
-    ) -> Iterator[tuple[int, int, torch.Tensor]]:
+    def _passes(self, trie: Trie, nodes: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Read a trie pass by pass. Each pass yields the range of `nodes` in it, as the position of
-        the first one and the position after the last one, and what `read` gives for them.
+        the first one and the position after the last one, and the log-probabilities of the token
+        after each of them, float32 [n, vocabulary].
 
         Args:
             trie: the tokens.
-            nodes: the tokens that something is wanted of, ascending.
-            read: the model's inputs of a pass, and the n positions that are wanted of it → their
-                values, [n, …].
+            nodes: the tokens after which log-probabilities are wanted, ascending.
         """
         carried: Layers = {}
         start = 0
@@ -144,8 +105,14 @@ class TreeReader:
             wanted = torch.from_numpy(nodes[first:end] - start)
             attention = PassAttention(trie, start, stop, carried)
             with attending(attention):
-                values = read({"input_ids": ids[None], "position_ids": depths[None]}, wanted)
-            yield first, end, values
+                output = self.model(
+                    input_ids=ids[None],
+                    position_ids=depths[None],
+                    use_cache=False,
+                    logits_to_keep=wanted,
+                )
+            logits = output.logits[0].float()
+            yield first, end, logits.sub_(logits.logsumexp(-1, keepdim=True))
             carried = attention.carry()
             start = stop
 

@@ -109,7 +109,6 @@ def observations(
     *,
     parser: str,
     outputs: bool,
-    states: Float[np.ndarray, "n 2 s"] | None = None,
 ) -> Observations:
     """Return examples as inputs of heads, from their vectors; see `observe`.
 
@@ -119,7 +118,6 @@ def observations(
         parts: the vectors of the two texts of each input, in order; None if inputs are taken whole.
         parser: a name in PARSERS if outputs are programs; "" otherwise.
         outputs: whether the outputs are read; False for queries.
-        states: the LM's hidden states, for a head that reads them.
     """
     answers = [example.output for example in examples] if outputs else []
     return Observations(
@@ -128,7 +126,6 @@ def observations(
         parts=None if parts is None else unit_rows(parts).reshape(len(examples), 2, -1),
         outputs=answers,
         structures=[PARSERS[parser](answer) for answer in answers] if parser else (),
-        states=states,
     )
 
 

@@ -24,8 +24,6 @@ class Observations(NamedTuple):
     outputs: Sequence[str] = ()
     structures: Sequence[frozenset[str]] = ()
     """The local structures of the outputs, if these are programs."""
-    states: Float[np.ndarray, "n 2 s"] | None = None
-    """The LM's hidden states (`LanguageModel.states`), for a head that reads them."""
 
     def take(self, rows: Int[np.ndarray, " m"]) -> Observations:
         """Return the observations at some positions."""
@@ -35,7 +33,6 @@ class Observations(NamedTuple):
             parts=None if self.parts is None else self.parts[rows],
             outputs=[self.outputs[row] for row in rows] if len(self.outputs) else (),
             structures=[self.structures[row] for row in rows] if len(self.structures) else (),
-            states=None if self.states is None else self.states[rows],
         )
 
 
@@ -82,13 +79,10 @@ def example_vectors(head: Head, rows: Observations) -> Vectors:
 
 def features(rows: Observations) -> Vectors:
     """Return the features of inputs: their vectors; or, for inputs of two texts with vectors u and
-    v, the concatenation of u, v, |u − v| and the element-wise product; or the LM's hidden states,
-    one layer after the other, if there are any.
+    v, the concatenation of u, v, |u − v| and the element-wise product.
 
     The vector of two joined texts does not show how they differ (InferSent, Conneau et al. 2017).
     """
-    if rows.states is not None:
-        return rows.states.reshape(len(rows.states), -1)
     if rows.parts is None:
         return rows.vectors
     u = rows.parts[:, 0]

@@ -110,24 +110,6 @@ def test_results_do_not_depend_on_the_batch(lm, network, kind, budget):
     np.testing.assert_allclose(np.concatenate(alone), reference, atol=1e-4)
 
 
-@pytest.mark.parametrize("budget", [1, 40, 10_000])
-def test_hidden_states_are_those_of_one_full_pass_a_text(network, kind, budget):
-    own = language_model(network, kind, token_budget=budget)
-    texts = [prompt for prompt in PROMPTS if prompt]
-    found = own.states(texts)
-    ids = [tokenizer(bos=kind[1])(text)["input_ids"] for text in texts]
-    with torch.no_grad():
-        layers = [
-            network(torch.tensor([one]), output_hidden_states=True).hidden_states for one in ids
-        ]
-    middle = len(layers[0]) // 2
-    expected = [torch.stack([one[middle][0, -1], one[-1][0, -1]]).numpy() for one in layers]
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, np.stack(expected), atol=1e-4)
-    # a common beginning is read once on a CPU
-    assert len(max(ids, key=len)) < own.tokens_read <= sum(map(len, ids))
-
-
 @pytest.mark.parametrize("cores", [1, 2])
 def test_each_core_reads_rows_of_its_own(lm, network, kind, cores):
     working = set()
