@@ -1,14 +1,12 @@
 """The code of plugins as part of a key, so that results belong to the code that made them.
 
 In a key, a registered function or class of a plugin, such as a retriever, a metric or a loss, is
-identified by its name and by a digest of the source of its module and of the user's own modules
-that this one uses. Comments and layout do not count; data files and installed libraries are
-ignored.
+identified by its name and by a digest of the file of its module and of those of the user's own
+modules that this one uses. Data files and installed libraries are ignored.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import sys
@@ -19,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ceil_jax.store.hashing import digest, file_sha256, text_digest
+from ceil_jax.store.hashing import digest, file_sha256
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -92,7 +90,7 @@ def _add_module(module: ModuleType, texts: dict[str, str]) -> None:
     name = module.__name__
     if name in texts:
         return
-    texts[name] = _source_digest(Path(str(module.__file__)))
+    texts[name] = file_sha256(Path(str(module.__file__)))
     for value in list(vars(module).values()):
         used = value if isinstance(value, ModuleType) else sys.modules.get(_module_name(value))
         if used is not None and used.__name__ not in texts and _is_own(used, name):
@@ -115,18 +113,6 @@ def _is_own(module: ModuleType, plugin: str) -> bool:
 def _top(name: str | None) -> str:
     """The top-level package of a module name."""
     return str(name).partition(".")[0]
-
-
-def _source_digest(file: Path) -> str:
-    status = file.stat()
-    return _digest_at(file, status.st_mtime_ns, status.st_size)
-
-
-@functools.cache
-def _digest_at(file: Path, changed: int, size: int) -> str:
-    if file.suffix == ".py":
-        return text_digest(ast.dump(ast.parse(file.read_bytes())).encode())
-    return file_sha256(file)
 
 
 def _add_object(part: Any, texts: dict[str, str]) -> None:

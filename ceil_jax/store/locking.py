@@ -19,11 +19,6 @@ from filelock import FileLock, Timeout
 
 from ceil_jax.errors import UserError
 
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
-
 log = logging.getLogger(__name__)
 
 PART = ".part"
@@ -41,44 +36,23 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
     wait, and log that they do.
 
     Use different lock names to lock parts of the folder separately. A UserError for a full disk, a
-    folder that cannot be created or written, or a file system without locks.
+    folder that cannot be created or written, or a file system that refuses locks.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # this fails in a folder that exists but takes no files, as under /proc
-        (folder / name).touch()
-    except (OSError, ValueError) as error:
-        raise _cannot_write(folder, error) from error
-    _check_locks(folder / name)
-    # an error inside the block is the caller's, not the disk's
     lock = FileLock(folder / name)
     try:
-        acquired = lock.acquire(timeout=0)
-    except Timeout:
-        log.warning("another process is working in %s; waiting for it", folder)
-        acquired = lock.acquire()
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            acquired = lock.acquire(timeout=0)
+        except Timeout:
+            # this fails in a folder that exists but takes no files, as under /proc
+            (folder / name).touch()
+            log.warning("another process is working in %s; waiting for it", folder)
+            acquired = lock.acquire()
+    except (OSError, ValueError) as error:
+        raise _cannot_write(folder, error) from error
+    # an error inside the block is the caller's, not the disk's
     with acquired:
         yield
-
-
-def _check_locks(file: Path) -> None:
-    """Raise a UserError if the file system of a file does not support locks.
-
-    On such a file system, filelock takes the file's existence for the lock and waits for ever, or
-    raises the system's error.
-    """
-    if fcntl is None:  # Windows, where all file systems lock
-        return
-    with file.open("rb") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return  # another process holds it
-        except OSError as error:
-            raise UserError(
-                f"{file.parent}: its file system does not lock files ({error.strerror or error}), "
-                "and several processes may not work there; name a folder on another one"
-            ) from error
 
 
 @contextmanager
@@ -185,7 +159,7 @@ def _clear_half_written(target: Path) -> None:
 
 def _runs(process: int) -> bool:
     """Return whether a process of that number runs on this machine, or may be running."""
-    if fcntl is None:  # Windows, where a signal of 0 ends the process
+    if os.name == "nt":  # where a signal of 0 ends the process
         return True
     try:
         os.kill(process, 0)

@@ -78,19 +78,6 @@ def test_an_edit_of_the_plugin_or_of_what_it_uses_changes_it(plugin, change):
     assert all(a != b for a, b in zip(digests(plugin(**change)), first, strict=True))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"code": PLUGIN.replace("WEIGHT = 2", "WEIGHT = 2  # of two")},
-        {"code": PLUGIN.replace("\n\nWEIGHT", "\n\n\n\nWEIGHT")},
-        {"helper": "# scales\n" + HELPER},
-    ],
-)
-def test_comments_and_layout_do_not(plugin, change):
-    first = digests(plugin())
-    assert digests(plugin(**change)) == first
-
-
 def test_arguments_and_closures_count(plugin):
     module = plugin()
 
