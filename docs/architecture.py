@@ -42,8 +42,10 @@ LABELS = {
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 } .label { font-size: 11px; fill: #59636e }
 rect { fill: #eef3fb; stroke: #5b7fb5 } path { fill: none; stroke: #8c96a3; stroke-width: 1.2 }
+.head { fill: #8c96a3; stroke: none }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .label { fill: #9aa4af } rect { fill: #1c2a40; stroke: #6f96d1 } path { stroke: #7d8590 }
+  .head { fill: #7d8590; stroke: none }
 }
 """
 WIDTH, HEIGHT, GAP, RISE = 124, 44, 22, 84
@@ -182,6 +184,8 @@ def drawing() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}">',
         f"<title>The rooms of ceil_jax and what they import</title><style>{STYLE}</style>",
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
     ]
     for above, below in sorted(steps):
         (x1, floor1), (x2, floor2) = places[above], places[below]
@@ -189,8 +193,11 @@ def drawing() -> str:
         y1 = height - GAP - floor1 * RISE
         y2 = height - GAP - HEIGHT - floor2 * RISE
         middle = (y1 + y2) // 2
-        passing = f" V{y2 + HEIGHT}" if below not in levels else ""
-        parts.append(f'<path d="M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}{passing}"/>')
+        curve = f"M{x1} {y1} C{x1} {middle} {x2} {middle} {x2} {y2}"
+        if below in levels:
+            parts.append(f'<path d="{curve}" marker-end="url(#head)"/>')
+        else:
+            parts.append(f'<path d="{curve} V{y2 + HEIGHT}"/>')
     for name in sorted(levels):
         x, top = places[name][0], height - GAP - HEIGHT - levels[name] * RISE
         parts.append(

@@ -7,6 +7,7 @@ nothing is trained.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -32,8 +33,11 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 60
   .mark { fill: #58a6d8 } .number { fill: #0d1117 } .frame { stroke: #3d444d }
 }
 """
-PANEL, HEIGHT, GAP = 450, 200, 20
-"""Width and height of a panel's plane and the gap between the panels, in pixels."""
+WIDTH, PLANE, ROW = 460, 130, 36
+"""Width of the figure, height of a panel's plane and of a chosen example's text, in pixels. A
+telephone shows the figure hardly smaller."""
+RADIUS = 9
+"""Of the mark of a chosen example."""
 
 
 class Choice(NamedTuple):
@@ -75,56 +79,89 @@ def plane(vectors: np.ndarray) -> np.ndarray:
     return (places - places.min(0)) / np.ptp(places, axis=0)
 
 
+def apart(points: np.ndarray, distance: float) -> np.ndarray:
+    """Return points [n, 2] moved so far that no two are nearer than a distance, or hardly."""
+    points = points.copy()
+    for _ in range(50):
+        for i in range(len(points)):
+            for other in range(i):
+                gap = points[i] - points[other]
+                length = float(np.hypot(*gap))
+                if length < distance:
+                    step = gap / length if length else np.array([1.0, 0.0])
+                    points[i] += step * (distance - length) / 2
+                    points[other] -= step * (distance - length) / 2
+    return points
+
+
 def drawing(encoder: TextEncoder, bank: Sequence[Example], query: Example) -> str:
-    """Two panels side by side as SVG: the candidates in the plane, and the texts of those that are
-    chosen."""
+    """Two panels, one below the other, as SVG: the candidates in the plane, and the texts of those
+    that are chosen."""
     candidates, vectors, ways = choices(encoder, bank, query)
     places = plane(vectors)
-    width, height = 2 * PANEL + GAP, HEIGHT + 78 + 40 * K
+    lines = textwrap.wrap(f"Query ◆ {query.input}", 62)
+    panel = 26 + PLANE + 14 + ROW * K + 18
+    top = 18 * len(lines) + 14
+    height = top + len(ways) * panel
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
         f'height="{height}">',
-        f"<title>Examples for one query: top-k beside a set</title><style>{STYLE}</style>",
-        '<text x="0" y="16"><tspan class="head">Query</tspan> <tspan class="query">◆</tspan> '
-        f"{escape(query.input)}</text>",
+        f"<title>Examples for one query: top-k and a set</title><style>{STYLE}</style>",
     ]
-    for i, way in enumerate(ways):
-        left, top = i * (PANEL + GAP), 56
-        xs = left + 14 + (PANEL - 28) * places[:, 0]
-        ys = top + 14 + (HEIGHT - 28) * (1 - places[:, 1])
-        parts.append(f'<text class="head" x="{left}" y="{top - 10}">{way.title}</text>')
-        parts.append(
-            f'<rect class="frame" x="{left + 0.5}" y="{top}" width="{PANEL - 1}" height="{HEIGHT}" '
-            'rx="6"/>'
+    for number, line in enumerate(lines):
+        text = escape(line).replace(
+            "Query ◆", '<tspan class="head">Query</tspan> <tspan class="query">◆</tspan>'
         )
-        for place in range(len(candidates)):
-            if place not in way.places:
-                parts.append(
-                    f'<circle class="dot" cx="{xs[1 + place]:.1f}" cy="{ys[1 + place]:.1f}" '
-                    'r="3.5"/>'
-                )
-        parts.append(
-            f'<text class="query" x="{xs[0]:.1f}" y="{ys[0] + 5:.1f}" text-anchor="middle">◆</text>'
-        )
-        for number, place in enumerate(way.places, 1):
-            x, y = xs[1 + place], ys[1 + place]
-            row = top + HEIGHT + 24 + 40 * (number - 1)
-            text = candidates[place].input
-            text = text if len(text) <= 60 else f"{text[:59].rstrip()}…"
-            for mark_x, mark_y in ((x, y), (left + 10, row - 4)):
-                parts.append(
-                    f'<circle class="mark" cx="{mark_x:.1f}" cy="{mark_y:.1f}" r="9"/>'
-                    f'<text class="number" x="{mark_x:.1f}" y="{mark_y + 4.5:.1f}" '
-                    'text-anchor="middle">'
-                    f"{number}</text>"
-                )
-            cosine = float(vectors[0] @ vectors[1 + place])
-            parts.append(
-                f'<text x="{left + 26}" y="{row}">{escape(text)}</text>'
-                f'<text class="soft" x="{left + 26}" y="{row + 16}">'
-                f"{escape(candidates[place].output)} · cosine {cosine:.2f}</text>"
-            )
+        parts.append(f'<text x="2" y="{16 + 18 * number}">{text}</text>')
+    for position, way in enumerate(ways):
+        parts += _panel(way, candidates, vectors, places, top + position * panel)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(
+    way: Choice,
+    candidates: Sequence[Example],
+    vectors: np.ndarray,
+    places: np.ndarray,
+    top: int,
+) -> list[str]:
+    """The title of a way of choosing, its plane, and the texts of the chosen examples."""
+    frame = top + 26
+    at = np.column_stack(
+        [
+            14 + (WIDTH - 28) * places[:, 0],
+            frame + 14 + (PLANE - 28) * (1 - places[:, 1]),
+        ]
+    )
+    parts = [
+        f'<text class="head" x="2" y="{top + 16}">{way.title}</text>',
+        f'<rect class="frame" x="0.5" y="{frame}" width="{WIDTH - 1}" height="{PLANE}" rx="6"/>',
+    ]
+    parts += [
+        f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>'
+        for place, (x, y) in enumerate(at[1:])
+        if place not in way.places
+    ]
+    x, y = at[0]
+    parts.append(f'<text class="query" x="{x:.1f}" y="{y + 5:.1f}" text-anchor="middle">◆</text>')
+    marks = apart(at[1:][way.places], 2 * RADIUS)
+    for number, (place, (x, y)) in enumerate(zip(way.places, marks, strict=True), 1):
+        row = frame + PLANE + 26 + ROW * (number - 1)
+        text = candidates[place].input
+        text = text if len(text) <= 60 else f"{text[:59].rstrip()}…"
+        for mark_x, mark_y in ((x, y), (RADIUS + 1, row - 4)):
+            parts.append(
+                f'<circle class="mark" cx="{mark_x:.1f}" cy="{mark_y:.1f}" r="{RADIUS}"/>'
+                f'<text class="number" x="{mark_x:.1f}" y="{mark_y + 4.5:.1f}" text-anchor="middle">'
+                f"{number}</text>"
+            )
+        cosine = float(vectors[0] @ vectors[1 + place])
+        parts.append(
+            f'<text x="26" y="{row}">{escape(text)}</text>'
+            f'<text class="soft" x="26" y="{row + 16}">'
+            f"{escape(candidates[place].output)} · cosine {cosine:.2f}</text>"
+        )
+    return parts
 
 
 def main() -> None:

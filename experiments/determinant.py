@@ -219,7 +219,7 @@ def answer_gains(records: Sequence[Published], *, best: bool = False) -> Iterato
 
 
 STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
 line { stroke: #d0d7de } .zero { stroke: #59636e } polyline { fill: none; stroke-width: 2 }
 .mark { stroke-width: 1.5 }
 .c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a } .c3 { stroke: #1a7f37 }
@@ -231,15 +231,15 @@ line { stroke: #d0d7de } .zero { stroke: #59636e } polyline { fill: none; stroke
 }
 """
 LEFT = 34
-TOP = 52
+TOP = 72
 """Where the first panel begins, in pixels, like all sizes here."""
 WIDTH = 210
 HEIGHT = 150
 """The size of a panel."""
-GAP = 62
+GAP = 56
 """The gap between panels."""
-COLUMNS = 4
-"""Panels in a row."""
+COLUMNS = 2
+"""Panels in a row: a telephone still shows words that can be read."""
 
 
 def drawing(gains: Sequence[Gain]) -> str:
@@ -247,20 +247,21 @@ def drawing(gains: Sequence[Gain]) -> str:
     panels = list(dict.fromkeys(gain.panel for gain in gains))
     rows = -(-len(panels) // COLUMNS)
     width = LEFT + COLUMNS * (WIDTH + GAP)
-    height = TOP + rows * (HEIGHT + GAP + 20)
+    height = TOP + 10 + rows * (HEIGHT + GAP + 20)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}">',
         f"<title>Points of MAP over the nearest examples, by λ and K</title><style>{STYLE}</style>",
-        f'<text class="soft" x="{LEFT}" y="14">points of greedy MAP over the K nearest examples,'
-        " untrained encoder; λ from 0.001 to 0.1; 95 % intervals over programs</text>",
+        '<text class="head" x="4" y="18">Points of a set over the K nearest examples</text>',
+        '<text class="soft" x="4" y="37">greedy MAP, untrained encoder, by λ; 95 % intervals over '
+        "programs</text>",
     ]
     for position, count in enumerate(COUNTS):
         x = LEFT + 70 * position
-        parts.append(f'<text class="t{position}" x="{x}" y="32">K = {count}</text>')
+        parts.append(f'<text class="t{position}" x="{x}" y="58">K = {count}</text>')
     for position, panel in enumerate(panels):
         x = LEFT + position % COLUMNS * (WIDTH + GAP)
-        y = TOP + 20 + position // COLUMNS * (HEIGHT + GAP + 20)
+        y = TOP + 40 + position // COLUMNS * (HEIGHT + GAP + 20)
         parts += _panel([gain for gain in gains if gain.panel == panel], x, y)
     return "\n".join([*parts, "</svg>", ""])
 
@@ -277,7 +278,9 @@ def _panel(gains: Sequence[Gain], left: float, top: float) -> Iterator[str]:
     def y(points: float) -> float:
         return round(top + HEIGHT * (high - points) / (high - low), 1)
 
-    yield f'<text class="head" x="{left}" y="{top - 8}">{gains[0].panel}</text>'
+    measure, _, bank = gains[0].panel.partition(", ")
+    yield f'<text class="head" x="{left}" y="{top - 26}">{measure}</text>'
+    yield f'<text class="soft" x="{left}" y="{top - 9}">{bank}</text>'
     for points in range(step * math.ceil(low / step), int(high) + 1, step):
         kind = "" if points else ' class="zero"'
         yield f'<line{kind} x1="{left}" x2="{left + WIDTH}" y1="{y(points)}" y2="{y(points)}"/>'

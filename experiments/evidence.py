@@ -1,69 +1,66 @@
-"""Draw the points over top-k of every task and in the mean, with LM tokens, and print them as a table.
+"""Draw the points over the nearest examples of CEIL, EPR and free on every task, beside the paper's
+points on the same task, and print them as a table.
 
-`python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: EPR and
-CEIL of `table2`, of `free_rows` the free rows and what starts from them, and of `learning_curve`
-the most training queries of a task, each less the nearest neighbours on the same queries. New runs
-come in by `python experiments/results.py --add FILE --data-dir DATA`, and then this command.
+`python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: of EPR and
+CEIL the first of `table2` and `cause` that has a task, of free `free_rows`, each less the nearest
+neighbours on the same queries. New runs come in by `python experiments/results.py --add FILE
+--data-dir DATA`, and then this command.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from harness.crossed import Place
+from harness.crossed import Place, alike
+from harness.estimates import Estimate, estimate
 from harness.results_file import RESULTS, Published, read_results
+from table3 import PAPER as TABLE_3
 
-from ceil_jax.metrics.bootstrap import Interval, averaged_interval, bootstrap_interval, paired
+from ceil_jax.metrics.bootstrap import paired
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table, signed
+from ceil_jax.report.table import Number, Table, Value
+from ceil_jax.tasks import TASKS as ALL_TASKS
 
 FILE = Path(__file__).parents[1] / "docs" / "evidence.svg"
 SHOTS = 4
 LM = "SmolLM2-135M-Instruct@bfloat16"
 ENCODER = "all-MiniLM-L6-v2"
 BASE = "dense top-k"
-MORE = "by more queries"
-SERIES = {
-    "learnt from the LM": (("table2", "free_rows"), ("EPR", "CEIL")),
-    "learnt from the outputs": (("free_rows",), ("free",)),
-    "from there, learnt from the LM": (("free_rows",), ("EPR from free", "CEIL from free")),
-    MORE: (("learning_curve",), ("EPR from free", "CEIL from free")),
-}
-"""Lines of the figure: the experiments, of which the first that has a task counts, and the rows by
-LM tokens. The mean is over the tasks of the first experiment."""
+SERIES = {"CEIL": ("table2", "cause"), "EPR": ("table2", "cause"), "free": ("free_rows",)}
+"""Rows → the experiments, of which the first that has a task counts."""
 TASKS = {
-    "geoquery": "GeoQuery",
-    "geoquery.template": "its template split",
-    "movie_reviews": "film reviews",
-    "cmsqa": "CommonsenseQA",
-    "sst5": "SST-5",
-    "webqs": "WebQuestions",
-    "nl2bash": "NL2Bash",
-    "mrpc": "MRPC",
     "mtop": "MTOP",
+    "cogs.ps": "COGS, new roles",
+    "geoquery.template": "GeoQuery, template split",
+    "geoquery": "GeoQuery",
     "qnli": "QNLI",
     "mnli": "MNLI",
+    "mrpc": "MRPC",
+    "sst5": "SST-5",
+    "movie_reviews": "film reviews",
+    "cmsqa": "CommonsenseQA",
+    "webqs": "WebQuestions",
+    "nl2bash": "NL2Bash",
 }
-"""Tasks → what pages call them, in the order of the panels."""
-LEAST = 3
-"""The mean has a line where it is of so many tasks."""
-PAPER = {"EPR": 7.72, "CEIL": 11.11}
-"""The means of CEIL's Table 2, EPR and CEIL less top-k with BERT (53.37 and 56.76, 45.65)."""
+"""Tasks → what pages call them, in the order of the figure."""
 
 
 class Gain(NamedTuple):
-    """The points that a row has over top-k on one task, or in the mean over some."""
+    """The points that a row has over the nearest examples on one task."""
 
     row: str
     tokens: float
-    """LM tokens of the first seed beyond those of top-k, in millions."""
-    points: Interval
-    tasks: int = 1
+    """LM tokens of the first seed beyond those of the nearest examples, in millions."""
+    seeds: int
+    by_query: Estimate
+    by_program: Estimate | None
+    """With every program weighing the same; None where queries share none."""
+    paper: float | None
+    """The row's points over BERT in CEIL's paper, with GPT-Neo 2.7B."""
 
 
 def places(
@@ -79,148 +76,185 @@ def places(
     return {place: Runs(members) for place, members in by_place.items()}
 
 
-def gains(records: Sequence[Published]) -> dict[str, dict[str, list[Gain]]]:
-    """Return the gains of each task, and of the mean, by the figure's lines."""
-    by_task: dict[str, dict[str, list[Gain]]] = {"mean": {}}
-    most = {task: _most(records, task) for task in TASKS}
-    records = [
-        record
-        for record in records
-        if record.experiment != "learning_curve" or record.column in most[record.task]
-    ]
-    runs = {name: places(records, name) for names, _ in SERIES.values() for name in names}
-    for line, (experiments, rows) in SERIES.items():
-        for row in rows:
-            samples = []
-            tokens = []
-            for task in TASKS:
-                here = next(
-                    (
-                        runs[name]
-                        for name in experiments
-                        if {(row, task), (BASE, task)} <= {*runs[name]}
-                    ),
-                    None,
-                )
-                if here is None:
-                    continue
-                ours = here[row, task]
-                base = here[BASE, task]
-                less = paired(ours.sample, base.sample)
-                million = (ours.record.cost.tokens - base.record.cost.tokens) / 1e6
-                gain = Gain(row, million, bootstrap_interval(*less).percent())
-                by_task.setdefault(task, {}).setdefault(line, []).append(gain)
-                if here is runs[experiments[0]]:
-                    samples.append(less)
-                    tokens.append(million)
-            if len(samples) >= LEAST:
-                mean = Gain(
-                    row, float(np.mean(tokens)), averaged_interval(samples).percent(), len(samples)
-                )
-                by_task["mean"].setdefault(line, []).append(mean)
+def gains(records: Sequence[Published]) -> dict[str, list[Gain]]:
+    """Return the gains on each task."""
+    names = dict.fromkeys(name for experiments in SERIES.values() for name in experiments)
+    runs = {name: places(records, name) for name in names}
+    by_task: dict[str, list[Gain]] = {}
+    for task in TASKS:
+        for row, experiments in SERIES.items():
+            here = next(
+                (
+                    runs[name]
+                    for name in experiments
+                    if {(row, task), (BASE, task)} <= {*runs[name]}
+                ),
+                None,
+            )
+            if here is not None:
+                by_task.setdefault(task, []).append(_gain(task, here[row, task], here[BASE, task]))
     return by_task
 
 
-def _most(records: Sequence[Published], task: str) -> tuple[str, str]:
-    """The columns of a task's learning curve that the figure has: the untrained, and the most of
-    over 400 queries."""
-    columns = {
-        record.column
-        for record in records
-        if (record.experiment, record.task) == ("learning_curve", task)
-    }
-    counts = {int(column.split()[0].replace(",", "")): column for column in columns - {"untrained"}}
-    return "untrained", counts[max(counts)] if counts and max(counts) > 400 else ""
+def _gain(task: str, ours: Runs, base: Runs) -> Gain:
+    def over(one: Runs, other: Runs) -> Estimate:
+        return estimate({task: paired(one.sample, other.sample)})
+
+    shared = alike(ours) is not ours
+    return Gain(
+        ours.record.row,
+        (ours.record.cost.tokens - base.record.cost.tokens) / 1e6,
+        len(ours.records),
+        over(ours, base),
+        over(alike(ours), alike(base)) if shared else None,
+        _paper(task, ours.record.row),
+    )
 
 
-def table(by_task: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
+def _paper(task: str, row: str) -> float | None:
+    """Return the row's points over the nearest by BERT in CEIL's Tables 2 and 3 (GPT-Neo 2.7B)."""
+    numbers = ALL_TASKS[task].paper or dict(
+        zip(("BERT", "EPR", "CEIL"), TABLE_3["gpt-neo"].get(task, ()), strict=False)
+    )
+    return numbers[row] - numbers["BERT"] if row in numbers else None
+
+
+def table(by_task: Mapping[str, Sequence[Gain]]) -> str:
     """Return the figure's points as Markdown."""
-    body = [
+    body: list[list[Value]] = [
         [
-            task if gain.tasks == 1 else f"mean of {gain.tasks}",
+            TASKS[task],
             gain.row,
+            gain.seeds,
             Number(gain.tokens, 2),
-            signed(gain.points),
+            gain.by_query.difference(),
+            gain.by_program and gain.by_program.difference(),
+            None if gain.paper is None else Number(gain.paper, signed=True),
         ]
-        for task, lines in by_task.items()
-        for gains in lines.values()
-        for gain in gains
+        for task, gains_of_task in by_task.items()
+        for gain in gains_of_task
     ]
-    return Table(["", "row", "million LM tokens", f"points over {BASE}"], body).markdown()
+    header = ["task", "row", "seeds", "million LM tokens", f"points over {BASE}"]
+    return Table([*header, "every program alike", "the paper, over BERT"], body).markdown()
 
 
 COLOURS = {
-    "EPR": ("#bf5700", "#ffa657"),
     "CEIL": ("#2f6f9f", "#58a6d8"),
+    "EPR": ("#bf5700", "#ffa657"),
     "free": ("#1a7f37", "#56d364"),
 }
-"""Methods → their colour on light and on dark pages. A row that starts from another has that of its
-own method, and a hollow mark."""
+"""Rows → their colour on light and on dark pages."""
 STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
 line { stroke: #d0d7de } .zero { stroke: #59636e } .mark { stroke-width: 2 } .hollow { fill: #ffffff }
+.paper { stroke: #1f2328; fill: none; stroke-width: 1.5 }
 """
 DARK = """
   text { fill: #e6edf3 } .soft { fill: #9aa4af } line { stroke: #3d444d } .zero { stroke: #9aa4af }
-  .hollow { fill: #0d1117 }
+  .hollow { fill: #0d1117 } .paper { stroke: #e6edf3 }
 """
-LEFT = 142
-"""The width of the names of rows, in pixels, like all sizes here."""
-WIDTH = 180
-"""The width of a panel."""
-STEP = 17
-"""The height of a row of a panel."""
-GAP = 34
-"""The gap between panels."""
-TOP = 64
-"""The space above the first panel."""
-COLUMNS = 3
-"""Panels side by side."""
-TOKENS = 52
-"""Pixels for the LM tokens beside a panel."""
+WIDTH = 460
+"""The width of the figure, in pixels, like all sizes here: a telephone shows it hardly smaller."""
+LEFT = 132
+"""The width of the names of tasks."""
+STEP = 13
+"""The height of a mark."""
+GAP = 12
+"""The space between tasks."""
+TOP = 108
+"""The space above the first task."""
 TICK = 10
-"""Points between two numbers of an axis."""
+"""Points between two numbers of the axis."""
 
 
-def drawing(by_task: Mapping[str, Mapping[str, Sequence[Gain]]]) -> str:
-    """Return the figure as SVG: a panel for the mean and for each task, with a line for each row
-    and the same scale in all. A row that was not run on a task says so."""
-    rows = [
-        (line, row)
-        for line, (_, members) in SERIES.items()
-        for row in members
-        if any(gain.row == row for lines in by_task.values() for gain in lines.get(line, ()))
+def drawing(by_task: Mapping[str, Sequence[Gain]]) -> str:
+    """Return the figure as SVG: for each task a mark for each row, and where queries share programs
+    a hollow one with every program weighing the same."""
+    intervals = [
+        one.interval
+        for gains_of_task in by_task.values()
+        for gain in gains_of_task
+        for one in (gain.by_query, gain.by_program)
+        if one is not None
     ]
-    points = [
-        gain.points for lines in by_task.values() for gains in lines.values() for gain in gains
-    ]
-    scale = Scale(
-        min(0.0, *(interval.low for interval in points)),
-        max(*PAPER.values(), *(interval.high for interval in points)),
-    )
-    panels = ["mean", *(task for task in TASKS if task in by_task)]
-    each = LEFT + WIDTH + TOKENS
-    tall = STEP * len(rows) + GAP + 16
-    width = COLUMNS * each + 8
-    height = TOP + -(-len(panels) // COLUMNS) * tall + 12
-    light = _colours(0)
-    dark = _colours(1)
+    low = math.floor(min(one.low for one in intervals)) - 1
+    high = math.ceil(max(one.high for one in intervals)) + 1
+
+    def x(points: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - 8) * (points - low) / (high - low), 1)
+
+    marks: list[str] = []
+    y = float(TOP)
+    for task, gains_of_task in by_task.items():
+        marks.append(f'<text text-anchor="end" x="{LEFT - 8}" y="{y + 11}">{_name(task)}</text>')
+        for gain in gains_of_task:
+            marks += _marks(gain, x, y)
+            y += STEP * (1 if gain.by_program is None else 2)
+        y += GAP
+    bottom = y - GAP / 2
+    axis: list[str] = []
+    for points in range(TICK * math.ceil(low / TICK), high + 1, TICK):
+        kind = "" if points else ' class="zero"'
+        axis.append(f'<line{kind} x1="{x(points)}" x2="{x(points)}" y1="{TOP - 8}" y2="{bottom}"/>')
+        number = f"{points:+}" if points else "0"
+        axis.append(
+            f'<text class="soft" text-anchor="middle" x="{x(points)}" y="{bottom + 16}">{number}</text>'
+        )
+    light, dark = _colours(0), _colours(1)
     style = f"{STYLE}{light}@media (prefers-color-scheme: dark) {{{DARK}{dark}}}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+    height = round(bottom + 26)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
         f'height="{height}">',
-        f"<title>Points over top-k, with 95 % intervals</title><style>{style}</style>",
-        '<text class="head" x="4" y="16">Points over the nearest examples (top-k) on the same queries, '
-        "with 95 % intervals</text>",
-        '<text class="soft" x="4" y="34">Hollow: training began with what the answers teach (free). '
-        "More: 1,600 or 6,400 training queries, not 400. To the right: million LM tokens before the first "
-        "query. ◂ the paper’s mean.</text>",
+        f"<title>Points over the nearest examples, with 95 % intervals</title><style>{style}</style>",
+        '<text class="head" x="4" y="18">Points over the four nearest examples</text>',
+        '<text class="soft" x="4" y="37">with 95 % intervals, on the same queries</text>',
+        *_legend(),
+        *axis,
+        *marks,
+        "</svg>",
+        "",
     ]
-    for position, name in enumerate(panels):
-        left = position % COLUMNS * each + LEFT
-        top = TOP + position // COLUMNS * tall
-        parts += _panel(name, by_task[name], rows, left, top, scale)
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join(lines)
+
+
+def _name(task: str) -> str:
+    """Return a task's name, on two lines where it has two parts."""
+    first, _, second = TASKS[task].partition(", ")
+    rest = f'<tspan class="soft" x="{LEFT - 8}" dy="15">{escape(second)}</tspan>' if second else ""
+    return f"{escape(first)}{rest}"
+
+
+def _marks(gain: Gain, x: Callable[[float], float], y: float) -> Iterator[str]:
+    """The marks of a row on a task, and the paper's beside the first."""
+    for place, one in enumerate([gain.by_query, gain.by_program]):
+        if one is None:
+            continue
+        middle = y + STEP * (place + 0.5)
+        ends = f'x1="{x(one.interval.low)}" x2="{x(one.interval.high)}" y1="{middle}" y2="{middle}"'
+        yield f'<line class="{gain.row} mark" {ends}/>'
+        fill = "hollow" if place else f"full-{gain.row}"
+        centre = f'cx="{x(one.interval.mean)}" cy="{middle}"'
+        yield f'<circle class="{gain.row} {fill} mark" {centre} r="4"/>'
+        if gain.paper is not None and not place:
+            yield _diamond(x(gain.paper), middle)
+
+
+def _diamond(x: float, y: float) -> str:
+    return f'<path class="paper" d="M{x} {y - 5} l5 5 l-5 5 l-5 -5 z"/>'
+
+
+def _legend() -> Iterator[str]:
+    """The names of the marks, on two lines."""
+    x = 10
+    for row, width in zip(COLOURS, (60, 56, 56), strict=True):
+        yield f'<circle class="{row} full-{row} mark" cx="{x}" cy="55" r="4"/>'
+        yield f'<text x="{x + 10}" y="59">{row}</text>'
+        x += width
+    yield f'<circle class="CEIL hollow mark" cx="{x}" cy="55" r="4"/>'
+    yield f'<text x="{x + 10}" y="59">every program weighs the same</text>'
+    yield _diamond(10, 77)
+    yield '<text x="20" y="81">the same method in CEIL’s paper, with an LM of 2.7 billion</text>'
 
 
 def _colours(page: int) -> str:
@@ -228,66 +262,6 @@ def _colours(page: int) -> str:
         f".{name} {{ stroke: {shades[page]} }} .full-{name} {{ fill: {shades[page]} }} "
         for name, shades in COLOURS.items()
     )
-
-
-class Scale(NamedTuple):
-    """The ends of the axis of all panels, in points."""
-
-    low: float
-    high: float
-
-    def across(self, points: float) -> float:
-        """Return the place of some points as a share of the width, from the left."""
-        return (points - self.low) / (self.high - self.low)
-
-
-def _panel(
-    name: str,
-    lines: Mapping[str, Sequence[Gain]],
-    rows: Sequence[tuple[str, str]],
-    left: float,
-    top: float,
-    scale: Scale,
-) -> Iterator[str]:
-    def x(points: float) -> float:
-        return round(left + WIDTH * scale.across(points), 1)
-
-    bottom = top + STEP * len(rows)
-    title = "mean" if name == "mean" else TASKS[name]
-    yield f'<text class="head" x="{left}" y="{top - 6}">{escape(title)}</text>'
-    for points in range(TICK * math.ceil(scale.low / TICK), int(scale.high) + 1, TICK):
-        kind = "" if points else ' class="zero"'
-        yield f'<line{kind} x1="{x(points)}" x2="{x(points)}" y1="{top}" y2="{bottom}"/>'
-        number = f"{points:+}" if points else "0"
-        yield f'<text class="soft" text-anchor="middle" x="{x(points)}" y="{bottom + 14}">{number}</text>'
-    for position, (line, row) in enumerate(rows):
-        y = round(top + STEP * (position + 0.5), 1)
-        gain = next((gain for gain in lines.get(line, ()) if gain.row == row), None)
-        if gain is None and line == MORE:
-            continue  # run on two tasks
-        label = f"{row}, more" if line == MORE else row
-        if name == "mean" and gain is not None:
-            label = f"{row}, {gain.tasks} tasks"
-        kind = ' class="soft"' if gain is None else ""
-        yield f'<text{kind} text-anchor="end" x="{left - 6}" y="{y + 4}">{escape(label)}</text>'
-        if gain is None:
-            yield f'<text class="soft" x="{left + WIDTH + 4}" y="{y + 4}">not run</text>'
-            continue
-        colour = row.split()[0]
-        ends = f'x1="{x(gain.points.low)}" x2="{x(gain.points.high)}" y1="{y}" y2="{y}"'
-        yield f'<line class="{colour} mark" {ends}/>'
-        fill = "hollow" if " from " in row else f"full-{colour}"
-        centre = f'cx="{x(gain.points.mean)}" cy="{y}"'
-        yield f'<circle class="{colour} {fill} mark" {centre} r="4"/>'
-        yield f'<text class="soft" x="{left + WIDTH + 4}" y="{y + 4}">{_million(gain.tokens)}</text>'
-        if name == "mean" and row in PAPER:
-            yield f'<text class="soft" x="{x(PAPER[row])}" y="{y + 4}">◂</text>'
-
-
-def _million(tokens: float) -> str:
-    """LM tokens beyond those of top-k, in millions. Answers differ in length, so that a row that
-    prepares nothing has a little more or less than 0."""
-    return "0" if abs(tokens) < 0.05 else f"{tokens:.1f}"
 
 
 def main() -> None:

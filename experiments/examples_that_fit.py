@@ -41,7 +41,7 @@ PAPER = {
     "mtop": 41,
     "smcalflow": 22,
 }
-"""#ICE of Table 1, with GPT-Neo. The paper calls SWAG HellaSwag (docs/differences.md)."""
+"""#ICE of Table 1, with GPT-Neo. The paper calls SWAG HellaSwag (docs/fidelity.md)."""
 
 
 class Counting(LanguageModel):

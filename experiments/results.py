@@ -1,13 +1,18 @@
 """Print the recorded runs as tables: values, means over tasks, paired differences, costs and parts
 of the queries.
 
-    python experiments/results.py --experiment table2 --minus EPR "EPR + MAP" "dense top-k" python
-    experiments/results.py --together first_runs table2 --data-dir DATA python
-    experiments/results.py --experiment learning_curve --minus "dense top-k" free "400 queries"
+    python experiments/results.py --experiment table2 --minus EPR "EPR + MAP" "dense top-k"
+    python experiments/results.py --experiment free_rows --tasks mtop geoquery --minus free
+    python experiments/results.py --experiment learning_curve --minus "dense top-k" free "400 queries"
+    python experiments/results.py --together first_runs table2 --data-dir DATA
     python experiments/results.py --add runs/new.jsonl --data-dir DATA
 
 The file is one that --record of an experiment wrote, by default experiments/results.jsonl.
-Intervals resample questions, or programs where a task's outputs are programs (`harness.programs`).
+Intervals resample questions, or programs where a task's outputs are programs (`harness.programs`);
+there every difference is printed twice, by query and with every program weighing the same, and a
+claim must hold in both. Tasks that share rows are resampled as one, and an interval end that cannot
+be told from zero is printed as "touches zero" (`harness.estimates`). --tasks takes some tasks, over
+which the means then are.
 --together takes two experiments that ran the same rows on two machines: it has the tables of each
 on the queries that both answered, and of both as more seeds of one; the task's data say which
 queries those are. --add adds another file's runs to this one.
@@ -40,8 +45,7 @@ def published(
 ) -> str:
     """Return records as Markdown, with a section for each experiment and setting.
 
-    Means, and intervals of differences, need records with statistics; the queries of each column
-    are resampled independently (`averaged_interval`).
+    Means, and intervals of differences, need records with statistics.
 
     Args:
         records: of a results file.
@@ -62,7 +66,8 @@ def published(
         parts_of_table = [*table.tables()]
         if counts:
             parts_of_table.append(table.crossed(counts, "examples that fitted into a prompt, mean"))
-        parts += [f"# {title}\n", *(part.markdown() for part in parts_of_table), _where(table)]
+        parts += [f"# {title}\n", *(part.markdown() for part in parts_of_table)]
+        parts += [*_kept(table), _where(table)]
     return "\n".join(parts)
 
 
@@ -137,6 +142,25 @@ def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place,
         elif (other, column) in runs:
             raise UserError(f"{title}: {row} and {other} saw different queries of {column}")
     return bases
+
+
+def _kept(table: Crossed) -> list[str]:
+    """Return a line for each row whose trained runs gave the very answers of a baseline, as where
+    training was rejected and its start was kept."""
+    lines = []
+    for name, bases in table.minus.items():
+        for row in dict.fromkeys(row for row, _ in bases):
+            pairs = [
+                (ours.statistics, other.statistics)
+                for (of_row, task), other in bases.items()
+                if of_row == row
+                for ours, other in zip(table.runs[row, task].records, other.records, strict=False)
+                if ours.seed is not None and ours.statistics is not None
+            ]
+            same = sum(np.array_equal(ours, other) for ours, other in pairs if other is not None)
+            if same:
+                lines.append(f"{row} has the answers of {name} in {same} of {len(pairs)} runs.\n")
+    return lines
 
 
 def _where(table: Crossed) -> str:
@@ -234,6 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--experiment", nargs="+", default=[], help="only these, such as table2; default: all"
     )
+    parser.add_argument("--tasks", nargs="+", default=[], help="only these; default: all")
     parser.add_argument(
         "--minus", nargs="+", default=["EPR", "dense top-k"], help="rows or columns to compare with"
     )
@@ -252,7 +277,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.together:
         first, again = options.together
         records = together(records, first, again, options.data_dir)
+    if options.tasks:
+        records = _of_tasks(records, options.tasks)
     print(published(records, options.experiment, options.minus))
+
+
+def _of_tasks(records: Sequence[Published], tasks: Sequence[str]) -> list[Published]:
+    known = list(dict.fromkeys(record.task for record in records))
+    for name in tasks:
+        if name not in known:
+            raise unknown_name("task", name, known)
+    return [record for record in records if record.task in tasks]
 
 
 def _read(file: Path) -> list[Published]:

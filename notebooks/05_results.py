@@ -1,124 +1,115 @@
 # %% [markdown]
-# # Reading runs
+# # Reading results
 #
-# A run is a folder of stages. Every finished evaluation leaves a *record*: its task, method, settings, costs, and
-# where its predictions are. This notebook reads the folder `runs`; if there is none, it first makes a small one with
-# the test LM and the test encoder, whose numbers mean nothing.
+# Which method answered better, and how sure is it? Every published run is a line of `experiments/results.jsonl`: its
+# task, method, settings and costs, and for each query whether it was answered right. This notebook reads the runs of
+# one experiment, `cause`: CEIL, EPR and what lies between them, on MTOP's requests to an assistant. An LM of 135
+# million parameters answered; nothing is run here.
 
 # %%
+# ruff: noqa: E402 (the experiments are no package: their folder is found first)
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 
-from ceil_jax import load_task
-from ceil_jax.metrics.bootstrap import bootstrap_interval
-from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.records import read_records
-from ceil_jax.pipeline.setup import open_run
-from ceil_jax.report.compare import compare
-from ceil_jax.report.plots import BLUE, GREY, draw_points
-from ceil_jax.report.run_tables import tables
+import ceil_jax
+
+ROOT = Path(ceil_jax.__file__).parents[1]
+sys.path.append(str(ROOT / "experiments"))
+
+from evidence import places
+from harness.crossed import alike
+from harness.estimates import estimate
+from harness.results_file import RESULTS, read_results
+
+from ceil_jax.metrics.bootstrap import paired
+from ceil_jax.report.plots import BLUE, GREY, ORANGE, draw_points
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
 
-folder = Path("runs")
-if not any(folder.glob("run-*")):
-    config = RunConfig(
-        encoder="tiny", lm="tiny", shots=4, shortlist=30, limit=60, bank_limit=300, out=folder
-    )
-    task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
-    compare(*open_run(config, task), ["random", "bm25", "topk", "dpp"])
+TASK = "mtop"
+records = read_results(RESULTS)
+runs = {row: found for (row, task), found in places(records, "cause").items() if task == TASK}
+print(f"{len(records):,} runs on record, {len(runs)} rows of `cause` on {TASK}")
 
 # %% [markdown]
-# ## Records
+# ## A row
 #
-# `read_records` returns the records that are whole, and one line about each that is damaged.
+# A row has a run for each seed of training. Its value is the mean over seeds; its interval resamples queries (whole
+# programs, because many queries share one) and seeds.
 
 # %%
-records, trouble = read_records(folder)
-for record in records:
-    tokens = record.preparing.tokens + record.answering.tokens
+shown = ["dense top-k", "EPR", "EPR, rate 1e-4", "second round", "CEIL top-k", "CEIL"]
+for row in shown:
+    record = runs[row].record
     print(
-        f"{record.task:14s} {record.method:8s} {record.metric} {record.value:5.1f} %"
-        f"  {tokens:9,} LM tokens  {record.lm}"
+        f"{row:15} {runs[row].value:5.1f} %  seeds {len(runs[row].records)}  {record.queries} queries"
+        f"  {record.cost.tokens:9,} LM tokens  {record.device}, {record.date}"
     )
-print("\n".join(trouble) or "nothing is damaged")
 
-# %% [markdown]
-# ## A table
-#
-# `tables` puts together the records that may be compared: those with the same queries, bank, metric and LM. Intervals
-# are 95 % bootstrap intervals over queries.
-
-# %%
-table = tables(records)[0]
-print(table.lead)
-print(table.table().text())
-
-figure, axes = plt.subplots(figsize=(7, 2 + 0.4 * len(table.rows)))
+figure, axes = plt.subplots(figsize=(7, 2 + 0.4 * len(shown)))
 draw_points(
     axes,
-    [line.label for line in table.rows],
-    [line.interval for line in table.rows],
-    [line.paper for line in table.rows],
-    f"{table.rows[0].record.metric}, % (n = {len(table.rows[0].scores)})",
+    shown,
+    [runs[row].interval for row in shown],
+    [None] * len(shown),
+    f"{record.metric}, % (n = {record.queries})",
 )
 
 # %% [markdown]
 # ## Paired differences
 #
 # Two methods answered the same queries, so the difference is taken query by query and then resampled. Its interval is
-# narrower than two separate intervals suggest. An interval that contains 0 shows no difference.
+# narrower than two separate intervals suggest. Where queries share programs it is taken twice: by query, and with
+# every program weighing the same. A claim has to hold in both.
 
 # %%
-ours, theirs = table.rows[-1], table.rows[0]
-difference = bootstrap_interval(ours.scores - theirs.scores).percent()
-print(
-    f"{ours.label} − {theirs.label}: {difference.mean:+.1f} points ({difference.low:+.1f} to {difference.high:+.1f})"
-)
+base = runs["dense top-k"]
+by_query, by_program = {}, {}
+for row in shown[1:]:
+    by_query[row] = estimate({TASK: paired(runs[row].sample, base.sample)})
+    by_program[row] = estimate({TASK: paired(alike(runs[row]).sample, alike(base).sample)})
+    print(
+        f"{row:15} {by_query[row].difference()!s:24} by program {by_program[row].difference()!s:24}"
+        f" {'significant' if by_query[row].excludes_zero and by_program[row].excludes_zero else ''}"
+    )
 
-figure, axes = plt.subplots(figsize=(7, 3.2))
-pairs = [
-    (line, bootstrap_interval(line.scores - theirs.scores).percent()) for line in table.rows[1:]
-]
-for place, (_, interval) in enumerate(pairs):
-    reach = [[interval.mean - interval.low], [interval.high - interval.mean]]
-    axes.errorbar(interval.mean, place, xerr=reach, fmt="o", color=BLUE, capsize=3)
+figure, axes = plt.subplots(figsize=(7, 3.6))
+for colour, name, found, shift in (
+    (BLUE, "by query", by_query, -0.12),
+    (ORANGE, "every program weighs the same", by_program, 0.12),
+):
+    for place, one in enumerate(found.values()):
+        mean, low, high = one.interval
+        reach = [[mean - low], [high - mean]]
+        label = "" if place else name
+        axes.errorbar(
+            mean, place + shift, xerr=reach, fmt="o", color=colour, capsize=3, label=label
+        )
 axes.axvline(0, color=GREY, linewidth=1)
-axes.set_yticks(range(len(pairs)), [line.label for line, _ in pairs])
+axes.set_yticks(range(len(by_query)), by_query)
 axes.set(
-    xlabel=f"points more than {theirs.label}, 95 % interval",
+    xlabel="points more than the four nearest examples, 95 % interval",
     ylabel="method",
-    ylim=(len(pairs) - 0.5, -0.5),
+    ylim=(len(by_query) - 0.5, -0.5),
 )
+axes.legend(loc="lower right")
 
 # %% [markdown]
-# ## One query
+# ## Queries
 #
-# A record's rows hold the examples of the prompt, in prompt order, with their relevance and gain.
+# `scores` has the metric of each query. Where do two methods differ?
 
 # %%
-rows = {line.record.method: {row["id"]: row for row in line.record.rows()} for line in table.rows}
-ids = list(rows[theirs.record.method])
-differing = [
-    i
-    for i in ids
-    if rows[ours.record.method][i]["prediction"] != rows[theirs.record.method][i]["prediction"]
-]
-shown = (differing or ids)[0]
-for line in (theirs, ours):
-    row = rows[line.record.method][shown]
-    print(f"{line.label}: answered {row['prediction']!r}, gold {row['gold']!r}")
-    for example, relevance, gain in row["examples"]:
-        print(f"    {example}  relevance {relevance:.3f}  gain {gain:.2f}")
-agree = np.mean(
-    [
-        rows[ours.record.method][i]["prediction"] == rows[theirs.record.method][i]["prediction"]
-        for i in ids
-    ]
-)
-print(f"the two agree on {agree:.0%} of the queries")
+ours, theirs = runs["CEIL"], runs["dense top-k"]
+gained = int((ours.scores > theirs.scores).sum())
+lost = int((ours.scores < theirs.scores).sum())
+print(f"with its first seed, CEIL answers {gained} queries that top-k does not, and loses {lost}")
 
 # %% [markdown]
-# `ceil-jax report runs/` makes one page of all of this, with a browser of queries.
+# ## Runs of your own
+#
+# A finished `ceil-jax compare` leaves a record in its folder too, with what it chose for every query:
+# `ceil_jax.pipeline.records.read_records("runs")` reads them, and `ceil-jax report runs/` makes one page of all, with
+# a browser of queries. `python experiments/results.py` prints the tables of this file.

@@ -26,7 +26,7 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
 
     instances: Annotated[int, Range(2)] = field(default=1600, metadata=NO_KEY)
     """Number of training queries, each with its scored sets. For the same number of LM tokens, many
-    queries with small sets teach more than few queries with large sets (docs/recipe.md)."""
+    queries with small sets teach more than few queries with large sets (docs/methods.md)."""
     subsets: Annotated[int, Range(2)] = 13
     """M, the number of candidate sets of a query; the first is the top-k."""
     shortlist: Annotated[int, Range(1)] = 50

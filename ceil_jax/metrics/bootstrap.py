@@ -1,12 +1,12 @@
 """Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there
 are several.
 
-`scipy.stats.bootstrap` cannot resample within tasks, or over seeds.
+`scipy.stats.bootstrap` cannot resample groups of examples, or over seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from functools import lru_cache
 from typing import NamedTuple
@@ -61,7 +61,7 @@ def bootstrap_interval(
 ) -> Interval:
     """Return a statistic of per-example values, float64 [N] or [N, s], with its interval over
     resampled examples; N is at least 1."""
-    return _percentile(*_resampled(values, statistic, resamples, 0))
+    return _percentile(*resampled_values(values, statistic, resamples, 0))
 
 
 def metric_interval(
@@ -82,7 +82,7 @@ def metric_interval(
     return Interval(here.mean, max(0.0, here.mean - width), min(1.0, here.mean + width))
 
 
-def _resampled(
+def resampled_values(
     values: np.ndarray, statistic: Statistic, resamples: int, seed: int
 ) -> tuple[float, np.ndarray]:
     """Return the statistic of the values, and of their resamples: of a single one if all values are
@@ -130,19 +130,6 @@ def _draws(rng: np.random.Generator, rows: int, count: int) -> np.ndarray:
 def _percentile(value: float, resampled: np.ndarray) -> Interval:
     low, high = np.percentile(resampled, [2.5, 97.5])
     return Interval(value, float(low), float(high))
-
-
-def averaged_interval(samples: Sequence[Sample]) -> Interval:
-    """Return the mean over tasks, each with one sample, with its interval.
-
-    The examples of each task are resampled apart, and all tasks have the same weight.
-    """
-    drawn = [_resampled(*sample, RESAMPLES, seed) for seed, sample in enumerate(samples)]
-    value = float(np.mean([value for value, _ in drawn]))
-    # a task whose values are all equal has a single resample
-    return _percentile(
-        value, np.mean([np.broadcast_to(resampled, RESAMPLES) for _, resampled in drawn], axis=0)
-    )
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:

@@ -176,7 +176,7 @@ def train_ceil(
 
     With `train_context` "frozen" or "released", examples keep the vectors of the starting weights
     during training. After "frozen", the trained encoder encodes examples as well, so that a query's
-    copy in the bank is again the nearest to it (docs/recipe.md), and the final weights are chosen
+    copy in the bank is again the nearest to it (docs/methods.md), and the final weights are chosen
     by how this ranks held-out sets. With "shared" and "both", each step encodes the examples of its
     sets (`example_vectors`).
 

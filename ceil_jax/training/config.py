@@ -101,7 +101,7 @@ class CEILTraining(LoopSettings):
     """How training encodes examples. frozen: once, with the starting weights; shared: by the query
     encoder while it is trained; both: by a second encoder that is also trained. With both, the
     default learning rate can lose far more than training gains; the paper's 1e-5 did not
-    (docs/recipe.md). After a training with frozen or shared, the trained query encoder encodes
+    (docs/methods.md). After a training with frozen or shared, the trained query encoder encodes
     examples too. released: as frozen, but after training examples keep the starting encoder, as in
     the released code."""
     loss: str = "pairwise"

@@ -13,13 +13,13 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import (
     Interval,
     Sample,
-    averaged_interval,
     bootstrap_interval,
     over_seeds,
     paired,
 )
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.report.table import Number, Table, Value
+from harness.estimates import Estimate, estimate
 from harness.results_file import Published
 
 Place = tuple[str, str]
@@ -48,6 +48,14 @@ class ByProgram(Runs):
         return bootstrap_interval(*self.sample).percent()
 
 
+def alike(runs: Runs) -> Runs:
+    """Return the runs with every program weighing the same, where programs are shared by queries;
+    other runs as they are."""
+    groups = runs.questions if runs.known else None
+    shared = groups is not None and len(np.unique(groups)) < SHARED * runs.queries
+    return ByProgram(runs.records, label=runs.label, paper=runs.paper) if shared else runs
+
+
 @dataclass(frozen=True)
 class Crossed:
     """Runs by their places in a table."""
@@ -69,14 +77,30 @@ class Crossed:
         return list(dict.fromkeys(column for _, column in self.runs))
 
     def tables(self) -> Iterator[Table]:
-        """Yield the values, the differences to each baseline, the costs, and values and differences
-        of parts."""
-        yield self._values()
+        """Yield the values and the differences to each baseline; both again with every program
+        weighing the same, where queries share programs; the costs, and values and differences of
+        parts."""
+        yield from self._compared()
+        if any(isinstance(alike(runs), ByProgram) for runs in self.runs.values()):
+            yield from self._alike()._compared(values=False)
+        yield self.costs()
+        yield from self._parts()
+
+    def _alike(self) -> Crossed:
+        """Return the same table with every program weighing the same."""
+        minus = {
+            name: {place: alike(base) for place, base in bases.items()}
+            for name, bases in self.minus.items()
+        }
+        runs = {place: alike(runs_of_place) for place, runs_of_place in self.runs.items()}
+        return Crossed(runs, minus, self._titled("every program weighs the same"))
+
+    def _compared(self, values: bool = True) -> Iterator[Table]:
+        if values:
+            yield self._values()
         for name, bases in self.minus.items():
             if bases:
                 yield self._differences(name, bases)
-        yield self.costs()
-        yield from self._parts()
 
     def _values(self) -> Table:
         table = self.crossed(
@@ -88,7 +112,8 @@ class Crossed:
         samples = {place: runs.sample for place, runs in self.runs.items() if runs.known}
         means = [self.mean(str(row[0]), samples) for row in table.rows]
         return table.with_column(
-            "mean (95 % interval)", [mean and Number(mean.mean, interval=mean) for mean in means]
+            "mean (95 % interval)",
+            [mean and Number(mean.interval.mean, interval=mean.interval) for mean in means],
         )
 
     def _differences(self, name: str, bases: Mapping[Place, Runs]) -> Table:
@@ -96,41 +121,43 @@ class Crossed:
             place: paired(self.runs[place].sample, base.sample) for place, base in bases.items()
         }
         rows = dict.fromkeys(row for row, _ in bases)
-        cells = {
-            place: signed(bootstrap_interval(*sample).percent())
-            for place, sample in samples.items()
+        cells: dict[Place, Value] = {
+            place: estimate({place[1]: sample}).difference() for place, sample in samples.items()
         }
         table = self.crossed(
             {(row, at): cells.get((row, at)) for row in rows for at in self.columns}, f"Less {name}"
         )
-        table = table.with_column("mean", [signed(self.mean(row, samples)) for row in rows])
+        means = {row: self.mean(row, samples) for row in rows}
+        table = table.with_column("mean", [mean and mean.difference() for mean in means.values()])
         return table.with_column(
-            "without what carries most of it", [self._without(row, samples) for row in rows]
+            "without what carries most of it",
+            [self._without(row, mean, samples) for row, mean in means.items()],
         )
 
-    def mean(self, row: str, samples: Mapping[Place, Sample], without: str = "") -> Interval | None:
-        """Return the mean over tasks, resampled independently; None unless all columns are tasks
-        with a sample."""
-        there = [
-            samples[row, task]
+    def mean(self, row: str, samples: Mapping[Place, Sample], without: str = "") -> Estimate | None:
+        """Return the mean over tasks; None unless all columns are tasks with a sample."""
+        there = {
+            task: samples[row, task]
             for task in self.columns
             if (row, task) in samples and task != without
-        ]
+        }
         known = self.by_task and len(there) == len(self.columns) - bool(without) > 1
-        return averaged_interval(there).percent() if known else None
+        return estimate(there) if known else None
 
-    def _without(self, row: str, samples: Mapping[Place, Sample]) -> str | None:
+    def _without(
+        self, row: str, mean: Estimate | None, samples: Mapping[Place, Sample]
+    ) -> str | None:
         """Return the mean without the task that carries more than half of it; None where no task
         does."""
-        if not (mean := self.mean(row, samples)) or not mean.mean:
+        if not mean or not mean.interval.mean:
             return None
         shares = {
-            at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.mean
+            at: bootstrap_interval(*samples[row, at], resamples=1).mean / mean.interval.mean
             for at in self.columns
         }
         most = max(shares, key=shares.__getitem__)
         rest = self.mean(row, samples, most) if 100 * shares[most] > len(shares) / 2 else None
-        return rest and f"{signed(rest)}, without {most}"
+        return rest and f"{rest.difference()}, without {most}"
 
     def costs(self) -> Table:
         """Return the means over columns of what the first seed cost, work that rows share counted
@@ -161,18 +188,15 @@ class Crossed:
         )
 
     def _parts(self) -> Iterator[Table]:
-        """Yield a table for each part, and for tasks whose queries share programs one that weighs
-        these alike."""
+        """Yield a table of values and differences for each part of a task's queries, and one of the
+        values where every program weighs the same."""
         views: dict[tuple[str, str], dict[Place, Callable[[Runs], Runs]]] = {}
         for place, runs in self.runs.items():
             views_of_place: dict[str, Callable[[Runs], Runs]] = {
                 part: partial(Runs.only, where=where) for part, where in runs.parts().items()
             }
-            groups = runs.questions if runs.known else None
-            if groups is not None and len(np.unique(groups)) < SHARED * runs.queries:
-                views_of_place["every program weighs the same"] = lambda whole: ByProgram(
-                    whole.records
-                )
+            if isinstance(alike(runs), ByProgram):
+                views_of_place["every program weighs the same"] = alike
             for part, view in views_of_place.items():
                 views.setdefault((place[1], part), {})[place] = view
         for (column, part), places in views.items():
@@ -183,12 +207,14 @@ class Crossed:
             ]
             table = Table(["", "value"], body, self._titled(f"{column}: {part}"))
             for name, bases in self.minus.items():
-                less = [
-                    signed(runs_of_part.minus(places[place](bases[place])))
-                    if place in bases
-                    else None
-                    for place, runs_of_part in here.items()
-                ]
+                less: list[Value] = []
+                for place, runs_of_part in here.items():
+                    if place in bases:
+                        base = places[place](bases[place])
+                        pair = paired(runs_of_part.sample, base.sample)
+                        less.append(estimate({column: pair}).difference())
+                    else:
+                        less.append(None)
                 table = table.with_column(f"− {name}", less)
             yield table
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from harness.crossed import alike
+from harness.estimates import Estimate, estimate
 from harness.results_file import Published
 
 from ceil_jax.lm.price import Price
-from ceil_jax.metrics.bootstrap import averaged_interval, bootstrap_interval, paired
+from ceil_jax.metrics.bootstrap import paired
 from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import Number, Table, Value, signed
+from ceil_jax.report.table import Number, Table, Value
 
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
@@ -19,9 +21,22 @@ BEST_PROMPT = f"{ABOUT_OURS}its best prompt"
 """What `tune` would recommend if it had to be a prompt, as with the others."""
 CLASSIFIER = "classifier alone"
 WITHOUT_LM = (CLASSIFIER, "nearest output, copied")
-"""The rows that ask no LM. Each applies to some tasks alone."""
+"""The rows that call no LM. Each applies to some tasks alone."""
 PLAIN = "eight nearest"
 """What one does without a search."""
+NEAREST = "DSPy KNNFewShot"
+FOUR_NEAREST = "four nearest (DSPy KNNFewShot, LangChain)"
+"""Two packages that choose the same examples: one measurement."""
+SAME = {NEAREST: FOUR_NEAREST, "LangChain similarity": FOUR_NEAREST}
+RULE = "no search: a rule by the kind of outputs"
+"""Labels: the classifier. Programs: `free`. Anything else: the four nearest."""
+LEFT_OUT = {
+    "DSPy MIPROv2, demos alone": "its bootstrapping may ask 240 prompts, the budget pays for 200, and "
+    "an unpaid answer is empty"
+}
+"""Rows in no table → why the measurement is not of the method."""
+SHORT = (OURS, RULE, "Optuna over our space", FOUR_NEAREST, "zero examples")
+"""The rows of README's table."""
 PRICE = Price(0.15, 0.15)
 """Of the tokens of a query in the table: dollars a million."""
 
@@ -45,39 +60,74 @@ class Comparison:
                     record for record in records if (record.row, record.task) == (row, task)
                 ]
                 if records_of_place:
-                    self.runs[row, task] = Runs(records_of_place)
-        self.methods = [row for row in rows if not row.startswith(ABOUT_OURS)]
-        whole = [row for row in self.methods if row not in WITHOUT_LM]
+                    self.runs[SAME.get(row, row), task] = Runs(records_of_place)
+        compared = [row for row in rows if not row.startswith(ABOUT_OURS) and row not in LEFT_OUT]
+        whole = list(dict.fromkeys(SAME.get(row, row) for row in compared if row not in WITHOUT_LM))
         self.tasks = [task for task in tasks if all((row, task) in self.runs for row in whole)]
+        rule = {task: self._by_rule(task) for task in self.tasks}
+        if all(rule.values()):
+            whole.append(RULE)
+            self.runs |= {(RULE, task): runs for task, runs in rule.items() if runs is not None}
         self.methods = whole
+
+    def _by_rule(self, task: str) -> Runs | None:
+        """Return the runs of the rule on a task; None if what it names was not run.
+
+        Where outputs are programs, `free` was run as the best prompt of `tune`, which chose between
+        2 and 4 examples, and once for a set.
+        """
+        if (CLASSIFIER, task) in self.runs:
+            return self.runs[CLASSIFIER, task]
+        best = self.runs.get((BEST_PROMPT, task))
+        if best is not None and _programs(best):
+            return best if all(one.method.startswith("free") for one in best.records) else None
+        return self.runs.get((FOUR_NEAREST, task))
 
     def score(self, row: str) -> Number:
         """Return the mean over tasks and splits, with its interval over the rows that judge."""
-        mean = averaged_interval([self.runs[row, task].sample for task in self.tasks]).percent()
+        mean = estimate({task: self.runs[row, task].sample for task in self.tasks}).interval
         return Number(mean.mean, interval=mean)
 
-    def ahead(self, row: str, other: str, tasks: Sequence[str] = ()) -> Number | None:
+    def ahead(
+        self, row: str, other: str, tasks: Sequence[str] = (), programs: bool = False
+    ) -> Number:
         """Return a method's mean score on some tasks, by default all, less another's, with its paired
-        interval."""
-        pairs = [
-            paired(self.runs[row, task].sample, self.runs[other, task].sample)
-            for task in tasks or self.tasks
-        ]
-        return signed(averaged_interval(pairs).percent())
+        interval.
+
+        Args:
+            row: the method.
+            other: what is subtracted.
+            tasks: the tasks.
+            programs: whether every program weighs the same, where queries share programs.
+        """
+        return self._ahead(row, other, tasks or self.tasks, programs).difference()
+
+    def _ahead(
+        self, row: str, other: str, tasks: Sequence[str], programs: bool = False
+    ) -> Estimate:
+        view = alike if programs else lambda runs: runs
+        return estimate(
+            {
+                task: paired(view(self.runs[row, task]).sample, view(self.runs[other, task]).sample)
+                for task in tasks
+            }
+        )
 
     def certain(self, row: str, other: str) -> str:
-        """Return on how many tasks a method is certainly better than another, and certainly worse:
-        the interval of the difference excludes 0."""
+        """Return on how many tasks a method is better than another, and worse: the interval of the
+        difference excludes 0, by query and with every program alike."""
         better = worse = 0
         for task in self.tasks:
-            pair = paired(self.runs[row, task].sample, self.runs[other, task].sample)
-            interval = bootstrap_interval(*pair)
-            better += interval.low > 0
-            worse += interval.high < 0
+            both = [self._ahead(row, other, [task], programs) for programs in (False, True)]
+            if all(one.excludes_zero for one in both):
+                better += all(one.interval.low > 0 for one in both)
+                worse += all(one.interval.high < 0 for one in both)
         return f"{better} / {worse}"
 
     def preparing(self, row: str) -> int:
         """Return the LM tokens of preparing, the mean over tasks and splits."""
+        if row == RULE:
+            return 0
         means = [
             np.mean([record.preparing.tokens for record in self.runs[row, task].records])
             for task in self.tasks
@@ -104,19 +154,15 @@ class Comparison:
 
     def main(self) -> Table:
         """Return the table of methods, the best first."""
-        order = sorted(self.methods, key=lambda row: -self.score(row).value)
-        body = [
-            [
-                row,
-                self.score(row),
-                self.preparing(row),
-                self.a_query(row),
-                self.dollars(row),
-                None if row == OURS else self.ahead(OURS, row),
-                None if row == OURS else self.certain(OURS, row),
-            ]
-            for row in order
-        ]
+        programs = any(_programs(self.runs[OURS, task]) for task in self.tasks)
+        body: list[list[Value]] = []
+        for row in sorted(self.methods, key=lambda row: -self.score(row).value):
+            ahead = [None if row == OURS else self.ahead(OURS, row)]
+            if programs:
+                ahead.append(None if row == OURS else self.ahead(OURS, row, programs=True))
+            certain = None if row == OURS else self.certain(OURS, row)
+            costs = self.preparing(row), self.a_query(row), self.dollars(row)
+            body.append([row, self.score(row), *costs, *ahead, certain])
         header = [
             "method",
             "score (95 % interval)",
@@ -124,13 +170,50 @@ class Comparison:
             "LM tokens a query",
             f"$ a thousand queries, at ${PRICE.read:g} a million tokens",
             "tune − it",
-            "tasks on which tune is certainly better / worse",
+            *(["every program alike"] if programs else []),
+            "tasks on which the interval excludes zero: tune better / worse",
         ]
         return Table(header, body)
 
+    def short(self) -> Table:
+        """Return the table of README: some of the methods."""
+        body: list[list[Value]] = [
+            [
+                row,
+                self.score(row),
+                self.a_query(row),
+                None if row == OURS else self.ahead(OURS, row),
+            ]
+            for row in SHORT
+            if row in self.methods
+        ]
+        return Table(["method", "score (95 % interval)", "LM tokens a query", "tune − it"], body)
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the table has to know of it."""
+        ours = [record for task in self.tasks for record in self.runs[OURS, task].records]
+        without = sum(not record.answering.tokens for record in ours)
+        lines = [f"{OURS} recommends an answer without LM calls in {without} of {len(ours)} runs."]
+        if all((BEST_PROMPT, task) in self.runs for task in self.tasks):
+            lines.append(
+                f"Its best prompts score {self.score(BEST_PROMPT)} and take "
+                f"{self.a_query(BEST_PROMPT)} LM tokens a query."
+            )
+        for row, why in LEFT_OUT.items():
+            runs = [self.runs[row, task] for task in self.tasks if (row, task) in self.runs]
+            written = [record for of_task in runs for record in of_task.records if _written(record)]
+            if written:
+                empty = sum(not record.examples for record in written)
+                lines.append(
+                    f"Left out: {row}: {why}. It ended without demonstrations in {empty} of "
+                    f"{len(written)} runs on tasks with written answers."
+                )
+        return lines
+
     def by_task(self) -> Table:
         """Return the scores on each task, with the spread over splits."""
-        rows = [*self.methods, *dict.fromkeys(r for r, _ in self.runs if r not in self.methods)]
+        others = dict.fromkeys(row for row, _ in self.runs if row not in self.methods)
+        rows = [*self.methods, *(row for row in others if row not in LEFT_OUT)]
         body = [
             [
                 row,
@@ -156,16 +239,15 @@ class Comparison:
         for task in self.tasks:
             ours = self.runs[OURS, task]
             best = max(
-                (row for row, other in self.runs if other == task),
+                (row for row, other in self.runs if other == task and row not in LEFT_OUT),
                 key=lambda row: self.runs[row, task].value,
             )
             losses.append(self.runs[best, task].value - ours.value)
-            gain = bootstrap_interval(*paired(ours.sample, self.runs[PLAIN, task].sample))
             body.append(
                 [
                     task,
                     Number(ours.value),
-                    signed(gain.percent()),
+                    self.ahead(OURS, PLAIN, [task]),
                     Number(losses[-1]),
                     best if losses[-1] > 0 else None,
                     self.a_query(OURS, [task]),
@@ -229,5 +311,23 @@ class Comparison:
             for task, of_task in zip(self.tasks, records, strict=True)
         )
         about = f"{about}; {lms}"
-        tables = (self.main(), self.trust(), self.by_outputs(), self.by_task(), self.chosen())
-        return "\n".join([about, "", *(table.markdown() for table in tables)])
+        tables = (
+            self.main(),
+            self.short(),
+            self.trust(),
+            self.by_outputs(),
+            self.by_task(),
+            self.chosen(),
+        )
+        parts = [about, "", *self.notes(), "", *(table.markdown() for table in tables)]
+        return "\n".join(parts)
+
+
+def _programs(runs: Runs) -> bool:
+    """Return whether outputs are programs that queries share."""
+    return alike(runs) is not runs
+
+
+def _written(record: Published) -> bool:
+    """Return whether the LM writes its answers, and does not choose among labels."""
+    return record.metric != "accuracy"

@@ -17,12 +17,11 @@ from pathlib import Path
 import evidence
 import pytest
 import results
-from harness.crossed import ByProgram, Crossed
+from harness.crossed import Crossed, alike
+from harness.estimates import estimate
 from harness.results_file import RESULTS, read_results
 
-from ceil_jax.metrics.bootstrap import averaged_interval, paired
-from ceil_jax.report.runs import Runs
-from ceil_jax.report.table import signed
+from ceil_jax.metrics.bootstrap import paired
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTATION = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,6 +29,7 @@ PAGES = [*DOCUMENTATION, ROOT / "experiments" / "NOTES.md"]
 MARK = re.compile(r"^<!-- recorded: ([\w. ]+), (\d+)(?:, (\S+))? -->\n((?:\|.*\n)+)", re.M)
 NAMES = {name: task for task, name in evidence.TASKS.items()} | {
     "template split": "geoquery.template",
+    "its template split": "geoquery.template",
     "MRPC, accuracy": "mrpc",
     "MTOP, exact match": "mtop",
     "mean (95 % interval)": "mean",
@@ -39,10 +39,11 @@ NAMES = {name: task for task, name in evidence.TASKS.items()} | {
 KINDS = {
     "labels": ("sst5", "movie_reviews", "mrpc", "qnli", "mnli"),
     "programs": ("geoquery", "geoquery.template", "mtop"),
+    "five tasks of the paper": ("geoquery", "cmsqa", "sst5", "webqs", "nl2bash"),
 }
 """Columns that are means over the tasks whose outputs are of one kind."""
 ALIKE = " by program"
-"""The end of a column's name if every program weighs the same in it."""
+"""The end of a column's name if every program weighs the same in it, on a task or in a mean."""
 WITHOUT = "mean without "
 """The beginning of a column's name for a mean without a task."""
 
@@ -89,38 +90,32 @@ def base(found, row, column):
 
 
 def tasks_of(found, column):
-    """The tasks of a column, whether it is their mean, and the class of its runs."""
+    """The tasks of a column, and whether it is their mean."""
     if column == "mean" or column.startswith(WITHOUT):
         left_out = plain(column.removeprefix(WITHOUT).removeprefix("the "))
-        return (
-            [task for task in dict.fromkeys(task for _, task in found) if task != left_out],
-            True,
-            Runs,
-        )
-    if column in KINDS:
-        return list(KINDS[column]), True, Runs
-    alike = column.endswith(ALIKE)
-    return [plain(column.removesuffix(ALIKE))], False, ByProgram if alike else Runs
+        return [task for task in dict.fromkeys(task for _, task in found) if task != left_out], True
+    return (list(KINDS[column]), True) if column in KINDS else ([plain(column)], False)
 
 
 def recorded(found, row, column):
     """The cell of a method, or of "A − B", on a task or in the mean over tasks, as tables print
     it."""
-    tasks, average, kind = tasks_of(found, column)
+    by_program = column.endswith(ALIKE)
+    view = alike if by_program else lambda runs: runs
+    tasks, average = tasks_of(found, column.removesuffix(ALIKE))
     name, _, other = map(plain, row.partition(" − "))
-    own = [kind(found[name, one].records) for one in tasks]
-    bases = [kind(base(found, other, one).records) for one in tasks] if other else []
-    samples = [one.sample for one in own]
-    if bases:
-        samples = [paired(one, less.sample) for one, less in zip(samples, bases, strict=True)]
-    if average:
-        mean = averaged_interval(samples).percent()
-        return (
-            str(signed(mean)) if bases else f"{mean.mean:.1f} ({mean.low:.1f} to {mean.high:.1f})"
-        )
-    if bases:
-        return str(signed(own[0].minus(bases[0])))
-    return f"{own[0].value:.1f}" + ("" if own[0].sd is None else f" ± {own[0].sd:.1f}")
+    samples = {one: view(found[name, one]).sample for one in tasks}
+    if other:
+        bases = {one: view(base(found, other, one)).sample for one in tasks}
+        samples = {one: paired(samples[one], bases[one]) for one in tasks}
+        return str(estimate(samples).difference())
+    if average or by_program:
+        mean = estimate(samples).interval
+        return f"{mean.mean:.1f} ({mean.low:.1f} to {mean.high:.1f})"
+    [runs_of_row] = [found[name, one] for one in tasks]
+    return f"{runs_of_row.value:.1f}" + (
+        "" if runs_of_row.sd is None else f" ± {runs_of_row.sd:.1f}"
+    )
 
 
 def same(printed, cell):
@@ -174,6 +169,20 @@ def test_a_wrong_cell_is_found(wrong):
     assert not agrees(*found)
 
 
+INTERVAL = re.compile(r"\(([−-]?\d+\.\d to [−-]?\d+\.\d)")
+SAID = [ROOT / "README.md", ROOT / "docs" / "found.md"]
+"""Pages whose sentences have intervals too."""
+
+
+@pytest.mark.parametrize("page", SAID, ids=lambda page: page.name)
+def test_intervals_in_sentences_stand_in_a_marked_table(page):
+    text = re.sub(r"^\|.*\n", "", page.read_text("utf-8"), flags=re.M)
+    said = {one.replace("\n", " ") for one in INTERVAL.findall(" ".join(text.split()))}
+    printed = {interval for *_, cell in ALL for interval in INTERVAL.findall(cell)}
+    assert len(said) > 2
+    assert said - printed == set()
+
+
 MEASURED = re.compile(r"\| *\**[+−-]?\d+\.\d+ *(?=%|\(|±|\||\*\*)")
 SOURCE = re.compile(r"<!-- (recorded|printed by|no record): (.+) -->")
 
@@ -207,6 +216,10 @@ def gains():
 def test_the_figure_is_of_the_recorded_runs():
     drawn = evidence.FILE.read_text("utf-8")
     assert evidence.drawing(gains()) == drawn, "run `python experiments/evidence.py`"
+
+
+def test_the_page_has_the_figures_table():
+    assert evidence.table(gains()) in (ROOT / "docs" / "reproduction.md").read_text("utf-8")
 
 
 def test_the_costs_are_recorded():

@@ -1,6 +1,7 @@
 """The file of published records, and its tables."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -162,7 +163,8 @@ def test_values_means_differences_and_costs(file):
     ceil = over_seeds(scores[2:], mean)
     differences = bootstrap_interval(*paired(ceil, epr)).percent()
     less = text[text.index("## Less EPR") : text.index("## Cost of the first seed")]
-    assert f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}) | +25.0 (" in less
+    expected = f"| CEIL | +25.0 ({differences.low:+.1f} to {differences.high:+.1f}, touches zero)"
+    assert f"{expected} | +25.0 (" in less
     assert "| EPR |" not in less
     assert "nothing" not in text
     assert "| CEIL | 1,234 | 6 | 0.00 |" in text
@@ -257,7 +259,7 @@ def test_queries_that_stand_in_the_bank_have_tables_of_their_own(tmp_path):
     assert "| CEIL | 100.0 (20.7 to 100.0) | +0.0 (+0.0 to +0.0) |" in text
     # one question is asked twice and right both times: Wilson's interval for 1 of 1 (test of
     # `metric_interval`)
-    assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |" in text
+    assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0, touches zero) |" in text
     # three questions are resampled, one of them with both of its copies
     assert read_results(file)[0].overlap.question.tolist() == [0, 0, 1, 2]
 
@@ -270,11 +272,19 @@ def test_queries_of_one_program_are_resampled_together_and_weighed_as_one(tmp_pa
     runs = {"EPR": [0, 0, 0, 0], "CEIL": [1, 1, 1, 0]}
     lines = [line(row, "films", values, 0, overlap=PROGRAMS) for row, values in runs.items()]
     text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["EPR"])
-    assert "| CEIL | +75.0 (+0.0 to +100.0) |" in text[: text.index("weighs the same")]
-    assert (
-        "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0) |"
-        in text[text.index("weighs the same") :]
-    )
+    by_query, of_differences, _ = text.split("every program weighs the same")
+    assert "| CEIL | +75.0 (+0.0 to +100.0, touches zero) |" in by_query
+    assert "| CEIL | +50.0 (+0.0 to +100.0, touches zero) |" in of_differences
+    assert "| CEIL | 50.0 (0.0 to 100.0) | +50.0 (+0.0 to +100.0, touches zero) |" in text
+
+
+def test_the_mean_with_every_program_alike_is_over_all_tasks(tmp_path):
+    runs = {"EPR": [0, 0, 0, 0], "CEIL": [1, 1, 1, 0]}
+    lines = [line(row, "films", values, 0, overlap=PROGRAMS) for row, values in runs.items()]
+    lines += [line("EPR", "shows", [0, 0, 1, 0], 0), line("CEIL", "shows", [1, 1, 1, 0], 0)]
+    text = published(read_results(kept(tmp_path / "results.jsonl", lines)), minus=["EPR"])
+    [means] = re.findall(r"the same: Less EPR\n(?:\n.*){3}\| (\S+) \(\S+ to \S+\) \|$", text, re.M)
+    assert means == f"{(50 + 50) / 2:+.1f}"
 
 
 def test_a_mean_is_printed_without_the_task_that_carries_most_of_it(tmp_path):

@@ -4,7 +4,6 @@ import pytest
 from ceil_jax.metrics import bootstrap
 from ceil_jax.metrics.bootstrap import (
     Sample,
-    averaged_interval,
     bootstrap_interval,
     by_group,
     mean,
@@ -58,31 +57,6 @@ def test_draws_that_cells_share_give_each_what_it_has_alone(monkeypatch):
 def test_no_values():
     with pytest.raises(ValueError, match="no values"):
         bootstrap_interval(np.zeros(0))
-
-
-def test_an_average_over_tasks_counts_each_the_same():
-    rng = np.random.default_rng(1)
-    few, many = (rng.integers(0, 2, size=(n, 1)).astype(float) for n in (100, 900))
-    found = averaged_interval([Sample(few, mean), Sample(many, mean)])
-    assert found.mean == pytest.approx((few.mean() + many.mean()) / 2)
-    half = 1.96 * np.hypot(few.std() / 10, many.std() / 30) / 2
-    assert found.low == pytest.approx(found.mean - half, abs=0.006)
-    assert found.high == pytest.approx(found.mean + half, abs=0.006)
-
-
-def test_tasks_of_one_size_are_resampled_apart():
-    values = np.random.default_rng(3).integers(0, 2, size=(400, 1)).astype(float)
-    found = averaged_interval([Sample(values, mean), Sample(values, mean)])
-    half = 1.96 * values.std() / 20 / np.sqrt(2)
-    assert found.high - found.low == pytest.approx(2 * half, rel=0.05)
-
-
-def test_a_task_on_which_nothing_varies_adds_no_doubt():
-    values = np.random.default_rng(2).integers(0, 2, size=(200, 1)).astype(float)
-    alone = bootstrap_interval(values)
-    same = Sample(values, mean)
-    found = averaged_interval([same, paired(same, same)])
-    assert found == pytest.approx([number / 2 for number in alone])
 
 
 def test_questions_are_resampled_with_all_of_their_examples():

@@ -11,7 +11,7 @@ from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.loss import Loss
-from ceil_jax.tuning.tune import Search
+from ceil_jax.tuning.search import Search
 from ceil_jax.tuning.without_lm import row_without_lm
 
 ASSISTANT = load_task("assistant", limit=30, bank_limit=60)
