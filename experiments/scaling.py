@@ -1,4 +1,5 @@
-"""The cost of LM scoring at the papers' scale, extrapolated: the table of docs/scaling.md.
+"""The cost of LM scoring at the papers' scale, extrapolated: the tables of docs/scaling.md and
+docs/reproduction.md.
 
     python experiments/scaling.py
 
@@ -44,6 +45,28 @@ SIZE = 16
 """Examples of a set."""
 LMS = {"7B": (7e9, 32, 4096), "70B": (70e9, 80, 8192)}
 """Parameters, layers, width."""
+TABLE_1 = {
+    "sst5": (8_534, 1_101, 40),
+    "mrpc": (3_668, 408, 27),
+    "qnli": (104_707, 5_463, 27),
+    "mnli": (392_568, 19_647, 40),
+    "cmsqa": (9_740, 1_221, 50),
+    "swag": (52_611, 20_006, 50),
+    "webqs": (3_778, 2_032, 50),
+    "geoquery": (404, 280, 50),
+    "nl2bash": (7_441, 609, 43),
+    "break": (44_184, 7_760, 28),
+    "mtop": (15_564, 2_235, 41),
+    "smcalflow": (102_491, 14_751, 22),
+}
+"""Of CEIL's Table 1: training examples, queries, and the mean number of examples in a prompt."""
+PROMPT = 1_600
+"""The tokens at which the release cuts a prompt of GPT-Neo. So many examples fill it on average, or
+less than that where 50 fit."""
+WAYS = 8
+"""The rows of Table 2, each of which answers all queries."""
+GPT_NEO = 2.7e9
+"""Parameters."""
 
 
 class Scoring(NamedTuple):
@@ -91,5 +114,32 @@ def scoring_table() -> str:
     return "\n".join(rows)
 
 
+def table_2() -> str:
+    """Return the LM tokens of CEIL's Table 2 by task, at most, and hours of one GPU."""
+    rows = [
+        "| task | training queries | queries | tokens a text, at most | million LM tokens: EPR's scores "
+        "| CEIL's scores | eight rows of answers | GPU-hours |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    sums = [0.0] * 4
+    for task, (bank, queries, examples) in TABLE_1.items():
+        training = min(INSTANCES, bank)
+        text = PROMPT / (examples + 1)
+        tokens = [
+            training * SETS * 2 * text,
+            training * SETS * (SIZE + 1) * text,
+            WAYS * queries * PROMPT,
+        ]
+        hours = 2 * GPT_NEO * sum(tokens) / (PEAK * UTILISATION) / 3600
+        sums = [total + one for total, one in zip(sums, [*tokens, hours], strict=True)]
+        counts = " | ".join(f"{one / 1e6:,.0f}" for one in tokens)
+        rows.append(f"| {task} | {training:,} | {queries:,} | {text:.0f} | {counts} | {hours:.1f} |")
+    counts = " | ".join(f"{one / 1e6:,.0f}" for one in sums[:3])
+    rows.append(f"| all twelve |  |  |  | {counts} | {sums[3]:.0f} |")
+    return "\n".join(rows)
+
+
 if __name__ == "__main__":
     print(scoring_table())
+    print()
+    print(table_2())

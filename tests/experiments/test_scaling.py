@@ -1,4 +1,4 @@
-"""docs/scaling.md shows what experiments/scaling.py prints."""
+"""docs/scaling.md and docs/reproduction.md show what experiments/scaling.py prints."""
 
 from pathlib import Path
 
@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_holds_the_table():
-    assert scaling.scoring_table() in (ROOT / "docs" / "scaling.md").read_text()
+    assert scaling.scoring_table() in (ROOT / "docs" / "scaling.md").read_text("utf-8")
+    assert scaling.table_2() in (ROOT / "docs" / "reproduction.md").read_text("utf-8")
 
 
 def test_flops_by_hand():
