@@ -133,7 +133,9 @@ def table_2() -> str:
         hours = 2 * GPT_NEO * sum(tokens) / (PEAK * UTILISATION) / 3600
         sums = [total + one for total, one in zip(sums, [*tokens, hours], strict=True)]
         counts = " | ".join(f"{one / 1e6:,.0f}" for one in tokens)
-        rows.append(f"| {task} | {training:,} | {queries:,} | {text:.0f} | {counts} | {hours:.1f} |")
+        rows.append(
+            f"| {task} | {training:,} | {queries:,} | {text:.0f} | {counts} | {hours:.1f} |"
+        )
     counts = " | ".join(f"{one / 1e6:,.0f}" for one in sums[:3])
     rows.append(f"| all twelve |  |  |  | {counts} | {sums[3]:.0f} |")
     return "\n".join(rows)
