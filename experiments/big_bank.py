@@ -3,7 +3,7 @@
     python experiments/big_bank.py --items 1000000
 
 The vectors are synthetic: clusters of unequal size on the unit sphere, of MiniLM's width 384, about
-as near to their centres as paraphrases are to each other. Measurements: experiments/NOTES.md.
+as near to their centres as paraphrases are to each other. Measurements: experiments/notes/scaling.md.
 """
 
 import argparse

@@ -17,7 +17,7 @@ import ceil_jax
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-NOTES = ROOT / "experiments" / "NOTES.md"
+NOTES = sorted((ROOT / "experiments" / "notes").glob("*.md"))
 FENCE = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
@@ -44,7 +44,7 @@ def anchors(page):
     }
 
 
-@pytest.mark.parametrize("page", [*PAGES, NOTES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTES], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
         if "://" in target:

@@ -25,7 +25,8 @@ from ceil_jax.metrics.bootstrap import paired
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTATION = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES = [*DOCUMENTATION, ROOT / "experiments" / "NOTES.md"]
+NOTES = sorted((ROOT / "experiments" / "notes").glob("*.md"))
+PAGES = [*DOCUMENTATION, *NOTES]
 MARK = re.compile(r"^<!-- recorded: ([\w. ]+), (\d+)(?:, (\S+))? -->\n((?:\|.*\n)+)", re.M)
 NAMES = {name: task for task, name in evidence.TASKS.items()} | {
     "template split": "geoquery.template",
@@ -138,7 +139,7 @@ TOGETHER, ALONE = ([one for one in ALL if (" and " in one[1]) == both] for both 
 
 
 def test_twenty_cells_of_the_marked_tables_are_recorded():
-    assert {"results.md", "NOTES.md"} <= {page for page, *_ in ALL}
+    assert {"results.md", "found.md", "what_teaches.md"} <= {page for page, *_ in ALL}
     assert len(ALL) > 150
     # other cells are drawn after every change of the pages
     drawn = random.Random(repr(ALL)).sample(ALONE, 20)
