@@ -71,25 +71,25 @@ def standard(task: Task) -> Candidate:
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ...]:
-    """Return the methods that are searched, with the run's settings.
+    """Return the methods that are searched, with the run's settings: those that a selector can hold,
+    so that whatever is recommended can be used.
 
     Raises:
-        UserError: `search` names an unknown method.
+        UserError: `search` names an unknown method, or one that no selector can hold.
     """
-    known = {name: config.configured(row) for name, row in ROWS.items() if row.answers == "lm"}
+    known = {name: config.configured(row) for name, row in ROWS.items() if row.exports}
     for name in search.method:
-        if name not in known:
-            raise unknown_name("method", name, known)
+        if name in known:
+            continue
+        if name in ROWS:
+            raise UserError(
+                f"--method {name}: tune recommends what a selector can hold, which {ROWS[name].label} is "
+                f"not; compare has it. Here: {', '.join(known)}"
+            )
+        raise unknown_name("method", name, known)
     if search.method:
         return tuple(known[name] for name in dict.fromkeys(search.method))
-    demonstrated = bool(task.language or config.skills.demonstrations)
-    return tuple(
-        row
-        for row in known.values()
-        if not row.needs.gold_outputs
-        and (row.needs.skills == "none" or demonstrated)
-        and (not row.trains or row.name in LEARNED)
-    )
+    return tuple(row for row in known.values() if not row.trains or row.name in LEARNED)
 
 
 def possible_ks(search: TuneConfig, task: Task) -> tuple[int, ...]:

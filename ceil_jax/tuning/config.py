@@ -16,9 +16,10 @@ class TuneConfig:
     """The candidates of a search, its rows of data and its budget."""
 
     method: tuple[str, ...] = ()
-    """The methods that are searched, by the names that compare has for them; by default all that
-    the data allows: zero random bm25 topk mmr dpp, free free_map, and if the budget pays for them
-    fixed fixed_near, and from the LM's scores epr ceil; and those that --plugin registers."""
+    """The methods that are searched, by the names that compare has for them, of those that a
+    selector can hold; by default all that the data allows: zero topk dpp, free free_map, and if the
+    budget pays for them fixed fixed_near, and from the LM's scores epr ceil; and those that
+    --plugin registers."""
     ks: tuple[Annotated[int, Range(1)], ...] = (2, 4, 8, 16)
     """The numbers of examples in a prompt (K) that are searched."""
     trade_offs: tuple[Annotated[float, Range(above=0)], ...] = (0.01, 0.05, 0.1)

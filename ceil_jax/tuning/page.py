@@ -57,7 +57,7 @@ def page(outcome: Outcome, program: str, note: str) -> str:
     Args:
         outcome: the outcome of a search.
         program: a program that uses the selector; "" without a selector.
-        note: which prompt the selector has, if it is not the recommended one; else "".
+        note: which prompt the selector has, if none is recommended; else "".
     """
     recommendation, *others = advice(outcome.finals)
     notes = [text for text in (*outcome.notes, note) if text]

@@ -22,22 +22,17 @@ class TuneFiles(NamedTuple):
 
     page: Path
     selector: Path
-    """The folder of a selector: the recommended prompt, or the best on the final rows that a
-    selector can make. The nearest examples are always among these."""
+    """The folder of a selector: the recommended prompt, or the best one if an answer without an LM is
+    recommended."""
     note: str
-    """Which prompt the selector has, if it is not the recommended one; else ""."""
+    """Which prompt the selector has, if none is recommended; else ""."""
     program: str
     """A program that uses the selector."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     """Write tune.html, tune.json, and the selector with its model card."""
-    exportable = [
-        standing for standing in outcome.finals.standings if standing.candidate.row.exports
-    ]
     chosen = outcome.recommended
-    if chosen not in exportable:
-        chosen = max(exportable, key=lambda standing: standing.score.mean)
     target = folder / "selector"
     note = _note(outcome, chosen)
     program = program_of(search, target)
@@ -49,13 +44,10 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 
 
 def _note(outcome: Outcome, chosen: Standing) -> str:
-    """A line on which prompt the selector has, if it is not the recommended one; else ""."""
+    """A line on which prompt the selector has, if none is recommended; else ""."""
     if outcome.finals.needs_no_lm:
         return f"selector/ holds {chosen.label}, for those who ask an LM all the same."
-    if chosen is outcome.recommended:
-        return ""
-    best = f"selector/ holds {chosen.label}, the best here that is one."
-    return f"{outcome.recommended.label} is no selector; {best}"
+    return ""
 
 
 def program_of(search: Search, folder: Path) -> str:

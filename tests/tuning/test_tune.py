@@ -25,7 +25,7 @@ from ceil_jax.methods.registry import TOPK_ROW, usable_with
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.retrieval.retrievers import BM25Ranking
+from ceil_jax.retrieval.retrievers import BM25Ranking, NearestVectors
 from ceil_jax.tasks.identity import question_key
 from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched
@@ -56,9 +56,7 @@ def film(i):
 
 ROWS = [film(i) for i in range(200)]
 TASK = Task("films", ROWS[:160], ROWS[160:], Template("{input} It is {output}"), "accuracy")
-SEARCH = TuneConfig(
-    method=("zero", "random", "bm25", "topk", "dpp"), ks=(2, 8), lm_tokens=2_000_000
-)
+SEARCH = TuneConfig(method=("zero", "free", "topk", "dpp"), ks=(2, 8), lm_tokens=2_000_000)
 
 
 def search(out, *, task=TASK, models=None, **settings):
@@ -642,19 +640,24 @@ def test_a_small_bank_is_not_trained_on(tmp_path):
     assert "A bank of 80 examples is too small to train on." in outcome.notes
 
 
-def test_registered_retrievers_join_by_themselves():
-    register_retriever("mine", BM25Ranking, Needs(trade_off="tunable"), label="Mine")
-    register_retriever("oracle", BM25Ranking, Needs(gold_outputs=True))
+def test_what_a_selector_can_hold_is_searched():
+    near = Needs(vectors="inputs", ends_in_nearest=True, trade_off="tunable")
+    register_retriever("mine", NearestVectors, near, label="Mine")
+    register_retriever("words", BM25Ranking)
     wide = TuneConfig(ks=(2, 400), trade_offs=(0.1,))
     rows = searched(wide, SMALL, TASK)
     ks = possible_ks(wide, TASK)
     found = [one for one in candidates(rows, ks, wide) if not one.prepared]
     assert Candidate(ROWS_BY_NAME["mine"], 2, 0.1) in found
-    expected = {"zero", "random", "bm25", "topk", "mmr", "dpp", "free", "free_map", "mine"}
+    expected = {"zero", "topk", "dpp", "free", "free_map", "mine"}
     assert {one.row.name for one in found} == expected
     assert all(one.shots in (0, 2) for one in found)
     with refused("did you mean 'topk'"):
         searched(TuneConfig(method=("topp",)), SMALL, TASK)
+    with refused(
+        "--method bm25: tune recommends what a selector can hold, which BM25 is not; compare"
+    ):
+        searched(TuneConfig(method=("zero", "bm25")), SMALL, TASK)
 
 
 def names_of(rows):
@@ -708,15 +711,19 @@ def test_what_is_written_works(finished, tmp_path):
     assert numbers["prompt"] == outcome.recommended.label
     candidate_of = {standing.candidate.row.name: standing.candidate for standing in outcome.race}
     first, *others = finals.standings
-    for method in ("topk", "bm25"):
+    for method in ("topk", "zero"):
         best = first._replace(candidate=candidate_of[method])
         finals = replace(with_verdict(finals, recommended=0), standings=(best, *others))
         files = write_outcome(made, replace(outcome, finals=finals), tmp_path / method)
-        assert bool(files.note) == (method == "bm25")
+        assert not files.note
         out = io.StringIO()
+        names = {}
         with redirect_stdout(out):
-            exec(files.program, {})
-        assert out.getvalue().rstrip("\n").endswith("a new text It is")
+            exec(files.program, names)
+        assert names["chosen"].prompt.endswith("a new text It is")
+        assert len(names["chosen"]) == candidate_of[method].shots
+        [answer] = TinyLM().generate([names["chosen"].prompt], TASK.max_new_tokens, TASK.stop)
+        assert out.getvalue() == f"{answer}\n"
     selector = CeilSelector.from_pretrained(tmp_path / "topk" / "selector")
     shots = candidate_of["topk"].shots
     setup = made.field.setup(Candidate(TOPK_ROW, shots))
@@ -737,7 +744,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         "--data tickets.csv --input ticket --output team --metric accuracy --lm tiny --encoder tiny"
     )
     arguments = ["tune", *data.split(), "--template", "{ticket} Team: {team}", "--quiet"]
-    arguments += ["--method", "zero", "topk", "bm25", "--ks", "2", "4", "--token-budget", "100"]
+    arguments += ["--method", "zero", "topk", "dpp", "--ks", "2", "4", "--token-budget", "100"]
     assert main([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert Path(found["page"]).is_file()
