@@ -64,7 +64,7 @@ def greedy_steps(
     chosen_from = np.zeros(groups.max(initial=0) + 1, np.intp)
     log_quality = (relevance - relevance.max(initial=-np.inf)).astype(np.float64)
     log_quality = log_quality / bounded_trade_off(trade_off)
-    is_empty: np.ndarray = ~features.any(axis=1)
+    is_empty = np.asarray(~features.any(axis=1))
     # a vector of zeros is to every vector as unrelated texts are, itself included
     diagonal = np.where(is_empty, similarity(0.0), 1.0)
     log_quality += np.log(diagonal)
