@@ -103,6 +103,20 @@ def server(served):
 
 
 @pytest.fixture
+def waits(monkeypatch):
+    """The seconds that clients of servers would have waited between attempts; nobody waits."""
+    import anyio
+
+    waited = []
+
+    async def wait(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", wait)
+    return waited
+
+
+@pytest.fixture
 def address(server, served):
     """The address of that server."""
     return served[1]

@@ -4,6 +4,7 @@ test asks for."""
 import json
 import re
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -21,7 +22,8 @@ class Server:
     `faults` holds one entry for each request to come: a (status, headers, body) to answer with,
     "drop" (the connection ends inside the body), "slow" (the body trickles and does not end), or
     None for the right answer. `change` is given (path, request, answer) of each right answer and
-    returns the one to send, or (status, answer).
+    returns the one to send, or (status, answer). With `holds`, a chat is held to the labels of a
+    schema.
     """
 
     def __init__(self, encoder=None, key=None):
@@ -33,6 +35,7 @@ class Server:
 
     def clear(self):
         self.faults = []
+        self.holds = False
         self.requests = []
         self.headers = []
         self.most_at_once = 0
@@ -44,9 +47,6 @@ class Server:
             "/v1/completions": self.completions,
             "/v1/chat/completions": self.chat,
             "/v1/embeddings": self.embeddings,
-            "/tokenize": lambda body: {
-                "count": int(self.lm.count_tokens([body.get("prompt", "")])[0])
-            },
         }
         if path not in made:
             return 404, {"error": {"message": "no such path"}}
@@ -75,8 +75,13 @@ class Server:
         return {"choices": choices, "usage": self.usage(prompts, written)}
 
     def chat(self, body):
-        prompts = [message["content"] for message in body["messages"]]
+        prompts = ["\n".join(message["content"] for message in body["messages"])]
         [text] = self.written(prompts, body)
+        if self.holds and "response_format" in body:
+            schema = body["response_format"]["json_schema"]["schema"]
+            labels = schema["properties"]["label"]["enum"]
+            [best] = self.lm.choose(prompts, [labels])
+            text = json.dumps({"label": labels[best]})
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": text},
@@ -147,7 +152,7 @@ def listening(server):
                 self.send(200, {"content-length": "1000"}, b"")
                 for _ in range(60):
                     self.wfile.write(b" ")
-                    threading.Event().wait(0.02)  # tests replace time.sleep
+                    time.sleep(0.02)
                 self.close_connection = True
             elif fault is not None:
                 self.send(*fault)

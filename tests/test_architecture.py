@@ -198,7 +198,7 @@ LOADS = {
     },
     "encoders": {"torch", "datasets", "orbax", "matplotlib"},
     "encoders.registry": {"openai"},
-    "lm.registry": {"torch", "openai", "httpx2", "transformers"},
+    "lm.registry": {"torch", "openai", "transformers"},
     "training": {"sklearn", "torch", "openai", "datasets", "ray", "matplotlib"},
     "selector": {"sklearn", "torch", "openai", "datasets", "optax", "orbax", "matplotlib", "tyro"},
     "pipeline": {"torch", "openai", "matplotlib", "tyro", "ray"},

@@ -14,6 +14,7 @@ from ceil_jax.errors import UserError, unknown_name
 
 CHECKS: dict[str, Callable[[Path], dict[str, str]]] = {
     **{name: partial(language_models.checked, name) for name in language_models.SERVERS},
+    "litellm": language_models.litellm,
     "infinity": vectors.infinity,
 }
 
@@ -29,7 +30,7 @@ def main(
     Printed: a table of what was found. The exit code is 1 where a server could not be checked.
 
     Args:
-        servers: llama.cpp, vllm, infinity; all by default.
+        servers: llama.cpp, vllm, litellm, infinity; all by default.
         out: Folder of logs and runs.
     """
     for name in servers:

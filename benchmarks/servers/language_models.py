@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ import numpy as np
 from benchmarks.servers.environment import environment
 from benchmarks.servers.serving import free_port, running
 from ceil_jax.lm import LanguageModel, load_lm
+from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.prompts import Prompt
 from ceil_jax.lm.torch.gguf import converted
 from ceil_jax.tasks.assets import fetch
@@ -22,6 +26,7 @@ from ceil_jax.tasks.load import load_task
 MODEL = "SmolLM2-135M-Instruct"
 PROGRAMS = Path(__file__).parent / "programs"
 ANSWERS = 50
+CHAT = EndpointConfig(chat=True)
 TOKENS = 24
 """The tokens that are written to compare texts."""
 
@@ -81,25 +86,54 @@ SERVERS = {
 }
 
 
-def checked(name: str, out: Path) -> dict[str, str]:
-    """Start a server, and return one row of the table."""
+@contextmanager
+def started(name: str, out: Path) -> Iterator[str]:
+    """Run a server within the block; yields its address."""
     served = SERVERS[name]
     python = environment(name, served.packages, served.without)
     port = free_port()
-    ready = f"http://127.0.0.1:{port}/v1/models"
-    out = out / name
+    address = f"http://127.0.0.1:{port}/v1"
     command = served.command(python, port)
-    with running(command, out / "server.log", ready, served.variables):
-        address = f"127.0.0.1:{port}#{MODEL}"
+    with running(command, out / name / "server.log", f"{address}/models", served.variables):
+        yield address
+
+
+def checked(name: str, out: Path) -> dict[str, str]:
+    """Start a server, and return one row of the table."""
+    with started(name, out) as base:
+        address = f"{base}#{MODEL}"
+        out = out / name
         began = time.perf_counter()
         lm = load_lm(address)
         probed = time.perf_counter() - began
         what = "scores" if lm.can_score else "writes"
         row = {"server": name, "is asked to": f"{what}, found in {probed:.1f} s"}
         row |= _compared(lm, load_lm(MODEL, dtype="float32"))
+        row["chat"] = _labels(load_lm(address, endpoint=CHAT))
         learning = ("epr", "ceil") if lm.can_score else ()
         row["compare"] = _command("compare", address, out, "--method", "topk", *learning)
         row["tune"] = _command("tune", address, out, "--minutes", "4", "--method", "topk", "free")
+    return row
+
+
+def litellm(out: Path) -> dict[str, str]:
+    """Start LiteLLM's proxy before llama.cpp's server, and return one row of the table."""
+    python = environment("litellm", ("litellm[proxy]==1.108.*",))
+    port = free_port()
+    ready = f"http://127.0.0.1:{port}/health/liveliness"
+    with started("llama.cpp", out) as behind:
+        command: list[str | Path] = [python.with_name("litellm"), "--port", str(port)]
+        command += ["--model", f"openai/{MODEL}", "--alias", MODEL, "--api_base", behind]
+        # the key of the proxy, which it does not start without, and one for what is behind it
+        os.environ["LITELLM_MASTER_KEY"] = f"sk-{secrets.token_hex(16)}"
+        variables = {"OPENAI_API_KEY": "none"}
+        with running(command, out / "litellm" / "server.log", ready, variables):
+            address = f"http://127.0.0.1:{port}/v1#{MODEL}"
+            settings = replace(CHAT, api_key_env="LITELLM_MASTER_KEY")
+            row = {"server": "litellm", "chat": _labels(load_lm(address, endpoint=settings))}
+            flags = ("--endpoint.chat", "--endpoint.api-key-env", "LITELLM_MASTER_KEY")
+            out = out / "litellm"
+            row["compare"] = _command("compare", address, out, "--method", "topk", *flags)
     return row
 
 
@@ -131,6 +165,19 @@ def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
     same = sum(a.strip() == b.strip() for a, b in zip(*texts, strict=True))
     row["texts alike"] = f"{same} of {len(texts[0])}"
     return row
+
+
+def _labels(lm: LanguageModel) -> str:
+    """How many answers of a chat are labels by a schema."""
+    if not lm.can_label:
+        return "writes; keeps to no schema"
+    task = load_task("movie_reviews", limit=20, bank_limit=1)
+    queries = task.validation[:20]
+    prompts = [f"Which word fits this review?\n\n{query.input}" for query in queries]
+    choices = [query.choices for query in queries]
+    answers = lm.write_labels(prompts, choices, 64)
+    labels = sum(a.text in names for a, names in zip(answers, choices, strict=True))
+    return f"keeps to a schema: {labels} of {len(queries)} answers are labels"
 
 
 def _command(command: str, address: str, out: Path, *arguments: str) -> str:

@@ -32,7 +32,7 @@ def infinity(out: Path) -> dict[str, str]:
         str(port),
     ]
     with running(command, out / "infinity" / "server.log", f"http://127.0.0.1:{port}/models"):
-        served = load_encoder(f"http://127.0.0.1:{port}/models#{ENCODER}")
+        served = load_encoder(f"http://127.0.0.1:{port}/#{ENCODER}")
         texts = [row.input for row in load_task("movie_reviews", limit=1, bank_limit=200).train]
         ours = load_encoder(ENCODER).encode(texts)
         theirs = served.encode(texts)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ceil_jax.cli.data_flags import NO_OWN_DATA, OwnData
 from ceil_jax.errors import UserError
-from ceil_jax.lm.openai.address import advice_on
+from ceil_jax.lm.openai.address import SERVED
 from ceil_jax.lm.prompts import instruction
 from ceil_jax.methods.registry import applicable, usable_with
 from ceil_jax.methods.row import Row
@@ -125,6 +125,6 @@ def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str
                 f"{library} is not installed; pip install 'ceil-jax[{EXTRAS[library]}]'"
             )
     dataset = None if own_data.data or config.data_dir else TASKS[config.task].hub
-    check_hub(models.on_hub, [dataset.repo] if dataset else [], advice_on(config.lm))
+    check_hub(models.on_hub, [dataset.repo] if dataset else [], f"; {SERVED}")
     models.ask_servers()
     return models

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.client import Client, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.http import Refused
+from ceil_jax.lm.openai.served import served_model
 from ceil_jax.store.hashing import text_digest
 
 
@@ -24,18 +24,18 @@ class EndpointEncoder:
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         address = parse_address(spec)
-        self._client = Client(address, config)
+        self._client = Client(address.base, config)
         self._batch = 8 * config.batch
-        listed = self._client.listed(address.model)
-        self._model = listed.model
-        self.name = listed.name()
-        # the name contains the server's description of the model
+        served = served_model(self._client, address.model)
+        self._model = served.model
+        self.name = served.name(self._client)
+        # the name contains the server's description of the model, or its address
         self.fingerprint = text_digest(f"endpoint {self.name}".encode())
 
     @cached_property
     def dim(self) -> int:
         """The length D of a vector. The first access asks the server."""
-        return self._embedded(["dimension"]).shape[1]
+        return self.encode(["dimension"]).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vector of each text, float32 [N, D], with a progress bar if there are several
@@ -46,53 +46,27 @@ class EndpointEncoder:
                 number of vectors, vectors of different lengths, or numbers that are not finite.
         """
         check_texts(texts)
-        size = self._batch
-        batches = [texts[start : start + size] for start in range(0, len(texts), size)]
-        vectors = self._client.map(self._in_parts, batches, f"encode ({self.name})")
+        if not len(texts):
+            return np.zeros((0, self.dim), np.float32)
+        asked = []
+        for start in range(0, len(texts), self._batch):
+            batch = list(texts[start : start + self._batch])
+            body = {"model": self._model, "input": batch, "encoding_format": "float"}
+            asked.append((body, partial(_vectors, count=len(batch))))
+        vectors = self._client.ask_all("/embeddings", asked, f"encode ({self.name})")
         lengths = {batch.shape[1] for batch in vectors}
         if len(lengths) > 1:
             raise UserError(f"{self._client.base}/embeddings: vectors of {sorted(lengths)} numbers")
-        return np.concatenate(vectors) if vectors else np.zeros((0, self.dim), np.float32)
-
-    def _in_parts(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of some texts. If the server refuses so many at a time, they are sent in
-        halves, and later requests are as small."""
-        if len(texts) > self._batch:
-            return self._halves(texts)
-        try:
-            return self._embedded(texts)
-        except Refused as refusal:
-            if refusal.status not in (400, 413, 422):
-                raise
-            if len(texts) == 1:
-                what = f"a text of {len(texts[0]):,} characters, {texts[0][:60]!r}"
-                raise Refused(
-                    f"{refusal}; asked for the vector of {what}", refusal.status
-                ) from None
-            self._batch = min(self._batch, len(texts) // 2)
-            return self._halves(texts)
-
-    def _halves(self, texts: Sequence[str]) -> np.ndarray:
-        middle = (len(texts) + 1) // 2
-        return np.concatenate([self._in_parts(texts[:middle]), self._in_parts(texts[middle:])])
-
-    def _embedded(self, texts: Sequence[str]) -> np.ndarray:
-        body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
-
-        def read(answer: Any) -> np.ndarray:
-            entries = in_order(answer["data"], len(texts))
-            if any(_is_list_of_vectors(entry["embedding"]) for entry in entries):
-                raise ValueError(
-                    "expected a vector of each text, found vectors of its tokens: switch pooling on, "
-                    "such as --pooling mean of llama.cpp"
-                )
-            vectors = np.array([entry["embedding"] for entry in entries], np.float64)
-            if vectors.ndim != 2 or not (np.abs(vectors) <= np.finfo(np.float32).max).all():
-                raise ValueError("expected vectors of finite numbers, all of one length")
-            return vectors.astype(np.float32)
-
-        return self._client.post("/embeddings", body, read)
+        return np.concatenate(vectors)
 
 
-def _is_list_of_vectors(embedding: Any) -> bool:
-    return isinstance(embedding, list) and any(isinstance(item, list) for item in embedding)
+def _vectors(answer: Any, count: int) -> Float[np.ndarray, "n d"]:
+    entries = in_order(answer["data"], count)
+    vectors = np.array([entry["embedding"] for entry in entries], np.float64)
+    if vectors.ndim == 3:
+        raise ValueError(
+            "expected a vector of each text, found vectors of its tokens: switch pooling on"
+        )
+    if vectors.ndim != 2 or not (np.abs(vectors) <= np.finfo(np.float32).max).all():
+        raise ValueError("expected vectors of finite numbers, all of one length")
+    return vectors.astype(np.float32)

@@ -15,13 +15,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ceil_jax.lm.messages import Rendered, text_of
 
-Ended = Literal["stop", "length", "refused", "tool_call"]
+Ended = Literal["stop", "length", "refused"]
 """stop: by itself or at a stop string; length: at the token limit; refused: by the model or a
-filter of the server; tool_call: it was taken from a tool call."""
+filter of the server."""
 
-Removed = Literal["reasoning", "fence", "wrapper"]
-"""The text that was removed around an answer: reasoning, a code fence, or other marks such as a role
-prefix."""
+Removed = Literal["reasoning", "fence"]
+"""The text that was removed around an answer: reasoning, or a code fence."""
 
 
 class Answer(NamedTuple):
@@ -77,14 +76,14 @@ def first_stop(text: str, stop: Sequence[str]) -> int | None:
 
 def ended_at_stop(answer: Answer, stop: Sequence[str]) -> Answer:
     """Return an answer up to its first stop string. Kept whole are a JSON object or list with which
-    it begins, code from a fence, and answers from a tool call.
+    it begins, and code from a fence.
 
     >>> ended_at_stop(Answer("good, because\\nit is", "length"), ["\\n"])
     Answer(text='good, because', ended='stop', removed=())
     >>> ended_at_stop(Answer('{\\n  "light": "on"\\n}\\nThat is all.'), ["\\n"]).text
     '{\\n  "light": "on"\\n}'
     """
-    if "fence" in answer.removed or answer.ended == "tool_call":
+    if "fence" in answer.removed:
         return answer
     end = end_of_json(answer.text)
     if end is None:
@@ -197,12 +196,9 @@ def note_on(answers: Sequence[Answer], limit: int) -> str:
     for answer in answers:
         counts.update(answer.removed)
         counts[answer.trouble] += 1
-    counts["tool_call"] = sum(answer.ended == "tool_call" for answer in answers)
     words = {
         "reasoning": "with reasoning, which was removed",
         "fence": "in a code fence, which was removed",
-        "wrapper": "with a role prefix or other marks, which were removed",
-        "tool_call": "in a tool call, whose arguments are the answer",
         "length": f"cut by the limit of {limit} tokens, reasoning included "
         "(--max-new-tokens or max_new_tokens=… raises it)",
         "refused": TROUBLES["refused"],

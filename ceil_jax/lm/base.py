@@ -62,6 +62,8 @@ class LanguageModel:
     ends_itself = False
     """Whether its answers end by themselves, as in a chat; other LMs continue until a stop string
     or the token limit."""
+    can_label = False
+    """Whether it can be held to write one of some labels (`write_labels`)."""
     reads_messages = False
     """Whether it reads the messages of a chat as they are; prompts may then be `Messages`."""
     takes_system = True
@@ -130,6 +132,19 @@ class LanguageModel:
             stop: strings at which a text ends.
             temperature: 0 for the most probable tokens, above 0 to sample.
             seeds: the seed of each prompt, for sampling.
+        """
+        raise NotImplementedError
+
+    def write_labels(
+        self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
+    ) -> list[Answer]:
+        """Return the label that is generated for each prompt, if the LM `can_label`. The text is no
+        label if the answer was refused or is longer than `limit` tokens.
+
+        Args:
+            prompts: N prompts.
+            labels: the labels that each answer may be.
+            limit: the most new tokens of an answer, with what the LM writes around the label.
         """
         raise NotImplementedError
 

@@ -78,6 +78,7 @@ class CachedLM(LanguageModel):
         self.name = lm.name
         self.context_length = lm.context_length
         self.can_score = lm.can_score
+        self.can_label = lm.can_label
         self.ends_itself = lm.ends_itself
         self.reads_messages = lm.reads_messages
         self.takes_system = lm.takes_system
@@ -143,6 +144,15 @@ class CachedLM(LanguageModel):
                 temperature=temperature,
                 seed=seeds[row] if temperature else 0,
             ),
+        )
+        return [stored_answer(value) for value in self._read(requests, "write")]
+
+    def write_labels(
+        self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
+    ) -> list[Answer]:
+        requests = Lazy(
+            len(prompts),
+            lambda row: LMRequest(prompts[row], limit=limit, labels=tuple(labels[row])),
         )
         return [stored_answer(value) for value in self._read(requests, "write")]
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.openai.address import advice_on, is_address
+from ceil_jax.lm.openai.address import SERVED, is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
@@ -83,10 +83,9 @@ def _imported(spec: str) -> Callable[[], LanguageModel]:
     try:
         return imported("language model", spec)
     except UserError as error:
-        # a name such as ollama:llama3
         if f"No module named {spec.partition(':')[0]!r}" not in str(error):
             raise
-        raise UserError(f"{error}{advice_on(spec)}") from None
+        raise UserError(f"{error}; {SERVED}") from None
 
 
 def key_without_weights(spec: str, dtype: str = "auto") -> str | None:
@@ -128,7 +127,7 @@ def source_of(spec: str) -> tuple[str, str]:
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         check_weights(spec, "lm")
         return spec, spec
-    hint = f"A folder, a hub id (owner/name) or module:function will do too{advice_on(spec)}"
+    hint = f"A folder, a hub id (owner/name) or module:function will do too; {SERVED}"
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
 
 

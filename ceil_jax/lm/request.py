@@ -17,7 +17,8 @@ from ceil_jax.store.cost import Cost
 
 
 class LMRequest(NamedTuple):
-    """A request to an LM: a prompt, with choices to score or settings of generation."""
+    """A request to an LM: a prompt, with choices to score or settings of generation; or for one of
+    some labels."""
 
     prompt: Rendered
     choices: tuple[str, ...] = ()
@@ -28,10 +29,17 @@ class LMRequest(NamedTuple):
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     seed: int = 0
+    labels: tuple[str, ...] = ()
+    """The labels one of which is to be generated."""
 
     def key(self, lm: str) -> bytes:
         """Return 16 bytes that identify the request to an LM."""
-        return hashlib.sha256(json.dumps([lm, *self]).encode()).digest()[:16]
+        *others, labels = self
+        content: list[Any] = [lm, *others]
+        if labels:
+            # only where they are set: requests had no labels before, and keep their keys
+            content.append(["labels", *labels])
+        return hashlib.sha256(json.dumps(content).encode()).digest()[:16]
 
 
 class Reading(NamedTuple):
@@ -46,8 +54,9 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
     """Return the readings of some requests. The cost is divided among them by their lengths in
     characters.
 
-    All of them score, or all generate with the same settings except the seed. `sharing` is the number
-    of chunks that are read at the same time, which share the seconds.
+    All of them score, or all generate with the same settings except the seed, or all ask for
+    labels. `sharing` is the number of chunks that are read at the same time, which share the
+    seconds.
     """
     prompts = [request.prompt for request in requests]
     first_request = requests[0]
@@ -58,6 +67,10 @@ def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 
         choices = [request.choices for request in requests]
         scores = lm.choice_log_likelihood(prompts, choices, per_token=first_request.per_token)
         values = [row.tolist() for row in scores]
+    elif first_request.labels:
+        labels = [request.labels for request in requests]
+        answers = lm.write_labels(prompts, labels, first_request.limit)
+        values = [answer.stored() for answer in answers]
     else:
         seeds = [request.seed for request in requests]
         written = lm.written(

@@ -14,7 +14,7 @@ import numpy as np
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.messages import Messages
-from ceil_jax.lm.openai.address import advice_on
+from ceil_jax.lm.openai.address import SERVED
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def loading_errors(what: str, source: str) -> Iterator[None]:
         reason = lines[0].rstrip(".")
         if other := _NOT_CAUSAL.match(reason):
             reason = f"a model of the kind {other[1]} is no causal language model"
-        advice = "" if Path(source).is_dir() else advice_on(source)
+        advice = "" if Path(source).is_dir() else f"; {SERVED}"
         raise UserError(
             f"cannot load {what} {source}: {reason}; give the folder or hub id of a model, or for "
             f"--lm a packaged one, such as SmolLM2-135M-Instruct{advice}"

@@ -4,7 +4,7 @@ generating one of the choices; and the kinds of answers that are hardly right.""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -20,8 +20,11 @@ from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.tasks.example import Example
 
 NO_OPTION = "no option"
-"""The trouble of a generated answer that names none of the options, or several."""
+"""The trouble of a generated answer that is none of the options."""
 
+
+_SHOWN = 80
+"""The most characters that a note shows of an answer."""
 
 TROUBLE_COLUMNS = {
     NO_OPTION: "unmatched",
@@ -108,13 +111,28 @@ class Writing:
 
 @dataclass(frozen=True)
 class WritingAnOption(Writing):
-    """Takes the choice that is named in the text of an LM without log-probabilities
-    (`lm.options.option_in`); if none is, the text itself."""
+    """Takes the choice that an LM without log-probabilities writes: it is held to them if the LM
+    can be (`held`), else its first or last line is one (`lm.options.option_in`). If none is, the
+    reply is the text itself."""
+
+    held: bool = False
+
+    def requests(self, prompts: Sequence[Rendered], queries: Sequence[Example]) -> list[LMRequest]:
+        if not self.held:
+            return super().requests(prompts, queries)
+        return [
+            LMRequest(prompt, limit=self.max_new_tokens, labels=tuple(query.choices))
+            for prompt, query in zip(prompts, queries, strict=True)
+        ]
 
     def replies(
         self, lm: LanguageModel, prompts: Sequence[Rendered], queries: Sequence[Example]
     ) -> list[Reply]:
-        answers = lm.answers(prompts, self.max_new_tokens, self.stop)
+        if self.held:
+            choices = [query.choices for query in queries]
+            answers = lm.write_labels(prompts, choices, self.max_new_tokens)
+        else:
+            answers = lm.answers(prompts, self.max_new_tokens, self.stop)
         replies = []
         for answer, query in zip(answers, queries, strict=True):
             option = option_in(answer.text, query.choices)
@@ -145,7 +163,7 @@ def way_of_answering(
         return Writing(limit, tuple(stop))
     if lm.can_score:
         return Choosing(prompting.prompt, prompting.per_token)
-    return WritingAnOption(limit, () if lm.ends_itself else tuple(stop))
+    return WritingAnOption(limit, () if lm.ends_itself else tuple(stop), lm.can_label)
 
 
 def ask(
@@ -184,5 +202,20 @@ def trouble_in_words(trouble: str, limit: int | None = None) -> str:
         tokens = "tokens" if limit is None else f"{limit} tokens"
         return f"cut by the limit of {tokens} (--max-new-tokens)"
     if trouble == NO_OPTION:
-        return "none of the options, or several at once, and so counted as wrong"
+        return "none of the labels in their first or last line, and so counted as wrong"
     return TROUBLES[trouble]
+
+
+def without_label(answers: Iterable[tuple[str, str]]) -> str:
+    """Return a sentence that shows three answers which are no label, so that a user sees what to
+    change in the instruction; "" if there are none.
+
+    Args:
+        answers: the text and the trouble of each answer.
+
+    >>> without_label([("good", ""), ("Hard to say.\\nGood?", "no option")])
+    ' Such as: “Hard to say. Good?”.'
+    """
+    texts = (" ".join(text.split()) for text, trouble in answers if trouble == NO_OPTION)
+    shown = [f"“{text[:_SHOWN]}{'…' * (len(text) > _SHOWN)}”" for text in dict.fromkeys(texts)]
+    return f" Such as: {', '.join(shown[:3])}." if shown else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.records import Record
-from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, trouble_in_words
+from ceil_jax.pipeline.ways import NO_OPTION, TROUBLE_COLUMNS, trouble_in_words, without_label
 from ceil_jax.report.certainty import Difference, certainty
 from ceil_jax.report.runs import COST_COLUMNS, Runs
 from ceil_jax.report.table import Table, Value, signed
@@ -99,7 +99,12 @@ class RunTable:
                 limit = limits.pop() if len(limits) == 1 else None
                 words = trouble_in_words(trouble, limit)
                 what = f"{column.capitalize()}: answers of the LM that are {words}"
-                lines.append(f"{what}: {', '.join(cells)}.")
+                line = f"{what}: {', '.join(cells)}."
+                if trouble == NO_OPTION:
+                    records = [row.record.rows() for row, count in counts if count]
+                    answers = [one for rows in records for one in rows]
+                    line += without_label((a["prediction"], a.get("trouble", "")) for a in answers)
+                lines.append(line)
         return "\n".join(lines)
 
     def parts(self) -> Table | None:

@@ -33,7 +33,13 @@ from ceil_jax.metrics.bootstrap import Sample, mean, metric_interval
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration
-from ceil_jax.pipeline.ways import TROUBLE_COLUMNS, Reply, trouble_in_words
+from ceil_jax.pipeline.ways import (
+    NO_OPTION,
+    TROUBLE_COLUMNS,
+    Reply,
+    trouble_in_words,
+    without_label,
+)
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget, token_limit
@@ -548,8 +554,10 @@ def _notes_on_troubles(replies: Sequence[Reply], max_new_tokens: int) -> list[st
     for trouble, count in troubles_of(replies).items():
         words = trouble_in_words(trouble, max_new_tokens)
         column = TROUBLE_COLUMNS[trouble].capitalize()
+        shown = without_label(replies) if trouble == NO_OPTION else ""
         notes.append(
-            f"{column}: answers to the final rows that are {words}: {count:,} of {len(replies):,}."
+            f"{column}: answers to the final rows that are {words}: {count:,} of "
+            f"{len(replies):,}.{shown}"
         )
     return notes
 

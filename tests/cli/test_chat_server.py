@@ -17,14 +17,14 @@ LOST = "no label at all"
 @pytest.fixture
 def chat():
     """A server that has /chat/completions alone; it answers with the label of the prompt's last
-    example, as "The answer is Billing.", and without an example with no label."""
+    example, as "Team: Billing.", and without an example with no label."""
     server = Server(key="secret")
 
     def change(path, request, answer):
         if path != "/v1/chat/completions":
             return 404, {"error": {"message": "no such path"}}
-        labels = re.findall("|".join(TEAMS), request["messages"][-1]["content"])
-        text = f"The answer is {labels[-1].capitalize()}." if labels else LOST
+        turns = [turn["content"] for turn in request["messages"] if turn["role"] == "assistant"]
+        text = f"Team: {turns[-1].capitalize()}." if turns else LOST
         answer["choices"][0]["message"]["content"] = text
         return answer
 

@@ -121,7 +121,7 @@ def test_a_server_is_asked_what_it_can_do_before_data_are_read(address, server):
     check_first(LOCAL)
     assert len(server.requests) == asked
     server.change = lambda path, request, answer: (404, {})
-    with pytest.raises(UserError, match="an address often ends in /v1"):
+    with pytest.raises(UserError, match="An address often ends in /v1"):
         check_first(replace(LOCAL, lm=f"{address}#tiny", endpoint=QUICK), NO_OWN_DATA)
 
 

@@ -31,7 +31,6 @@ def test_the_examples_in_the_documentation():
         (Answer("[IN:GET [SL:X y ] ]\nq"), Answer("[IN:GET [SL:X y ] ]")),
         (Answer("{not json\nq"), Answer("{not json")),
         (Answer("a\nb", "stop", ("fence",)), Answer("a\nb", "stop", ("fence",))),
-        (Answer('{"a":\n1}', "tool_call"), Answer('{"a":\n1}', "tool_call")),
     ],
 )
 def test_an_answer_ends_at_its_stop_string(answer, expected):
@@ -109,12 +108,11 @@ def test_the_note_counts_each_kind():
         Answer("", "length", ("reasoning",)),
         Answer("", "refused"),
         Answer(" "),
-        Answer("{}", "tool_call"),
         Answer("x", "stop", ("fence",)),
     ]
     assert note_on(given, 8) == (
-        "Of 7 answers of the LM: 1 with reasoning, which was removed; 1 in a code fence, which was "
-        "removed; 1 in a tool call, whose arguments are the answer; 2 cut by the limit of 8 "
+        "Of 6 answers of the LM: 1 with reasoning, which was removed; 1 in a code fence, which was "
+        "removed; 2 cut by the limit of 8 "
         "tokens, reasoning included (--max-new-tokens or max_new_tokens=… raises it); 1 refused by "
         "the model or filtered by the server; 1 empty."
     )

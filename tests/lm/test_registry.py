@@ -25,20 +25,19 @@ def test_unknown_names_get_the_nearest_known():
 
 
 @pytest.mark.parametrize(
-    ("spec", "advice"),
+    "spec",
     [
-        ("gpt-4o", "https://api.openai.com/v1#gpt-4o, .* --endpoint.api-key-env OPENAI_API_KEY"),
-        ("claude-3-5-haiku", "https://api.anthropic.com/v1#claude-3-5-haiku, .* ANTHROPIC_API_KEY"),
-        ("openrouter/meta/llama", "https://openrouter.ai/api/v1#meta/llama, .* OPENROUTER_API_KEY"),
-        ("ollama:llama3", "http://localhost:11434/v1#llama3$"),
-        ("ollama_chat/llama3.1:8b", "http://localhost:11434/v1#llama3.1:8b$"),
-        ("my/own/model", "a model on a server is written http://host:port/v1#model"),
-        ("nobody/nothing", "a model on a server is written http://host:port/v1#model"),
-        ("openai/no-such-model", "https://api.openai.com/v1#no-such-model, .* OPENAI_API_KEY"),
+        "gpt-4o",
+        "ollama:llama3",
+        "my/own/model",
+        "nobody/nothing",
+        "localhost:1",
+        "127.0.0.1:1/v1#m",
+        "[::1]:1",
     ],
 )
-def test_a_name_of_a_provider_s_model_says_how_a_served_one_is_written(spec, advice):
-    with refused(advice):
+def test_a_name_that_is_no_model_says_how_a_served_one_is_written(spec):
+    with refused("a model on a server is written http://host:port/v1#model$"):
         load_lm(spec)
 
 
@@ -66,12 +65,6 @@ def test_an_adapter_is_told_from_a_model(tmp_path, settings):
     # beside a whole model it is not in the way
     (tmp_path / "config.json").write_text("{}")
     assert source_of(str(tmp_path))[0] == str(tmp_path)
-
-
-@pytest.mark.parametrize("spec", ["localhost:1", "127.0.0.1:1/v1#m", "[::1]:1"])
-def test_an_address_without_a_scheme_is_no_function(spec):
-    with pytest.raises(UserError, match=r"^http://.*is the server running there"):
-        load_lm(spec)
 
 
 @pytest.fixture

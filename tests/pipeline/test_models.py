@@ -19,7 +19,6 @@ LOCAL = RunConfig(encoder="tiny", lm="tiny")
         ("./owner/name", False, False, False, ["torch"]),
         ("my_lm:load", False, True, False, []),
         ("http://host:8000/v1#m", True, False, False, ["openai"]),
-        ("localhost:8000/v1#m", True, False, False, ["openai"]),
     ],
 )
 def test_a_name_says_where_a_model_runs_and_what_it_needs(

@@ -1,6 +1,7 @@
 """How an LM answers: by choosing, by writing, or by writing one of the options; and what is said
 of answers that can hardly be right."""
 
+import doctest
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from films import SMALL, TASK, One
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import row_stages as rows_module
+from ceil_jax.pipeline import ways
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.ways import (
     NO_OPTION,
@@ -47,6 +49,35 @@ class Chat(TinyLM):
 
 def opened(tmp_path, lm, task=FEW):
     return open_run(replace(SMALL, out=tmp_path), task, One(lm))
+
+
+def test_the_examples_in_the_documentation():
+    assert doctest.testmod(ways) == (0, 1)
+
+
+class Held(Chat):
+    """Is held to labels by its server, as it says."""
+
+    can_label = True
+
+    def write_labels(self, prompts, labels, limit):
+        return [Answer(options[0]) for options in labels[:-1]] + [Answer('{"label": "go', "length")]
+
+
+def test_labels_that_the_lm_is_held_to_are_asked_for_once(tmp_path):
+    run, setup = opened(tmp_path, Held())
+    stage = rows_module.predictions(setup, setup.row("topk"))
+    rows = run.get(stage)
+    first = FEW.validation[0].choices[0]
+    assert [row["prediction"] for row in rows] == [first] * 5 + ['{"label": "go']
+    assert rows[-1]["trouble"] == "length"
+    # what was read is kept under a key of its own
+    lm = run.lm(setup.lm)
+    prompts = [built.prompt for built in stage.prompts(run, FEW.validation, run.get(stage.choice))]
+    way = way_of_answering(lm, setup.answering, (), FEW.validation)
+    assert lm.missing(way.requests(prompts, FEW.validation)) == 0
+    unheld = replace(way, held=False).requests(prompts, FEW.validation)
+    assert lm.missing(unheld) == 6
 
 
 def test_the_way_follows_from_the_choices_and_from_what_the_lm_can(tmp_path):
@@ -96,7 +127,8 @@ def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):
     table = compare(run, setup, ["topk"])
     [page] = [table.write_report(tmp_path / "report").read_text()]
     for said in (
-        "none of the options, or several at once, and so counted as wrong: 2 of 6 (dense top-k).",
+        "none of the labels in their first or last line, and so counted as wrong: 2 of 6 (dense top-k). "
+        "Such as: “good or bad”, “What a question!”.",
         "cut by the limit of 128 tokens (--max-new-tokens): 1 of 6 (dense top-k).",
         "refused by the model or filtered by the server: 1 of 6 (dense top-k).",
     ):

@@ -1,102 +1,144 @@
-"""JSON requests to one server: many at a time, within a budget, each with a deadline."""
+"""Requests to one server by the openai package's client: many at a time, within a budget, each with
+a deadline."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
-import math
-import os
-import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from functools import partial
+from contextlib import nullcontext
+from functools import cache
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm.openai.address import Address
-from ceil_jax.lm.openai.config import EndpointConfig, read_key
-from ceil_jax.lm.openai.error_bodies import body_of, error_message
-from ceil_jax.lm.openai.http import HIDDEN, PAID, FailedAnswer, Http, Refused, RequestBudget
-from ceil_jax.lm.openai.listing import Listed, listed_model, one_line, whole_number
-from ceil_jax.store.progress import bar as progress_bar
+from ceil_jax.lm.openai.config import EndpointConfig, headers_of
+from ceil_jax.store.progress import bar
 
 try:
-    import httpx2
     import openai
 except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[endpoint]'") from None
 
 log = logging.getLogger(__name__)
 
-_OTHERWISE = {
-    "max_tokens": "max_completion_tokens",
-    "temperature": "",
-    "seed": "",
-    "stop": "",
-    "stream": "",
-    "encoding_format": "",
+KEPT = "Finished work is kept: run the same command again once the server answers"
+HINTS: Mapping[int, str] = {
+    400: "If a text is too long, give --endpoint.context-length or a smaller --token-budget; a field "
+    "that the server does not take is left out by --endpoint.fields NAME=null",
+    401: "--endpoint.api-key-env NAME names the environment variable with this server's key",
+    403: "--endpoint.api-key-env NAME names the environment variable with this server's key",
+    404: "An address often ends in /v1, and a model is named as the server names it: "
+    "http://host:port/v1#model",
+    413: "Send less at a time: --endpoint.batch 1, or a smaller --token-budget",
+    422: "Send less at a time by --endpoint.batch, or leave out a field that the server does not "
+    "take by --endpoint.fields NAME=null",
+    429: "The limit did not pass in time: a smaller --endpoint.concurrency stays below it. " + KEPT,
 }
-"""Fields that some servers refuse → the field to send instead; "" for none."""
-_PATHS = ("", "/openai/v1", "/api/v1")
-"""Paths of interfaces that are not under /v1: Infinity's and Perplexity's, Azure's and Groq's,
-OpenRouter's."""
+"""HTTP status → how to go on."""
+CONNECT_SECONDS = 10.0
+"""Seconds that a server may take to accept a connection."""
+FIRST_ATTEMPTS = 3
+"""Attempts at the first requests, which find out whether something is there: that is told soon."""
 BREACH = "; the server does not keep to the interface"
 """The end of messages about incomplete answers."""
-CUT = re.compile(r"output limit|max_(completion_)?tokens.{0,40}reached")
-"""The errors of servers that give none of an answer which the token limit cuts."""
+HIDDEN = "***"
+"""The text that replaces a key."""
+LONG_KEY = 16
+"""Characters of a key that occurs in no answer by chance."""
 BYTES_A_TOKEN = 4
 """The estimated number of UTF-8 bytes of a token."""
-_KEYS = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY", "LITELLM_API_KEY")
-"""Environment variables that often hold keys; a message names them, but they are never read."""
+SENT = (
+    "host",
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-type",
+    "content-length",
+    "user-agent",
+)
+"""The headers that are sent besides those of the settings. The openai package adds others, some
+from environment variables that are meant for another server."""
+_WORDS = 500
+"""The most characters of a server's own words in a message."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-class Client:
-    """Sends requests to the server of an address. Any thread may use it.
+class Refused(UserError):
+    """A refusal by the server; or, with status 200, an answer that does not follow the interface.
 
-    The openai package retries temporary failures: 408, 409, 429 and 5xx, time-outs, lost
-    connections and incomplete JSON. It waits as long as the server's Retry-After says, and gives up
-    if that is more than two minutes. Everything else fails at once: other 4xx statuses, redirects,
-    HTML, a spent quota, and a server that cannot be reached the first time.
-
-    Raises:
-        UserError: from every method, with the server's message without the key; here, if the key is
-            not set, or a proxy of the environment cannot be used.
+    Args:
+        message: the message for the user.
+        status: the HTTP status.
     """
 
-    def __init__(self, address: Address, config: EndpointConfig) -> None:
-        self.base = address.base
-        self.budget = RequestBudget(self.base, config)
-        self._address = address
+    def __init__(self, message: str, status: int = 200) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """Sends requests to a server, `config.concurrency` at a time. Any thread may use it.
+
+    The openai package tries temporary failures again: 408, 409, 429 and 5xx, time-outs and lost
+    connections. Everything else fails at once, in one line: the server's own words, without the
+    key, and how to go on (`HINTS`). Requests run in an event loop in a thread of its own.
+
+    Raises:
+        UserError: from every method; here, if the key is not set, or a proxy of the environment
+            cannot be used.
+    """
+
+    def __init__(self, base: str, config: EndpointConfig) -> None:
+        self.base = base
+        self.requests = 0
+        self.tokens = 0
+        self.shapes_answers = config.shapes_answers
         self._config = config
-        self._spelt: dict[str, str] = {}
-        """Fields that the server has refused → the names under which they are sent instead."""
-        self._estimates = False
+        self._told: set[str] = set()
+        """Lines that are logged once."""
         self._connect()
 
     def _connect(self) -> None:
         """Read the key and make what sends the requests, which another process makes anew."""
         config = self._config
-        self._key = read_key(config.api_key_env)
-        self._http = Http(self.base, self.budget, config, self._key)
+        self._headers, self._secrets = headers_of(config)
         self._worker = threading.local()
-        version = self._address.api_version
-        self._openai = openai.OpenAI(
+        self._running: set[Future[Any]] = set()
+        self._places = asyncio.Semaphore(config.concurrency)
+        hooks: Mapping[str, list[Callable[..., Any]]] = {
+            "request": [self._before_attempt],
+            "response": [self._behind_attempt],
+        }
+        timeout = openai.Timeout(config.timeout, connect=min(CONNECT_SECONDS, config.timeout))
+        try:
+            http = openai.DefaultAsyncHttpxClient(
+                timeout=timeout, follow_redirects=False, event_hooks=hooks
+            )
+        except Exception:
+            # the message of a proxy's address that cannot be read may repeat a password, and its
+            # errors have no class in common
+            raise UserError(
+                f"the environment names a proxy that cannot be used for {self.base}; put the host "
+                "into NO_PROXY if it is reached without one, or unset ALL_PROXY, HTTP_PROXY and "
+                "HTTPS_PROXY"
+            ) from None
+        self._openai = openai.AsyncOpenAI(
             base_url=self.base,
-            # `Http` sends the key; without an argument, the package would look for one
+            # `_before_attempt` adds the key; without arguments, the package would look for others
             api_key="none",
-            max_retries=config.attempts - 1,
-            timeout=self._http.timeout,
-            http_client=self._http,
-            default_query=None if version is None else {"api-version": version},
+            admin_api_key="",
+            timeout=timeout,
+            http_client=http,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """The client to be pickled, without the key: the other process reads its own environment."""
-        made = ("_key", "_http", "_worker", "_openai")
+        made = ("_headers", "_secrets", "_worker", "_running", "_places", "_openai")
         return {name: value for name, value in vars(self).items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -107,167 +149,88 @@ class Client:
         """The client itself, so that copies share its budget."""
         return self
 
-    def post(self, path: str, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
-        """Send a POST request, count the tokens of its answer, and return `read(answer)`.
-
-        If the server refuses a field of `_OTHERWISE`, this and every later request is sent with the
-        other name of the field, or without it. If `read` fails because something is missing or has
-        a wrong type, a `Refused` is raised.
-        """
-        sent = self._accepted(path, body)
-        try:
-            answer = self._asked(path, sent)
-        except Refused as refusal:
-            if not self._gives_way(refusal, path, sent):
-                raise
-            return self.post(path, body, read)
-        if path.endswith(PAID):
-            self._count(path, body, answer)
-        return self._read(path, answer, read)
-
-    def _accepted(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """A body with the names of fields that the server accepts, without those that it refuses
-        under every name."""
-        fields = dict(body)
-        if path.endswith("/completions"):
-            # some gateways stream unless told otherwise
-            fields["stream"] = False
-        accepted = {}
-        for name, value in fields.items():
-            accepted_name = self._spelt.get(name, name)
-            if accepted_name:
-                accepted[accepted_name] = value
-        return accepted
-
-    def _gives_way(self, refusal: Refused, path: str, sent: dict[str, Any]) -> bool:
-        """Return whether the server has refused a field that can be sent under another name or left
-        out; note that it is from now on."""
-        message = refusal.said
-        name = next(
-            (name for name in _OTHERWISE if name in sent and re.search(rf"\b{name}\b", message)),
-            None,
-        )
-        if refusal.status not in (400, 422) or name is None or CUT.search(message):
-            return False
-        # of a field that keeps its name, the number may be what is refused
-        has_new_name = path.startswith("/chat") or "max_completion_tokens" in message
-        if name == "max_tokens" and not has_new_name:
-            return False
-        if name not in self._spelt:
-            self._spelt[name] = _OTHERWISE[name]
-            log.warning(
-                "%s; from now on %s is sent in its place", refusal, _OTHERWISE[name] or "nothing"
-            )
-        return True
-
-    def _count(self, path: str, body: dict[str, Any], answer: Any) -> None:
-        """Add the tokens of an answer to the budget: those that the server states, else an
-        estimate."""
-        tokens = self._read(path, answer, stated_tokens)
-        if not tokens:
-            tokens = estimated_tokens(body) + estimated_tokens(answer)
-            if not self._estimates:
-                self._estimates = True
-                log.warning(
-                    "%s%s does not state its usage: the tokens read and written are estimated, "
-                    "one for %g bytes",
-                    self.base,
-                    path,
-                    BYTES_A_TOKEN,
-                )
-        self.budget.add(tokens)
-
-    def _read(self, path: str, answer: Any, read: Callable[[Any], Out]) -> Out:
-        try:
-            return read(answer)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as odd:
-            if isinstance(odd, FailedAnswer):
-                raise Refused(f"{self.base}{path}: {self._clean(odd)}. {_GIVEN_UP}") from None
-            reason = self._clean(odd)
-            if isinstance(odd, KeyError):
-                # what is there in its place may say why
-                reason = f"no {odd} in the answer, {self._clean(error_message(answer))}"
-            raise Refused(f"{self.base}{path}: {reason}{BREACH}") from None
-
-    def listed(self, model: str | None) -> Listed:
-        """Return the server's model of a name, or its only model if `model` is None.
-
-        If a server has no list of models, or an unusual one, the name is used unchecked.
-        """
-        try:
-            return self.at_its_path(lambda: self._listed(model))
-        except Refused as refusal:
-            if refusal.status == 401:
-                raise
-            if model is None:
-                raise UserError(
-                    f"{self.base} lists no models; name one, as in {self.base}#model-name"
-                ) from None
-        return Listed(model)
-
-    def at_its_path(self, ask: Callable[[], Out]) -> Out:
-        """Return `ask()`. If there is nothing under /v1, it is asked under the server's root and, if
-        the address has no other path, under `_PATHS`; all later requests are sent to where it was
-        answered.
-        """
-        try:
-            return ask()
-        except Refused as refusal:
-            base = self.base
-            if refusal.status != 404 or not base.endswith("/v1"):
-                raise
-            for path in _PATHS if urlsplit(base).path == "/v1" else ("",):
-                self.base = base.removesuffix("/v1") + path
-                try:
-                    return ask()
-                except Refused as other:
-                    if other.status in (401, 403):
-                        raise
-            self.base = base
-            raise
-
-    def _listed(self, model: str | None) -> Listed:
-        read = partial(listed_model, model=model, base=self.base)
-        return self._read("/models", self._asked("/models"), read)
-
     @property
     def tokens_read(self) -> int:
         """The number of tokens that the server has reported; inside `each`, only for the current
         worker."""
-        return self.budget.tokens_of_thread if self._works else self.budget.tokens
+        return getattr(self._worker, "tokens", self.tokens)
 
-    @property
-    def _works(self) -> bool:
-        """Whether the current thread is a worker thread of `each`."""
-        return getattr(self._worker, "works", False)
+    def ask(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None,
+        read: Callable[[Any], Out],
+        attempts: int | None = None,
+    ) -> Out:
+        """Return `read(answer)` of the server's JSON answer.
 
-    def map(self, work: Callable[[In], Out], items: Sequence[In], what: str) -> list[Out]:
-        """Return the result of `work` for each item, in order, with as many at a time as the
-        configuration allows.
-
-        After the first failure, nothing more is started. `what` is the name in the progress bar.
+        Args:
+            path: the path behind the base address.
+            body: the body of a POST; None for a GET.
+            read: takes what is needed from the answer. If something is missing there or has a wrong
+                type, a `Refused` is raised.
+            attempts: the most attempts; by default those of the settings.
         """
-        # a worker of `each` does not start workers of its own
-        if len(items) < 2 or self._works:
-            return [work(item) for item in items]
-        done: dict[int, Out] = {}
-        with progress_bar(len(items), what) as bar:
-            for number, result in self.each(work, items):
-                done[number] = result
-                bar.set_postfix_str(str(self.budget), refresh=False)
-                bar.update()
-        return [done[number] for number in range(len(items))]
+        [result] = self.ask_all(path, [(body, read)], attempts=attempts)
+        return result
+
+    def ask_all(
+        self,
+        path: str,
+        asked: Sequence[tuple[Mapping[str, Any] | None, Callable[[Any], Out]]],
+        what: str = "",
+        attempts: int | None = None,
+    ) -> list[Out]:
+        """Return the results of `ask` for pairs of a body and its `read`, in order. The first
+        failure ends the others. `what` is the name in the progress bar."""
+        retries = (attempts or self._config.attempts) - 1
+
+        in_worker = hasattr(self._worker, "tokens")
+        # what calls the workers of `each` has a bar
+        shown = bar(len(asked), what) if len(asked) > 1 and not in_worker else nullcontext()
+
+        async def one(
+            body: Mapping[str, Any] | None, read: Callable[[Any], Out]
+        ) -> tuple[Out, int]:
+            result = await self._asked(path, body, read, retries)
+            if progress is not None:
+                progress.update()
+            return result
+
+        async def all_of_them() -> list[tuple[Out, int]]:
+            tasks = [asyncio.create_task(one(body, read)) for body, read in asked]
+            try:
+                return await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+        with shown as progress:
+            read = self._run(all_of_them())
+        if in_worker:
+            self._worker.tokens += sum(tokens for _, tokens in read)
+        return [result for result, _ in read]
+
+    def _run(self, work: Coroutine[Any, Any, Out]) -> Out:
+        """The result of work in the event loop, which ends with the caller's interruption."""
+        future = asyncio.run_coroutine_threadsafe(work, _event_loop())
+        self._running.add(future)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+            self._running.discard(future)
 
     def each(self, work: Callable[[In], Out], items: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and the result of `work` for each item as they finish, with as many at a
-        time as the configuration allows.
+        """Yield the number and the result of `work`, which asks this client, for each item as they
+        finish, as many at a time as the configuration allows.
 
         After the first failure nothing more is started; running work is awaited and yielded before
         the failure is raised.
         """
 
         def start() -> None:
-            self._worker.works = True
+            self._worker.tokens = 0
 
         failure: BaseException | None = None
         with ThreadPoolExecutor(self._config.concurrency, initializer=start) as pool:
@@ -283,75 +246,141 @@ class Client:
                         yield numbers[future], future.result()
                     elif failure is None:
                         failure = error
-                        self._http.stopped.set()
                         for waiting in numbers:
                             waiting.cancel()
-            finally:
-                # also after an interrupt
-                self._http.stopped.set()
-                pool.shutdown(cancel_futures=True)
-                self._http.stopped.clear()
+            except BaseException:
+                # an interruption, or whoever reads the results has failed
+                pool.shutdown(wait=False, cancel_futures=True)
+                for running in list(self._running):
+                    running.cancel()
+                raise
         if failure is not None:
             raise failure
 
-    def _asked(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The server's JSON answer to a POST of the body, or to a GET without one."""
-        url = self.base + path if path in _UNDER_BASE else self.base.removesuffix("/v1") + path
-        ask = self._openai.get if body is None else partial(self._openai.post, body=body)
-        try:
-            response = ask(url, cast_to=httpx2.Response)
-        except openai.APIStatusError as error:
-            response = error.response
-            status = error.status_code
-            said = self._without_key(error_message(body_of(response.text)))
-            failure = f"HTTP {status}: {one_line(said) or 'no message'}"
-            for header, meaning in (
-                ("location", "redirects to"),
-                ("retry-after", "asks to come back after"),
-            ):
-                if header in response.headers:
-                    failure += f"; it {meaning} {self._clean(response.headers[header])}"
-            passes = status in (408, 409, 429) or status >= 500
-            if passes and response.headers.get("x-should-retry") != "false":
-                raise Refused(f"{url}: {failure}. {_GIVEN_UP}", status, said) from None
-            raise Refused(f"{url}: {failure}{self._about_key(status)}", status, said) from None
-        except openai.APITimeoutError:
-            failure = f"no whole answer within {self._config.timeout:g} s"
-        except openai.APIConnectionError as error:
-            failure = f"the connection failed ({self._clean(error.__cause__)})"
-        else:
-            answer = response.extensions["json"]
-            if isinstance(answer, dict) and answer.get("error"):
-                said = self._without_key(error_message(answer))
-                raise Refused(f"{url}: {one_line(said)}", said=said)
-            return answer
-        raise UserError(f"{url}: {failure}. {_GIVEN_UP}")
+    # in the event loop
 
-    def _about_key(self, status: int) -> str:
-        """Advice to add to the message of a server that wants a key."""
-        if status not in (401, 403):
-            return ""
-        if self._key is not None:
-            return f"; the key in {self._config.api_key_env} is sent and not accepted"
-        known = next((name for name in _KEYS if os.environ.get(name)), None)
-        example = f" {known}, which is set here" if known else " NAME of a variable that holds it"
-        return f"; no key was sent: give --endpoint.api-key-env{example}"
+    async def _before_attempt(self, request: Any) -> None:
+        """Give a request the headers of the settings and no others, and count it in the budget."""
+        for name in set(request.headers) - set(SENT):
+            del request.headers[name]
+        request.headers.update(self._headers)
+        if request.method == "POST":
+            limits = {"requests": self._config.max_requests, "tokens": self._config.max_tokens}
+            for name, most in limits.items():
+                if most is not None and getattr(self, name) >= most:
+                    raise UserError(
+                        f"{self.base}: the budget of {name} is spent ({self.requests:,} requests, "
+                        f"{self.tokens:,} tokens); finished work is kept: raise "
+                        f"--endpoint.max-{name} and run the same command again"
+                    )
+            self.requests += 1
+
+    async def _behind_attempt(self, response: Any) -> None:
+        if response.status_code == 429:
+            self._tell_once(f"{self.base}: HTTP 429; waiting for the limit to pass")
+
+    def _tell_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            log.warning("%s", line)
+
+    async def _asked(
+        self, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], Out], retries: int
+    ) -> tuple[Out, int]:
+        """The result of `read` and the tokens of the answer."""
+        text = await self._text(path, body, retries)
+        where = f"{self.base}{path}"
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            shown = one_line(text, 60) or "nothing"
+            raise Refused(f"{where}: an answer that is no JSON: {shown}{BREACH}") from None
+        try:
+            tokens = 0 if body is None else self._counted(path, body, text, answer)
+            return read(answer), tokens
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as odd:
+            reason = self._clean(odd)
+            if isinstance(odd, KeyError):
+                # what is there in its place may say why
+                reason = f"no {odd} in the answer, {self._clean(text)}"
+            raise Refused(f"{where}: {reason}{BREACH}") from None
+
+    async def _text(self, path: str, body: Mapping[str, Any] | None, retries: int) -> str:
+        """The text of an answer, in which long keys are hidden; a short one may be a word of it."""
+        where = f"{self.base}{path}"
+        seconds = 2 * self._config.timeout
+        options: openai.RequestOptions = {"max_retries": retries}
+        try:
+            async with self._places, asyncio.timeout(seconds):
+                if body is None:
+                    text = await self._openai.get(path, cast_to=str, options=options)
+                else:
+                    sent = self._config.body(body)
+                    text = await self._openai.post(path, cast_to=str, body=sent, options=options)
+                return self._without_keys(text.removeprefix("\ufeff"), LONG_KEY)
+        except openai.APIStatusError as error:
+            status = error.status_code
+            if error.code == "content_filter" and path == "/chat/completions":
+                # a filter refuses this text, which an answer says in this form
+                return '{"choices": [{"finish_reason": "content_filter"}]}'
+            inner = error.body.get("message") if isinstance(error.body, dict) else None
+            words = inner if isinstance(inner, str) and inner.strip() else error.response.text
+            said = self._clean(words) or "no message"
+            raise Refused(f"{where}: HTTP {status}: {said}. {hint_for(status)}", status) from None
+        except (TimeoutError, openai.APITimeoutError):
+            raise UserError(
+                f"{where}: no whole answer within {seconds:g} s; --endpoint.timeout gives it more. "
+                f"{KEPT}"
+            ) from None
+        except openai.APIConnectionError as error:
+            cause = self._clean(error.__cause__ or error)
+            raise UserError(
+                f"{where}: the connection failed ({cause}); is the server running there, and is it "
+                f"{self.base.partition(':')[0]}? {KEPT}"
+            ) from None
+
+    def _counted(self, path: str, body: Mapping[str, Any], text: str, answer: Any) -> int:
+        """Add the tokens of an answer to the budget: those that the server states, else one for
+        four bytes of the request and of the answer."""
+        tokens = stated_tokens(answer)
+        if not tokens:
+            self._tell_once(
+                f"{self.base}{path} does not state its usage: the tokens read and written are "
+                f"estimated, one for {BYTES_A_TOKEN} bytes"
+            )
+            sent = len(json.dumps(body))
+            # vectors are written as text, and are no tokens
+            received = 0 if path == "/embeddings" else len(text)
+            tokens = -(-(sent + received) // BYTES_A_TOKEN)
+        self.tokens += tokens
+        return tokens
 
     def _clean(self, message: Any) -> str:
-        # the key is removed before the text is cut, because half a key would not be found
-        return one_line(self._without_key(one_line(message, _WHOLE)))
+        # keys are hidden before the text is cut, because half a key would not be found
+        return one_line(self._without_keys(_shown(message)), _WORDS)
 
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, HIDDEN) if self._key else text
+    def _without_keys(self, text: str, shortest: int = 1) -> str:
+        for secret in self._secrets:
+            if len(secret) >= shortest:
+                text = text.replace(secret, HIDDEN)
+        return text
 
 
-_GIVEN_UP = "Given up; finished work is kept: run the same command again once the server answers"
-_WHOLE = 100_000
-"""The most characters of a message that are searched, before it is cut for display."""
-_TEXTS = ("prompt", "content", "input", "text", "reasoning_content")
-"""The fields of requests and answers whose texts count as tokens."""
-_UNDER_BASE = ("/models", "/completions", "/chat/completions", "/embeddings")
-"""The paths below the base address; others, such as /tokenize, are beside /v1."""
+@cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all clients, in a thread of its own: callers may have a loop in theirs, as
+    notebooks do."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="requests to servers", daemon=True).start()
+    return loop
+
+
+def hint_for(status: int) -> str:
+    """Return how to go on after a refusal with an HTTP status."""
+    if status < 400:
+        # not followed, because it may lead to another host
+        return "The server has moved: give its new address"
+    return HINTS.get(status, KEPT if status >= 500 else HINTS[400])
 
 
 def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -369,25 +398,27 @@ def stated_tokens(answer: Any) -> int:
     """Return the number of tokens, read and generated, in the usage of an answer; 0 if it has
     none."""
     usage = answer.get("usage") or {}
-
-    def tokens(kind: str) -> int:
-        return whole_number(usage.get(f"{kind}_tokens") or 0, "usage of")
-
-    return tokens("total") or tokens("prompt") + tokens("completion")
+    return count_of(usage, "total") or count_of(usage, "prompt") + count_of(usage, "completion")
 
 
-def estimated_tokens(value: Any, name: str = "") -> int:
-    """Return an estimate of the tokens of the texts in a request or an answer.
+def count_of(usage: Any, kind: str) -> int:
+    """Return the tokens of a kind in a usage; 0 if it does not say. A ValueError if the number is
+    negative or implausibly large."""
+    number = int(usage.get(f"{kind}_tokens") or 0)
+    if not 0 <= number < 2**31:
+        raise ValueError(f"a usage of {one_line(number, 40)} tokens")
+    return number
 
-    >>> estimated_tokens({"model": "a-long-name", "prompt": ["seven b", "seven b"]})
-    4
-    """
-    if isinstance(value, str):
-        if name not in _TEXTS:
-            return 0
-        return math.ceil(len(value.encode(errors="replace")) / BYTES_A_TOKEN)
-    if isinstance(value, list):
-        return sum(estimated_tokens(item, name) for item in value)
-    if isinstance(value, dict):
-        return sum(estimated_tokens(item, inner) for inner, item in value.items())
-    return 0
+
+def one_line(value: Any, limit: int = 200) -> str:
+    """Return a value from a server as one printable line of at most `limit` characters."""
+    line = " ".join(_shown(value).split())[:limit]
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)
+    except (RecursionError, ValueError):
+        # nested too deeply, or a number of thousands of digits
+        return f"a {type(value).__name__} that cannot be shown"

@@ -14,21 +14,20 @@ import numpy as np
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel
+from ceil_jax.lm.messages import Message, Rendered, text_of
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
-from ceil_jax.lm.openai.chat import chat_answer, completed_answer
-from ceil_jax.lm.openai.client import BREACH, Client, in_order
+from ceil_jax.lm.openai.chat import chat_answer, completed_answer, held_to, label_in
+from ceil_jax.lm.openai.client import BREACH, Client, Refused, count_of, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.http import FILTERED, TOO_LONG, Refused
-from ceil_jax.lm.openai.listing import Listed, whole_number
 from ceil_jax.lm.openai.probe import FEW_TOKENS, Interface, find_interface, most_alternatives
+from ceil_jax.lm.openai.served import Served, served_model
 from ceil_jax.lm.openai.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
 
 CONTEXT_LENGTH = 4096
 """The assumed context length if neither the server nor the user states it: Ollama's default."""
-_SHORTER = "; give --endpoint.context-length what the model reads, or a smaller --token-budget"
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -41,8 +40,9 @@ class EndpointLM(LanguageModel):
     1. /completions with the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as
        vLLM and SGLang give them: it scores and generates.
     2. /completions without these: it generates.
-    3. only /chat/completions, or if the settings say `chat`: it generates, with each prompt as a
-       user's message.
+    3. only /chat/completions, or if the settings say `chat`: it generates, from messages or with a
+       text as the user's message; and it writes labels alone, if the server holds an answer to a
+       JSON schema.
 
     `tokens_read` is the number of tokens that the server reports.
 
@@ -53,13 +53,13 @@ class EndpointLM(LanguageModel):
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         address = parse_address(spec)
-        self._client = Client(address, config)
+        self._client = Client(address.base, config)
         self._config = config
-        listed = self._client.listed(address.model)
-        self._model = listed.model
-        self._interface = self._find_interface(listed)
+        served = served_model(self._client, address.model)
+        self._model = served.model
+        self._interface = self._find_interface(served)
         chat = self._interface.chat
-        self.name = listed.name("chat" if chat else "")
+        self.name = served.name(self._client, "chat, as it is" if chat else "")
         self._alternatives = 0
         self.no_scores = ""
         """Why the server cannot score; "" if it can."""
@@ -77,7 +77,8 @@ class EndpointLM(LanguageModel):
             except UserError as error:
                 self.no_scores = f"{address.base}: {error}"
         self.can_score = not self.no_scores
-        length = config.context_length or listed.context_length
+        self.can_label = self._interface.labels
+        length = config.context_length or served.context_length
         if length is None:
             length = CONTEXT_LENGTH
             log.warning(
@@ -89,43 +90,31 @@ class EndpointLM(LanguageModel):
             )
         # servers reserve a position for the next generated token
         self.context_length = length - 1
-        lists = self._interface.lists and not chat
-        self.at_once: Mapping[str, int] = {
-            "score": config.batch if lists else 1,
-            "write": config.batch if lists else 1,
-        }
+        at_once = config.batch if self._interface.lists else 1
+        self.at_once: Mapping[str, int] = {"score": at_once, "write": at_once}
         self.in_flight = config.concurrency
-        self._tokens = TokenCounter(
-            self._client, self._model, config.tokenizer, self._stated_prompt_tokens
-        )
+        self._tokens = TokenCounter(self._model, config.tokenizer, self._stated_prompt_tokens)
         self.ends_itself = chat
+        self.reads_messages = chat
+        self.takes_system = self._interface.system
         log.info("%s: %s", self.name, self._what_it_does())
 
-    def _find_interface(self, listed: Listed) -> Interface:
-        def find() -> Interface:
-            return find_interface(self._client, listed.model, self._config.chat)
-
+    def _find_interface(self, served: Served) -> Interface:
         try:
-            # the list, if there is one, was found under the right path
-            return find() if listed.listed else self._client.at_its_path(find)
+            return find_interface(self._client, served.model, self._config.chat)
         except Refused as refusal:
-            if not listed.others or refusal.status not in (400, 404):
+            if not served.others or refusal.status not in (400, 404):
                 raise
-            near = difflib.get_close_matches(listed.model, listed.others, n=8, cutoff=0)
+            near = difflib.get_close_matches(served.model, served.others, n=8, cutoff=0)
             what = f"model of {self._client.base}"
-            raise unknown_name(what, listed.model, near, str(refusal)) from None
-        except UserError as failure:
-            # a server that lists the model but fails at a greeting may still answer real prompts
-            if not (self._config.chat and listed.entry):
-                raise
-            log.warning("%s; chat is asked all the same, because --endpoint.chat says so", failure)
-            return Interface("/chat/completions", why="--endpoint.chat")
+            raise unknown_name(what, served.model, near, str(refusal)) from None
 
     def _what_it_does(self) -> str:
         if self.can_score:
             return "/completions gives log-probabilities of prompts: it scores and writes"
+        labels = ", and holds answers to labels" if self.can_label else ""
         path = self._interface.path
-        return f"asked through {path}, it writes and does not score: {self.no_scores}"
+        return f"asked through {path}, it writes{labels} and does not score: {self.no_scores}"
 
     @property
     def key(self) -> str:
@@ -149,7 +138,7 @@ class EndpointLM(LanguageModel):
 
     def write(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Any],
         limit: int,
         stop: Sequence[str],
         temperature: float,
@@ -161,20 +150,27 @@ class EndpointLM(LanguageModel):
         first code fence; `answers` cuts its texts instead.
         """
         written: dict[int, Answer] = {}
-        body: dict[str, Any] = {"max_tokens": limit, "temperature": temperature}
+        body = self._interface.settings(limit, temperature)
         if stop and not self._interface.chat:
             body["stop"] = list(stop)
         for seed in dict.fromkeys(seeds):  # a request has one seed
             rows = [row for row, seed_of_row in enumerate(seeds) if seed_of_row == seed]
             request = {**body, "seed": seed} if temperature else body
             if self._interface.chat:
-                texts = [prompts[row] for row in rows]
-                read = self._client.map(partial(self._chat, request), texts, "generating")
+                read = self._chats([(prompts[row], request) for row in rows])
             else:
                 pairs = [(prompts[row], "") for row in rows]
                 read = self._completions(pairs, request, "generating", completed_answer)
             written |= zip(rows, read, strict=True)
         return [written[row] for row in range(len(prompts))]
+
+    def write_labels(
+        self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
+    ) -> list[Answer]:
+        body = self._interface.settings(limit)
+        pairs = zip(prompts, labels, strict=True)
+        answers = self._chats([(prompt, body | held_to(names)) for prompt, names in pairs])
+        return [label_in(answer) for answer in answers]
 
     def scores(self, continuations: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:
@@ -250,50 +246,53 @@ class EndpointLM(LanguageModel):
             read: (choice of the answer, prompt, continuation) → result.
         """
         size = self._config.batch if self._interface.lists else 1
-
-        def ask(batch: Sequence[tuple[str, str]]) -> list[Out]:
+        asked = []
+        for start in range(0, len(pairs), size):
+            batch = pairs[start : start + size]
             texts = [prompt + continuation for prompt, continuation in batch]
+            fields = {"model": self._model, "prompt": texts if size > 1 else texts[0], **body}
+            asked.append((fields, partial(_of_each, batch, read)))
+        answers = self._client.ask_all("/completions", asked, what)
+        return [value for values in answers for value in values]
 
-            def results(answer: Any) -> list[Out]:
-                choices = in_order(answer["choices"], len(batch))
-                return [
-                    read(choice, prompt, continuation)
-                    for choice, (prompt, continuation) in zip(choices, batch, strict=True)
-                ]
-
-            return self._asked({"prompt": texts if size > 1 else texts[0], **body}, results)
-
-        batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        return [value for batch in self._client.map(ask, batches, what) for value in batch]
-
-    def _chat(self, body: dict[str, Any], prompt: str) -> Answer:
-        messages = [{"role": "user", "content": prompt}]
-        try:
-            return self._asked(
-                {"messages": messages, **body},
-                lambda answer: chat_answer(answer["choices"], prompt),
+    def _chats(self, asked: Sequence[tuple[Rendered, Mapping[str, Any]]]) -> list[Answer]:
+        """The answer to each prompt with the other fields of its request."""
+        path = self._interface.path
+        requests = [
+            (
+                {"model": self._model, "messages": _messages(prompt), **fields},
+                partial(_answered, prompt=prompt),
             )
-        except Refused as refusal:
-            if refusal.status not in (200, 400, 403, 422, 451) or not FILTERED.search(refusal.said):
-                raise
-            return Answer("", "refused")
-
-    def _asked(self, body: dict[str, Any], read: Callable[[Any], Out]) -> Out:
-        try:
-            return self._client.post(self._interface.path, {"model": self._model, **body}, read)
-        except Refused as refusal:
-            if refusal.status not in (400, 413, 422) or not TOO_LONG.search(refusal.said):
-                raise
-            raise Refused(f"{refusal}{_SHORTER}", refusal.status) from None
+            for prompt, fields in asked
+        ]
+        return self._client.ask_all(path, requests, "generating")
 
     def _stated_prompt_tokens(self, text: str) -> int:
         """The number of tokens of a text in the server's usage; 0 if it reports none."""
-        body: dict[str, Any] = {"prompt": text}
-        if self._interface.chat:
-            body = {"messages": [{"role": "user", "content": text}]}
+        asked = {"messages": _messages(text)} if self._interface.chat else {"prompt": text}
+        body = {"model": self._model, **asked, **self._interface.settings(FEW_TOKENS)}
+        try:
+            return self._client.ask(
+                self._interface.path, body, lambda answer: count_of(answer["usage"] or {}, "prompt")
+            )
+        except Refused:
+            return 0
 
-        def prompt_tokens(answer: Any) -> int:
-            usage = answer.get("usage") or {}
-            return whole_number(usage.get("prompt_tokens") or 0, "usage of")
 
-        return self._asked({**body, "max_tokens": FEW_TOKENS}, prompt_tokens)
+def _messages(prompt: Rendered) -> list[Message]:
+    """The messages of a chat: a text is one message of the user."""
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+
+
+def _of_each(
+    batch: Sequence[tuple[str, str]], read: Callable[[Any, str, str], Out], answer: Any
+) -> list[Out]:
+    choices = in_order(answer["choices"], len(batch))
+    return [
+        read(choice, prompt, continuation)
+        for choice, (prompt, continuation) in zip(choices, batch, strict=True)
+    ]
+
+
+def _answered(answer: Any, prompt: Rendered) -> Answer:
+    return chat_answer(answer["choices"], text_of(prompt))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.alignment import ScoredText
-from ceil_jax.lm.openai.client import CUT, Client, in_order
-from ceil_jax.lm.openai.http import Refused
+from ceil_jax.lm.openai.chat import chat_answer, held_to, label_in
+from ceil_jax.lm.openai.client import FIRST_ATTEMPTS, Client, Refused, in_order
 
 DRIFT = 0.3
 """The most nats by which a token's log-probability may differ between two readings: neighbouring
@@ -24,6 +24,10 @@ allows, the most that OpenAI allows, and the fewest with which SGLang returns lo
 _GREETING = "Say yes."
 FEW_TOKENS = 16
 """The token limit of requests whose text is not needed; some servers refuse fewer."""
+_ENOUGH_TOKENS = 1024
+"""The token limit of such requests to a model that reasons first."""
+_COLOURS = ("turquoise", "vermilion")
+"""Labels that no LM writes when it is greeted."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
 """A missing key and temporary failures, which say nothing about what the server can do."""
 
@@ -33,14 +37,28 @@ class Interface(NamedTuple):
 
     path: str
     """/completions or /chat/completions."""
-    lists: bool = True
+    lists: bool = False
     """Whether /completions accepts several prompts in one request."""
+    limit: str = "max_tokens"
+    """The field with the most tokens of an answer."""
+    warm: bool = False
+    """Whether it takes no temperature of 0, as some models that reason."""
+    system: bool = True
+    """Whether a chat may begin with a system message."""
+    labels: bool = False
+    """Whether a chat holds its answers to labels."""
     why: str = ""
     """Why chat is used."""
 
     @property
     def chat(self) -> bool:
         return self.path == "/chat/completions"
+
+    def settings(self, limit: int, temperature: float = 0.0) -> dict[str, Any]:
+        """Return the fields of a request for at most `limit` tokens."""
+        if self.warm and not temperature:
+            return {self.limit: limit}
+        return {self.limit: limit, "temperature": temperature}
 
 
 def find_interface(client: Client, model: str, chat: bool) -> Interface:
@@ -55,37 +73,51 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     Raises:
         UserError: the server has neither interface, does not know the model, or wants a key.
     """
-    why = "--endpoint.chat"
-    refusals = []
-    if not chat:
-        for lists in (True, False):
-            prompt = [_GREETING] if lists else _GREETING
+    refusals: list[Refused] = []
+
+    def answers(interface: Interface, read: Callable[[Any], Any], limit: int, **body: Any) -> bool:
+        """Whether the server answers a greeting."""
+        asked = {"model": model, **body, **interface.settings(limit)}
+        # a limit of requests is waited for
+        for attempts in (FIRST_ATTEMPTS, None):
             try:
-                client.post("/completions", _body(model, prompt=prompt), _completion)
-                return Interface("/completions", lists)
+                client.ask(interface.path, asked, read, attempts)
+                return True
             except Refused as refusal:
+                if refusal.status == 429 and attempts:
+                    continue
                 if refusal.status in _FATAL:
                     raise
                 refusals.append(refusal)
+                return False
+        return False
+
+    if not chat:
+        for lists in (True, False):
+            interface = Interface("/completions", lists)
+            prompt = [_GREETING] if lists else _GREETING
+            if answers(interface, _completion, FEW_TOKENS, prompt=prompt):
+                return interface
             if refusals[-1].status in (404, 405, 501):
                 break
-        why = str(refusals[-1])
-    message = {"role": "user", "content": _GREETING}
-    try:
-        client.post("/chat/completions", _body(model, messages=[message]), _choices)
-    except Refused as refusal:
-        if refusal.status in _FATAL:
-            raise
-        # a reasoning model that did not end within the limit is there all the same
-        if not CUT.search(refusal.said):
-            hint = "an address often ends in /v1, and a model is named as the server names it"
-            messages = [str(error) for error in (*refusals[:1], refusal)]
-            raise Refused(f"{'; '.join(messages)}; {hint}", refusal.status) from None
-    return Interface("/chat/completions", why=why)
-
-
-def _body(model: str, **prompt: Any) -> dict[str, Any]:
-    return {"model": model, **prompt, "max_tokens": FEW_TOKENS, "temperature": 0.0}
+    why = str(refusals[-1]) if refusals else "--endpoint.chat"
+    greeting = {"role": "user", "content": _GREETING}
+    both = [{"role": "system", "content": "Be brief."}, greeting]
+    plain = Interface("/chat/completions", why=why)
+    reasoning = plain._replace(limit="max_completion_tokens", warm=True)
+    for interface, messages, limit in (
+        (plain, both, FEW_TOKENS),
+        (plain._replace(system=False), [greeting], FEW_TOKENS),
+        (reasoning, both, _ENOUGH_TOKENS),
+        (reasoning._replace(system=False), [greeting], _ENOUGH_TOKENS),
+    ):
+        if answers(interface, _choices, limit, messages=messages):
+            held = {"messages": [greeting], **held_to(_COLOURS)}
+            return interface._replace(labels=answers(interface, _held, max(64, limit), **held))
+        if refusals[-1].status in (404, 405, 501):
+            break
+    firsts = dict.fromkeys(str(refusal) for refusal in (refusals[0], refusals[-1]))
+    raise Refused("; ".join(firsts), refusals[-1].status) from None
 
 
 def _completion(answer: Any) -> Any:
@@ -98,6 +130,13 @@ def _choices(answer: Any) -> Sequence[Any]:
     if not isinstance(choices, list):
         raise ValueError("choices that are no list")
     return choices
+
+
+def _held(answer: Any) -> None:
+    """Nothing, if an answer is one of the two labels. A ValueError if it is not."""
+    label = label_in(chat_answer(_choices(answer), _GREETING)).text
+    if label not in _COLOURS:
+        raise ValueError(f"{label!r:.80} is no label")
 
 
 class Score(Protocol):

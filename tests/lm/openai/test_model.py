@@ -55,7 +55,6 @@ def agrees(lm, local):
     for per_token in (False, True):
         found = lm.choose(PROMPTS, CHOICES, per_token=per_token)
         assert found.tolist() == local.choose(PROMPTS, CHOICES, per_token=per_token).tolist()
-    assert lm.count_tokens([*PROMPTS, ""]).tolist() == local.count_tokens([*PROMPTS, ""]).tolist()
 
 
 def test_the_tiny_lm_over_http(lm):
@@ -78,19 +77,17 @@ def test_what_was_read_is_what_the_server_says(lm):
 
 
 def test_equal_texts_are_asked_for_once(server, lm):
-    lm.count_tokens(["x"])
     server.clear()
     lm.log_likelihood(["a b"] * 30, [" a"] * 30)
-    lm.count_tokens(["a b"] * 30)
-    lm.count_tokens(["a b"])
-    assert [path for path, _ in server.requests] == ["/v1/completions", "/tokenize"]
+    assert [path for path, _ in server.requests] == ["/v1/completions"]
 
 
 def test_chat_generates_and_does_not_score(server, address):
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
     expected = [text.strip() for text in TinyLM().generate(PROMPTS, 6)]
-    assert lm.generate(PROMPTS, 6) == expected
-    assert lm.generate(PROMPTS, 6, ["it"]) == [text.split("it")[0] for text in expected]
+    assert [text.strip() for text in lm.generate(PROMPTS, 6)] == expected
+    cut = [text.split("it")[0] for text in expected]
+    assert [text.lstrip() for text in lm.generate(PROMPTS, 6, ["it"])] == cut
     assert server.requests[-1][0] == "/v1/chat/completions"
     assert not lm.can_score
     assert load_lm(f"{address}#tiny", endpoint=QUICK).can_score
@@ -114,16 +111,36 @@ def listing(*entries):
     return lambda path, request, answer: {"data": list(entries)} if path == "/v1/models" else answer
 
 
-def test_names_say_the_model_and_what_changes_its_answers_but_not_where(server, address, lm):
+def test_names_say_the_model_and_what_changes_its_answers(server, address, lm, monkeypatch):
     assert lm.name.startswith("tiny@ceil_jax-")
-    assert "127.0.0.1" not in lm.name
-    with listening(Server()) as other:
-        assert load_lm(f"{other}#tiny", endpoint=QUICK).name == lm.name
-    names = {load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True)).name}
+    monkeypatch.setenv("MY_KEY", "a")
+    settings = (
+        {"chat": True},
+        {"fields": ("top_k=5",)},
+        {"headers": ("X-Route=eu",)},
+        # a key that is renewed changes no answers
+        {"headers": ("api-key=$MY_KEY",)},
+    )
+    names = [load_lm(f"{address}#tiny", endpoint=replace(QUICK, **one)).name for one in settings]
+    assert names[-1] == lm.name
     for change in ({}, {"root": "x"}, {"owned_by": "vllm"}):
         server.change = listing({"id": "tiny", "owned_by": "me", "root": "r"} | change)
-        names.add(load_lm(f"{address}#tiny", endpoint=QUICK).name)
-    assert len(names) == 4
+        names.append(load_lm(f"{address}#tiny", endpoint=QUICK).name)
+    assert len(set(names)) == 7
+
+
+def test_two_servers_share_results_if_they_say_which_weights_they_serve(server, address, lm):
+    with listening(other := Server(server.encoder)) as elsewhere:
+        assert load_lm(f"{elsewhere}#tiny", endpoint=QUICK).name == lm.name
+        for one in (server, other):
+            one.change = listing({"id": "tiny", "owned_by": "me"}, {"id": "tiny-encoder"})
+        loaded = [load_lm(f"{each}#tiny", endpoint=QUICK) for each in (address, elsewhere)]
+        assert loaded[0].name != loaded[1].name
+        assert "127.0.0.1" not in loaded[0].name
+        encoders = [
+            load_encoder(f"{each}#tiny-encoder", endpoint=QUICK) for each in (address, elsewhere)
+        ]
+        assert encoders[0].fingerprint != encoders[1].fingerprint
 
 
 def test_a_stated_length_is_in_no_key_and_one_that_is_given_shapes_prompts(server, address):
@@ -355,7 +372,7 @@ def test_a_spent_budget_keeps_what_was_computed(locked, tmp_path):
         over_http(address, tmp_path, max_requests=16, batch=4, concurrency=1), encoder="tiny"
     )
     said = refused(compare, *open_run(config, BIG), ["random"])
-    assert "the budget of requests is spent (16 of 16 requests" in said
+    assert "the budget of requests is spent (16 requests" in said
     whole = open_run(replace(config, endpoint=replace(config.endpoint, max_requests=None)), BIG)
     with whole.run.lm(whole.setup.lm).metered() as meter:
         [row] = compare(*whole, ["random"]).rows
@@ -383,14 +400,11 @@ def one_at_a_time(path, request, answer):
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 422, 500, 501])
-def test_a_server_that_has_chat_alone_is_asked_by_chat(
-    server, address, caplog, monkeypatch, status
-):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
+def test_a_server_that_has_chat_alone_is_asked_by_chat(server, address, caplog, waits, status):
     caplog.set_level(logging.INFO, "ceil_jax")
     server.change = without("/v1/completions", status=status)
     lm = load_lm(f"{address}#tiny", endpoint=QUICK)
-    assert lm.generate(PROMPTS, 6) == [text.strip() for text in TinyLM().generate(PROMPTS, 6)]
+    assert lm.generate(PROMPTS, 6) == [text.rstrip() for text in TinyLM().generate(PROMPTS, 6)]
     assert not lm.can_score
     [line] = [said for said in caplog.messages if "asked through /chat/completions" in said]
     assert f"HTTP {status}" in line
@@ -410,54 +424,30 @@ def test_a_server_with_neither_names_both(server, address):
     said = refused(lambda: load_lm(f"{address}#tiny", endpoint=QUICK))
     assert "no /v1/completions" in said
     assert "no /v1/chat/completions" in said
-    assert "an address often ends in /v1" in said
+    assert "An address often ends in /v1" in said
 
 
-@pytest.mark.parametrize("prefix", ["", "/openai/v1", "/api/v1"])
-@pytest.mark.parametrize("lists", [True, False])
-def test_an_interface_that_is_not_under_v1_is_found_from_the_address_of_the_host(
-    server, address, monkeypatch, prefix, lists
-):
-    """Perplexity has it at its root and no list of models, Azure under /openai/v1."""
-    standard = server.answer
-    known = ("/chat/completions", *(["/models"] if lists else []))
-
-    def elsewhere(path, body):
-        if path.removeprefix(prefix) not in known or not path.startswith(prefix):
-            return 404, {"error": {"message": "Resource not found"}}
-        return standard(f"/v1{path.removeprefix(prefix)}", body)
-
-    monkeypatch.setattr(server, "answer", elsewhere)
-    lm = load_lm(f"{address.removesuffix('/v1')}#tiny", endpoint=QUICK)
-    assert lm.generate(PROMPTS, 6) == [text.strip() for text in TinyLM().generate(PROMPTS, 6)]
-    assert server.requests[-1][0] == f"{prefix}/chat/completions"
-
-
-def test_where_nothing_is_found_the_first_path_is_told(server, address, monkeypatch):
-    monkeypatch.setattr(server, "answer", lambda path, body: (404, {"error": "Not Found"}))
-    assert f"{address}/chat/completions: HTTP 404" in refused(
-        lambda: load_lm(f"{address}#tiny", endpoint=QUICK)
-    )
-
-
-def test_a_chat_that_cannot_answer_in_few_tokens_is_there_all_the_same(server, address):
-    said = "Could not finish the message because max_tokens or model output limit was reached"
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_chat_that_takes_other_fields_is_asked_with_them(server, address, chat):
+    """As models that reason: they need tokens to do so, and take no temperature."""
 
     def reasoning(path, request, answer):
-        if path == "/v1/chat/completions" and request["max_tokens"] < 100:
-            return 400, {"error": {"message": said}}
-        return without("/v1/completions")(path, request, answer)
+        if path != "/v1/chat/completions":
+            return without("/v1/completions")(path, request, answer)
+        if "max_tokens" in request or "temperature" in request:
+            return 400, {"error": {"message": "use max_completion_tokens"}}
+        return answer if request["max_completion_tokens"] > 100 else (400, {})
 
     server.change = reasoning
-    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
-    assert lm.generate(["a b a"], 100) != []
+    lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=chat))
+    server.clear()
+    assert lm.generate(["a b a"], 101) != []
+    [(_, body)] = server.requests
+    assert body.keys() == {"model", "messages", "max_completion_tokens"}
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
-def test_a_server_that_answers_nothing_now_is_not_taken_for_a_chat(
-    server, address, monkeypatch, status
-):
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
+def test_a_server_that_answers_nothing_now_is_not_taken_for_a_chat(server, address, waits, status):
     server.change = without("/v1/completions", status=status)
     assert f"HTTP {status}" in refused(lambda: load_lm(f"{address}#tiny", endpoint=QUICK))
     assert not [path for path, _ in server.requests if path == "/v1/chat/completions"]
@@ -539,7 +529,7 @@ def test_as_many_requests_are_under_way_as_the_settings_say(server, address, tmp
     server.change = held
     read = CachedLM(lm, Readings(tmp_path))
     prompts = [f"a b {i}" for i in range(96)]
-    assert read.generate(prompts, 2) == [text.strip() for text in TinyLM().generate(prompts, 2)]
+    assert read.generate(prompts, 2) == [text.rstrip() for text in TinyLM().generate(prompts, 2)]
 
 
 def test_tokens_are_shared_out_to_the_answers_that_took_them(server, address, tmp_path):
@@ -594,38 +584,11 @@ def long_texts():
     return ["a b c d " * 50, "x", ""]
 
 
-def test_llama_cpp_counts_by_words_of_its_own(server, address, long_texts):
-    def llama(path, request, answer):
-        if path != "/tokenize":
-            return answer
-        return {"tokens": list(range(len(request.get("content", "").split())))}
-
-    server.change = llama
-    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
-    assert lm.count_tokens(long_texts).tolist() == [200, 1, 0]
-
-
 @pytest.mark.parametrize("chat", [False, True])
-@pytest.mark.parametrize(
-    "tokenize",
-    [
-        (404, {"detail": "Not Found"}),
-        {"error": "Unexpected endpoint"},
-        {"tokens": []},
-        {"count": -7},
-        {"count": float("inf")},
-        {"count": "many"},
-    ],
-    ids=str,
-)
-def test_without_a_tokenizer_tokens_are_estimated_from_the_usage(
-    server, address, caplog, chat, tokenize, long_texts
-):
+def test_tokens_are_estimated_from_the_usage(server, address, caplog, chat, long_texts):
     """The server's usage has a token for every five bytes."""
 
     def changed(path, request, answer):
-        if path == "/tokenize":
-            return tokenize
         if "completions" in path:
             prompt = request.get("prompt") or request["messages"][0]["content"]
             text = prompt if isinstance(prompt, str) else "".join(prompt)
@@ -645,23 +608,13 @@ def test_without_a_tokenizer_tokens_are_estimated_from_the_usage(
 @pytest.mark.parametrize(
     "usage", [None, {}, {"prompt_tokens": 0}, {"prompt_tokens": 7}, {"prompt_tokens": None}]
 )
-def test_without_a_usage_either_tokens_are_taken_for_four_bytes(
+def test_without_a_usage_tokens_are_taken_for_four_bytes(
     server, address, caplog, usage, long_texts
 ):
     def changed(path, request, answer):
-        return (404, {}) if path == "/tokenize" else answer | {"usage": usage}
+        return answer | {"usage": usage}
 
     server.change = changed
     lm = load_lm(f"{address}#tiny", endpoint=QUICK)
     assert lm.count_tokens(long_texts).tolist() == [110, 1, 0]
-    assert caplog.text.count("because the server neither counts nor states them") == 1
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["This model's maximum context length is 9 tokens", "the request exceeds the context size"],
-)
-def test_a_prompt_that_is_too_long_names_the_flags(server, address, said):
-    lm = load_lm(f"{address}#tiny", endpoint=QUICK)
-    server.change = lambda path, request, answer: (400, {"error": {"message": said}})
-    assert "give --endpoint.context-length" in refused(lm.generate, PROMPTS, 2)
+    assert caplog.text.count("because the server does not state them") == 1
