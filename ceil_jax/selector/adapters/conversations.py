@@ -15,8 +15,9 @@ from ceil_jax.tasks.example import Example
 def conversation_examples(rows: Iterable[Mapping[str, Any]]) -> list[Example]:
     """Return an example for each conversation.
 
-    The output is the assistant's last turn: its text, or its tool calls as JSON. The input is the
-    text of the user's turns before it. The field `messages` keeps all turns for `Selection.messages`.
+    The output is the assistant's last turn: its text, or its tool calls as JSON. The input is what
+    was said before it, by the user, the assistant and tools: "Yes please." means what the assistant
+    had asked. The field `messages` keeps all turns for `Selection.messages`.
 
     Args:
         rows: `{"messages": […]}`, as in a file for fine-tuning: `map(json.loads, open(file))`, or a
@@ -44,10 +45,9 @@ def conversation_query(messages: Sequence[Mapping[str, Any]]) -> Example:
         UserError: there is no list of messages, or none of them is the user's.
     """
     turns = checked_turns(messages, "the query")
-    question = _words_of_user(turns)
-    if not question.strip():
+    if not _has_question(turns):
         raise UserError("the query: expected a message of the user")
-    return Example("", question, "", fields={FIELD: _json(turns)})
+    return Example("", _said(turns), "", fields={FIELD: _json(turns)})
 
 
 def _example(number: int, row: Any) -> Example:
@@ -61,9 +61,8 @@ def _example(number: int, row: Any) -> Example:
     # the answer is the assistant's last turn; what comes after it is left out
     answers = [place for place, turn in enumerate(turns) if turn["role"] == "assistant"]
     conversation = turns[: answers[-1] + 1] if answers else []
-    question = _words_of_user(conversation[:-1])
-    answer = _answer(conversation[-1]) if conversation else ""
-    if not (question.strip() and answer.strip()):
+    answer = _text_of(conversation[-1]) if conversation else ""
+    if not (answer.strip() and _has_question(conversation)):
         raise UserError(
             f"{where}, field '{FIELD}': expected an answer of the assistant behind a message of the "
             "user"
@@ -71,14 +70,20 @@ def _example(number: int, row: Any) -> Example:
     texts = {name: _text(value) for name, value in row.items() if name not in (FIELD, "id")}
     fields = {name: text for name, text in texts.items() if text}
     return Example(
-        _text(row.get("id")), question, answer, fields={**fields, FIELD: _json(conversation)}
+        _text(row.get("id")),
+        _said(conversation[:-1]),
+        answer,
+        fields={**fields, FIELD: _json(conversation)},
     )
 
 
-def _words_of_user(turns: Sequence[Mapping[str, Any]]) -> str:
-    """The text of the user's turns."""
-    texts = [_content(turn) for turn in turns if turn["role"] == "user"]
-    return "\n".join(text for text in texts if text)
+def _has_question(turns: Sequence[Mapping[str, Any]]) -> bool:
+    return any(turn["role"] == "user" and _content(turn).strip() for turn in turns)
+
+
+def _said(turns: Sequence[Mapping[str, Any]]) -> str:
+    """The text of all turns but the system's, a line each."""
+    return "\n".join(filter(None, (_text_of(turn) for turn in turns if turn["role"] != "system")))
 
 
 def _content(turn: Mapping[str, Any]) -> str:
@@ -89,8 +94,8 @@ def _content(turn: Mapping[str, Any]) -> str:
     return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
 
 
-def _answer(turn: Mapping[str, Any]) -> str:
-    """The assistant's turn as text."""
+def _text_of(turn: Mapping[str, Any]) -> str:
+    """A turn as text: its content, or its tool calls as JSON."""
     calls = turn.get("tool_calls")
     return _content(turn) or (_json(calls) if calls else "")
 

@@ -57,7 +57,7 @@ def test_openai_s_lines_come_back_with_all_their_turns():
     file = [json.dumps(line) for line in lines]
     bank = {example.output: example for example in conversation_examples(map(json.loads, file))}
     assert set(bank) == {"Blue.", "It is on.", json.dumps([CALL])}
-    assert bank["Blue."].input == "Hello river\nAnd the sea?"
+    assert bank["Blue."].input == "Hello river\nHi.\nAnd the sea?"  # without the rules
     assert bank["Blue."].fields["lang"] == "en"
     assert json.loads(bank["Blue."].fields["tools"]) == [CALL["function"]]
     messages = selected(lines, "Light on").messages
@@ -144,3 +144,33 @@ def test_a_file_of_conversations_says_what_reads_it(tmp_path):
     file.write_text(f"{json.dumps({'messages': SEVERAL})}\n" * 2)
     with refused("no column 'input'.*in 'messages' stand lists.*conversation_examples"):
         CeilSelector.from_csv(file, encoder=Words())
+
+
+def agreed(asked):
+    """A conversation in which the user agrees to what the assistant has asked."""
+    return [user("Hello"), assistant(asked), user("Yes please.")]
+
+
+def test_a_follow_up_turn_means_what_the_assistant_had_asked():
+    asked = {"cancel": "Cancel the order?", "invoice": "Send the invoice?"}
+    rows = [
+        {"messages": [*agreed(f"Order {i}. {text}"), assistant(f"{name} {i}")]}
+        for i in range(4)
+        for name, text in asked.items()
+    ]
+    selector = CeilSelector.from_examples(
+        conversation_examples(rows), encoder=Words(), trade_off=0.01, near_duplicate=None
+    )
+    for name, text in asked.items():
+        query = conversation_query(agreed(f"Order 7. {text}"))
+        chosen = selector.select(query, k=3)
+        assert {example.output.split()[0] for example in chosen} == {name}
+        assert chosen.excluded == 0  # the user's words are alike, the question is another
+    assert selector.select(conversation_query(rows[0]["messages"][:3]), k=3).excluded == 1
+
+
+def test_a_tool_s_answer_is_part_of_what_was_said():
+    call = assistant(None, tool_calls=[CALL])
+    turns = [user("Light?"), call, {"role": "tool", "tool_call_id": CALL["id"], "content": "off"}]
+    query = conversation_query(turns)
+    assert query.input.split("\n") == ["Light?", json.dumps([CALL]), "off"]
