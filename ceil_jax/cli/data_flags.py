@@ -91,7 +91,7 @@ class OwnData:
             stop=options.stop and [_unescaped(end) for end in options.stop],
             delimiter=options.delimiter and _unescaped(options.delimiter),
         )
-        if "input" in options.input or options.output == "output":
+        if "input" in options.input or options.answer == "output":
             check_named(self.data, options)
         return load_file(
             self.data,

@@ -73,7 +73,7 @@ def check_named(file: Path, options: FileOptions) -> None:
     """
     table = read_table(file, options.delimiter, options.encoding)
     names = table.columns
-    output = options.output
+    output = options.answer
     inputs = [name for name in options.inputs if name != "input" or same_text(name, names)]
     answer = output if output != "output" or same_text(output, names) else ""
     rows = [row for row in table.rows if not isinstance(row, RowError)]

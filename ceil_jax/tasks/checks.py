@@ -8,7 +8,7 @@ Of a row (refused, or left out with --skip-bad-rows):
 - `check_end`: an output holds the string at which an answer ends, so that no answer could be right
 - `choice_of`: an output is not among the choices
 Of a task (`separated` and what it calls):
-- `check_labels`: all outputs are one label, so that every answer is right (refused)
+- `check_labels`: all outputs are one (refused where the LM chooses among labels, else a warning)
 - `spelled_alike`: labels that look the same (one spelling is taken, with a warning)
 - `warn_if_swapped`: the input repeats as labels do, and the output does not (warning)
 - `separated`: a query's text in the bank, two rows of one text (left out, with a warning), and two
@@ -180,18 +180,22 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
 
 
 def check_labels(task: Task, source: str = "") -> None:
-    """Raise a UserError if the LM is to choose among labels, and all of the bank has one label.
+    """Raise a UserError if the LM is to choose among labels, and all of the bank has one label. Warn
+    if it is to write answers, and all of the bank has one.
 
     Args:
         task: the bank and the queries.
         source: names the rows in the message; by default the task's name.
     """
-    if task.validation[0].choices and len({example.output for example in task.train}) < 2:
+    outputs = {example.output for example in task.train}
+    if len(outputs) > 1 or len(task.train) < 2:
+        return
+    found = f"{source or task.name}: every row of the bank has the output {min(outputs)!r}"
+    if task.validation[0].choices:
         raise UserError(
-            f"{source or task.name}: every row of the bank has the output "
-            f"{task.train[0].output!r}; give rows of at least two labels, or --metric exact_match "
-            "to generate answers"
+            f"{found}; give rows of at least two labels, or --metric exact_match to generate answers"
         )
+    log.warning("%s: right answers will say nothing about the examples", found)
 
 
 def spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:

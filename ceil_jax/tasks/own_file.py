@@ -38,8 +38,8 @@ class FileOptions:
 
     input: Sequence[str] = ("input",)
     """The column that retrievers see; name both of a pair, such as premise and hypothesis."""
-    output: str = "output"
-    """The column with the answer: text, a truth value or a finite number."""
+    output: Sequence[str] = ("output",)
+    """The one column with the answer: texts, truth values or finite numbers."""
     template: str | None = None
     """The text of an example in a prompt by its columns, such as '{text} It is {label}', which ends
     with the output's; {input} and {output} stand for the two roles unless another column has that
@@ -66,10 +66,20 @@ class FileOptions:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if not isinstance(self.output, str) and len(self.output) != 1:
+            raise UserError(
+                f"--output {' '.join(self.output)}: expected one column; join several in the table, "
+                "or run once for each"
+            )
+
+    @property
+    def answer(self) -> str:
+        """The column of the output."""
+        return self.output if isinstance(self.output, str) else self.output[0]
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns of the input, of which a single one may be given as a text."""
+        """The columns of the input."""
         return (self.input,) if isinstance(self.input, str) else tuple(self.input)
 
     @property
@@ -85,7 +95,7 @@ class FileKeywords(TypedDict, total=False):
     """The fields of `FileOptions` as keywords of `load_file`."""
 
     input: Sequence[str]
-    output: str
+    output: Sequence[str]
     template: str | None
     metric: str | None
     stop: Sequence[str] | None
@@ -145,7 +155,7 @@ def load_file(
     table = read_table(path, options.delimiter, options.encoding)
     reader = _Reader(options, metric, _template(options, separator, table), named)
     rows = reader.examples(table, "train")
-    warn_if_swapped(rows, ", ".join(options.inputs), options.output, table.source)
+    warn_if_swapped(rows, ", ".join(options.inputs), options.answer, table.source)
     if isinstance(validation, int | float):
         reader, rows = _with_labels(reader, rows, None, table.source)
         bank, queries = _hold_out(rows, validation, seed, table.source)
@@ -173,7 +183,7 @@ def load_file(
         available=len(queries),
         # several columns are joined, and have no name together
         input_key=options.inputs[0] if len(options.inputs) == 1 else "input",
-        output_key=options.output,
+        output_key=options.answer,
     )
     task = separated(task, table.source)
     return replace(
@@ -201,7 +211,7 @@ class _Reader:
         the row's number."""
         needs_database = self.metric == "sql_execution"
         field_names = (*self.template.fields, *((DATABASE,) if needs_database else ()))
-        columns = Columns(self.options.inputs, self.options.output, field_names)
+        columns = Columns(self.options.inputs, self.options.answer, field_names)
         hint = "--input, --output and --template name columns"
         if needs_database:
             hint += (
@@ -227,7 +237,7 @@ class _Reader:
     def _checked(self, example: Example) -> Example:
         """The example with its choices. A FieldError if its output is not one of them, or contains
         a stop string."""
-        output = self.options.output
+        output = self.options.answer
         if self.choices:
             choice = choice_of(example.output.strip(), self.choices, output, self.source)
             return replace(example, output=choice, choices=self.choices)
@@ -301,7 +311,7 @@ def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:
 def _template(options: FileOptions, separator: str | None, table: Table) -> Template:
     """The template for the table: from the user's pattern, else a line for each column."""
     inputs = options.inputs
-    output = options.output
+    output = options.answer
     between = "\n\n" if separator is None else separator
     pattern = options.template
     Columns(inputs, output)  # refuses a column in both roles

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ceil_jax.errors import UserError
+from ceil_jax.tasks.checks import check_labels
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.identity import question_key
@@ -65,11 +66,7 @@ def split_rows(
         for query in first_of_each(task.validation, words)
         if words(query) not in words_of_bank
     ]
-    if task.validation[0].choices and len({example.output for example in task.train}) < 2:
-        raise UserError(
-            f"{task.name}: every row of the bank has the output {task.train[0].output!r}; give "
-            "rows of at least two labels, or --metric exact_match to generate answers"
-        )
+    check_labels(task)
     rows = len(task.train)
     tuning = tuning or min(max(round(HELD_OUT * rows), FEWEST_ROWS), MOST_TUNING)
     final = min(len(queries), final or MOST_FINAL)

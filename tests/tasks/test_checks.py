@@ -73,12 +73,22 @@ def test_a_column_that_is_missing(tmp_path):
         load_file(path, input="text", output="label")
 
 
+@pytest.mark.parametrize("output", [("team", "priority"), []])
+def test_several_outputs(output):
+    rows = [{"text": f"t {i}", "team": "it", "priority": "high"} for i in range(9)]
+    with refused("--output .*: expected one column; join several in the table, or run once for ea"):
+        load_file(rows, input="text", output=output)
+    assert load_file(rows, input="text", output=["team"]).output_key == "team"
+
+
 def test_one_label_only(caplog):
     rows = [{"input": f"film {i}", "output": "good"} for i in range(20)]
     with refused("list of rows: every row of the bank has the output 'good'; give rows of at lea"):
         load_file(rows, metric="accuracy")
-    # written freely, the same answer may be what somebody wants
     assert load_file(rows).metric == "exact_match"
+    assert "every row of the bank has the output 'good': right answers will say nothing" in (
+        caplog.text
+    )
 
 
 @pytest.mark.parametrize(

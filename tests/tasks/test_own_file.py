@@ -175,7 +175,9 @@ def test_choices_in_any_container_and_texts_with_invisible_characters(caplog):
 
 
 def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
-    lines = [json.dumps({"text": f"t{i}", "label": "" if i in (2, 5) else "x"}) for i in range(9)]
+    lines = [
+        json.dumps({"text": f"t{i}", "label": "" if i in (2, 5) else f"x{i}"}) for i in range(9)
+    ]
     path = write(tmp_path / "a.jsonl", "\n".join([*lines, "[1]", '{"text": "u"}']))
     with refused(r"line 3, field 'label': .*; 4 rows .*: lines 3, 6, 10, 11; --skip"):
         load_file(path, input="text", output="label")
@@ -189,7 +191,7 @@ def test_bad_rows_are_found_at_once_and_may_be_skipped(tmp_path, caplog):
 
 def test_columns_that_nobody_asked_for(tmp_path, caplog):
     rows = [
-        {"text": f"t{i}", "label": "x", "meta": {"a": i}, "n": i, "": i, "none": None}
+        {"text": f"t{i}", "label": f"x{i}", "meta": {"a": i}, "n": i, "": i, "none": None}
         for i in range(9)
     ]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
