@@ -24,10 +24,6 @@ from ceil_jax.tasks.example import Task, Template
 PROMPT = "prompt.txt"
 """The name of the file with the text of a fixed prompt."""
 
-NEAREST_TRADE_OFF = 1e-9
-"""λ of a selector that takes the nearest examples: so small that the slightest difference in
-relevance outweighs diversity."""
-
 
 def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = "") -> str:
     """Write a row as a selector into a folder (see `selector_of`), and return a message for the
@@ -95,8 +91,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
             "a selector embeds inputs as they are, not skills: train with --text input for it"
         )
     choice = row_stages.choice(setup, row)
-    trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else NEAREST_TRADE_OFF
-    assert trade_off is not None, "DPP-MAP has a λ"
+    trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else None
     encoder, query_encoder = encoders_of(run, setup, row)
     used = [
         method
@@ -109,7 +104,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         query_encoder=query_encoder,
         vectors=run.get(method_stages.bank_vectors(setup, row.method)),
         trade_off=trade_off,
-        near_duplicate=None,  # what was evaluated passes over nothing
+        origin=0.0,  # what was evaluated took cosines as they are, and passed over nothing
         min_relevance=config.min_relevance,
         shortlist=config.shortlist,
         fixed=_fixed_ids(run, setup, row),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax.dpp.kernel import similarity
+from ceil_jax.dpp.kernel import rescaled, similarity
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.ranking import descending
 from ceil_jax.selector.filters import asks_the_same, check_filter, group_reader, passes_filter
@@ -32,6 +32,10 @@ FIRST_SORTED = 4
 """The search sorts the best 4 n first; usually n of these pass the filter and repeat no text."""
 
 
+MOST_ALIKE = 0.99
+"""The largest mean cosine of a bank: its examples may be copies of one."""
+
+
 class Shortlist(NamedTuple):
     """The examples to choose from for one query, followed by the fixed ones."""
 
@@ -45,6 +49,8 @@ class Shortlist(NamedTuple):
     distant: float | None = None
     """The relevance of the nearest example that `min_relevance` left out; None if it left out
     none."""
+    origin: float = 0.0
+    """The cosine that counts as 0."""
     fixed: int = 0
     """How many of the last examples are fixed; they stand in prompt order and are not chosen
     among."""
@@ -84,6 +90,18 @@ class Snapshot:
     @property
     def live_vectors(self) -> np.ndarray:
         return self.vectors if self.live.all() else self.vectors[self.live]
+
+    @cached_property
+    def mean_cosine(self) -> float:
+        """The mean cosine of all pairs of live examples, from 0 to MOST_ALIKE; 0 for fewer than
+        two."""
+        count = int(self.live.sum())
+        if count < 2:
+            return 0.0
+        # Σ cos over all pairs, each twice, is |Σ v|² less the examples' own cosines of 1
+        total = self.live_vectors.sum(axis=0, dtype=np.float64)
+        mean = float((total @ total - count) / (count * (count - 1)))
+        return min(max(0.0, mean), MOST_ALIKE)
 
     def shortlists(
         self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
@@ -129,6 +147,7 @@ class Snapshot:
         excluded = len(fixed) - len(allowed)
         # no example is chosen that repeats a fixed one, even if that one is left out
         texts = {_text(self.examples[row]) for row in fixed}
+        origin = self.mean_cosine if call.origin is None else call.origin
         counts: Counter[str | None] = Counter()
         distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
@@ -140,7 +159,7 @@ class Snapshot:
             if not call.own_answer and asks_it(example):
                 excluded += 1
                 continue
-            relevance = float(similarity(cosines[row]))
+            relevance = float(similarity(rescaled(cosines[row], origin)))
             if call.min_relevance is not None and relevance < call.min_relevance:
                 distant = relevance
                 break
@@ -154,7 +173,7 @@ class Snapshot:
         rows += allowed
         examples = [self.examples[row] for row in rows]
         vectors = self.vectors[rows]
-        return Shortlist(examples, vectors, cosines[rows], excluded, distant, len(allowed))
+        return Shortlist(examples, vectors, cosines[rows], excluded, distant, origin, len(allowed))
 
     def _fixed(self, call: CallSettings) -> list[int]:
         """The rows of the fixed examples. A UserError for an id that no example has."""

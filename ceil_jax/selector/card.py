@@ -31,7 +31,9 @@ class Card:
     """The form of these prompts."""
 
 
-def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float) -> str:
+def model_card(
+    card: Card, outputs: Sequence[str], encoder: str, dim: int, trade_off: float | None
+) -> str:
     """Return the content of README.md for the hub: a YAML head, and a page on a selector.
 
     Args:
@@ -39,12 +41,13 @@ def model_card(card: Card, outputs: Sequence[str], encoder: str, dim: int, trade
         outputs: the outputs of the bank's examples, to count them.
         encoder: the name of the example encoder.
         dim: the length of a vector.
-        trade_off: λ of the selector.
+        trade_off: λ of the selector; None for the nearest examples.
     """
     # every JSON string is also a YAML string
     license = f"license: {json.dumps(card.license)}\n" if card.license else ""
     metrics = "".join(f"| {name} | {value:g} |\n" for name, value in card.metrics.items())
     unstated = "not stated"
+    how = "the nearest examples" if trade_off is None else f"a set, with λ = {trade_off:g}"
     asked = "messages" if card.form == "turns" else "prompt"
     return f"""---
 library_name: ceil_jax
@@ -55,8 +58,8 @@ tags:
 
 # {card.title}
 
-Chooses in-context examples for a language model: a determinantal point process conditioned on the query
-(CEIL, Ye et al., ICML 2023), with greedy MAP over the nearest examples of the bank.
+Chooses in-context examples for a language model from a bank: the nearest ones, or a set by greedy MAP of a
+determinantal point process conditioned on the query (CEIL, Ye et al., ICML 2023).
 
 ```python
 from ceil_jax import CeilSelector
@@ -69,7 +72,7 @@ print(selector.select("a query", k={card.k}).{asked})
 |---|---|
 | bank | {len(outputs):,} examples with {len({*outputs}):,} different outputs, **kept here as plain text** |
 | encoder | {encoder}, vectors of {dim} |
-| trade-off (λ) | {trade_off:g} |
+| chooses | {how} |
 | training data | {card.training_data or unstated} |
 | scored by | {card.language_model or unstated} |
 | licence | {card.license or unstated} |

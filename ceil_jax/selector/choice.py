@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ceil_jax.dpp.greedy_numpy import Pick, greedy_steps
-from ceil_jax.dpp.kernel import similarity
+from ceil_jax.dpp.kernel import SMALLEST_TRADE_OFF, rescaled, similarity
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import Prompt, examples_text, ordered
 from ceil_jax.lm.token_budget import most_that_fit
@@ -27,7 +27,7 @@ def select_from(
 ) -> Selection:
     """Return the selection for a query. A UserError for balance on an unknown field, and for a
     `count_tokens` that does not return counts."""
-    relevance = similarity(shortlist.cosines)
+    relevance = similarity(rescaled(shortlist.cosines, shortlist.origin))
     steps, stopped, repeats = _Choice(shortlist, relevance, call, layout.opening).steps()
     chosen, tokens = _fitted(steps, shortlist, relevance, call, layout)
     # the fixed examples stand behind the near ones
@@ -107,10 +107,12 @@ class _Choice:
         greedy = greedy_steps(
             self._vectors,
             self._relevance,
-            self._call.trade_off,
+            # at the smallest λ, relevance alone decides
+            self._call.trade_off or SMALLEST_TRADE_OFF,
             self._groups,
             fits=self._fits,
             waits=self._repeats_another,
+            origin=self._shortlist.origin,
         )
         for pick in chain(self._fixed(), greedy, self._dependent()):
             self._picks.append(pick)
@@ -133,7 +135,7 @@ class _Choice:
         threshold = self._call.near_duplicate
         if threshold is not None:
             taken = self._shortlist.vectors[[pick.item for pick in self._picks]]
-            cosines = taken @ self._vectors[item]
+            cosines = rescaled(taken @ self._vectors[item], self._shortlist.origin)
             if cosines.max(initial=-1) >= threshold:
                 self._repeats.add(item)
         return item in self._repeats

@@ -21,7 +21,7 @@ class Selected(NamedTuple):
 
     example: Example
     relevance: float
-    """(1 + cos) / 2 with the query."""
+    """(1 + cos) / 2 with the query, on the scale of the selector's `origin`."""
     gain: float
     """The increase of log det L'_S when the example was chosen; −inf if its vector is a linear
     combination of those before."""
@@ -61,7 +61,8 @@ class Selection:
     """The number of tokens of `text`; None without a token budget."""
     layout: Prompt
     """How the prompt is written, with the instruction as the LM reads it."""
-    trade_off: float
+    trade_off: float | None
+    """λ; None for the nearest examples."""
     excluded: int = 0
     """How many examples were left out because they are the query's own question."""
     repeats: int = 0
@@ -93,9 +94,8 @@ class Selection:
     def explain(self) -> str:
         """Return a table of the examples in prompt order, with their relevance and how much each
         added to those before."""
-        title = (
-            f"{len(self)} examples for {shortened(self.query.input, 60)!r}, λ = {self.trade_off:g}"
-        )
+        how = "the nearest" if self.trade_off is None else f"λ = {self.trade_off:g}"
+        title = f"{len(self)} examples for {shortened(self.query.input, 60)!r}, {how}"
         title += f", stopped: {self.stopped}"
         if self.stopped == "min_relevance":
             nearest = "the next nearest" if self.picks else "the nearest"

@@ -45,18 +45,23 @@ class Settings:
         UserError: a setting has a wrong type or value.
     """
 
-    trade_off: float = 0.1
-    """λ: a small value favours relevance, a large one diversity. 0.1 is the upper end of the
-    papers' range; it keeps a prompt from being filled with similar examples."""
-    near_duplicate: float | None = 0.8
-    """An example with at least this cosine to a chosen one counts as a repetition; above 0 and at
-    most 1. Repetitions are chosen only if no other examples are left. None: they are chosen like
-    any other. With all-MiniLM-L6-v2, invoices that differ in their numbers have cosines from 0.80
-    to 0.98 with one another; of 1,500 film reviews 99.3 % have no other review this near."""
+    trade_off: float | None = None
+    """λ of a set: a small value favours relevance, a large one diversity; the papers' range is 0.01
+    to 0.1. None: the nearest examples, which no λ that we measured outperforms (docs/results.md)."""
+    near_duplicate: float | None = None
+    """An example with at least this cosine, on the scale of `origin`, to a chosen one counts as a
+    repetition; above 0 and at most 1, such as 0.8. Repetitions are chosen only if no other examples
+    are left. None: they are chosen like any other."""
     min_relevance: float | None = None
-    """The lowest relevance, (1 + cos) / 2, of a chosen example: a query without near examples gets
-    fewer or none. None: no limit. The scale depends on the encoder: print `selection.explain()` for
-    some queries before you set it."""
+    """The lowest relevance of a chosen example, from 0 to 1: a query without near examples gets
+    fewer or none. None: no limit. On the scale of `origin`, 0.5 is as near as two examples of the
+    bank are to each other on average; print `selection.explain()` for some queries before you set
+    it."""
+    origin: float | None = None
+    """The cosine that counts as 0 in relevance and similarity: cosines are (cos − origin) / (1 −
+    origin). None: the mean cosine of all pairs of the bank, so that λ and the two limits above mean
+    the same for encoders that give unrelated texts cosines of 0 and of 0.7. 0: cosines as they are,
+    as in the papers, and in selectors that `ceil-jax export` and `tune` write."""
     own_answer: bool = False
     """Whether an example that is the query's own question may be chosen, so that the prompt
     contains the answer. This suits an application whose users ask questions that are in the bank; a
@@ -164,6 +169,10 @@ def _is_share_above_zero(value: Any) -> bool:
     return 0 < value <= 1
 
 
+def _is_below_one(value: Any) -> bool:
+    return 0 <= value < 1
+
+
 def _is_share(value: Any) -> bool:
     return 0 <= value <= 1
 
@@ -193,7 +202,8 @@ def _is_system_role(value: Any) -> bool:
 
 
 _ALLOWED = {
-    "trade_off": _Allowed(Real, "a number above 0", _is_positive),
+    "trade_off": _Allowed(Real, "a number above 0, or None", _is_positive, optional=True),
+    "origin": _Allowed(Real, "a cosine from 0 to below 1, or None", _is_below_one, optional=True),
     "near_duplicate": _Allowed(
         Real, "a cosine above 0 and at most 1, or None", _is_share_above_zero, optional=True
     ),
@@ -221,9 +231,10 @@ _ALLOWED = {
 class SettingOptions(TypedDict, total=False):
     """`Settings` as keyword arguments; see there."""
 
-    trade_off: float
+    trade_off: float | None
     near_duplicate: float | None
     min_relevance: float | None
+    origin: float | None
     own_answer: bool
     fixed: Sequence[str]
     balance: str | None
@@ -256,7 +267,7 @@ class Options(TypedDict, total=False):
     token_budget: int | None
     """The most tokens of what stands before the query in the prompt: the instruction and the
     examples, separators included."""
-    trade_off: float
+    trade_off: float | None
     """λ for this call, in place of the selector's; likewise for the next four."""
     near_duplicate: float | None
     """The cosine from which an example counts as a repetition; None for no limit."""

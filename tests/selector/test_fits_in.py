@@ -139,7 +139,7 @@ def test_an_explanation_says_what_was_added():
     b."""
     vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8]])
     rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abc"]
-    settings = {"vectors": vectors, "trade_off": 0.2, "near_duplicate": None}
+    settings = {"vectors": vectors, "trade_off": 0.2, "origin": 0.0}
     selector = CeilSelector.from_examples(rows, encoder=one_vector, **settings)
     # relevance 1, 0.98, 0.8; what a does not cover: 1 − ((1 + cos) / 2)², that is 0.0396 and 0.36
     assert str(selector.select("q", k=2).explain()).splitlines() == [
@@ -155,7 +155,8 @@ def test_near_duplicates_are_passed_over_above_a_threshold_that_can_be_set(tiny,
     rows = [{"id": f"{i}", "input": f"invoice {i}", "output": "x"} for i in range(5)]
 
     def make(**settings):
-        settings = {"vectors": vectors, "trade_off": 0.001, **settings}
+        settings = {"near_duplicate": 0.8, "trade_off": 0.001, "origin": 0.0} | settings
+        settings["vectors"] = vectors
         return CeilSelector.from_examples(rows, encoder=one_vector, **settings)
 
     assert ids(make().select("q", k=3)) == ["4", "3", "0"]
@@ -185,7 +186,8 @@ def test_an_encoder_whose_cosines_all_lie_high_still_fills_k_and_a_budget():
     def narrow(texts):
         return np.hstack([unit_rows(Words().encode(texts)), np.full((len(texts), 1), 7)])
 
-    selector = CeilSelector.from_examples(ROWS, encoder=narrow, count_tokens=words)
+    settings = {"near_duplicate": 0.8, "origin": 0.0, "count_tokens": words}
+    selector = CeilSelector.from_examples(ROWS, encoder=narrow, **settings)
     vectors = selector.bank.snapshot.vectors
     assert (vectors @ vectors.T).min() > 0.95
     eight = {"k": 8}
@@ -212,7 +214,7 @@ def test_three_invoices_that_differ_in_a_number_do_not_fill_a_prompt():
         {"input": "How do I get a refund for a wrong payment?", "output": "billing"},
         {"input": "The app crashes when I open settings", "output": "tech"},
     ]
-    selector = CeilSelector.from_examples(rows, encoder="all-MiniLM-L6-v2")
+    selector = CeilSelector.from_examples(rows, encoder="all-MiniLM-L6-v2", near_duplicate=0.6)
     for query in ("Invoice 1005 is overdue, please pay 80 euros", "I have an unpaid invoice"):
         for k, invoices in ((3, 1), (4, 1), (5, 2), (7, 4)):
             chosen = selector.select(query, k=k)
@@ -226,7 +228,7 @@ def test_where_none_is_near_enough_there_are_fewer_or_none(tiny, tmp_path):
     """Relevance (1 + cos) / 2 of the three: 1, 0.98 and 0.8."""
     vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8]])
     rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abc"]
-    settings = {"vectors": vectors, "trade_off": 0.2, "near_duplicate": None}
+    settings = {"vectors": vectors, "trade_off": 0.2, "origin": 0.0}
     selector = CeilSelector.from_examples(rows, encoder=one_vector, **settings)
     near = selector.select("q", k=3, min_relevance=0.9)
     assert ids(near) == ["b", "a"]
@@ -255,7 +257,7 @@ def test_where_none_is_near_enough_there_are_fewer_or_none(tiny, tmp_path):
 def test_fixed_examples_stand_first_in_every_prompt(tiny, tmp_path):
     vectors = np.array([[1, 0, 0], [0.96, 0.28, 0], [0.6, 0, 0.8], [0, 1, 0]])
     rows = [{"id": id, "input": f"text {id}", "output": "x"} for id in "abcd"]
-    settings = {"vectors": vectors, "trade_off": 1e-6, "near_duplicate": None}
+    settings = {"vectors": vectors, "trade_off": 1e-6, "origin": 0.0}
     selector = CeilSelector.from_examples(rows, encoder=one_vector, fixed=["d", "a"], **settings)
     chosen = selector.select("q", k=3)
     assert ids(chosen) == ["d", "a", "b"]
@@ -294,3 +296,36 @@ def test_fixed_examples_stand_first_in_every_prompt(tiny, tmp_path):
     loaded = CeilSelector.from_pretrained(tmp_path)
     assert loaded.fixed == ("row-3",)
     assert ids(loaded.select("a query", k=3))[0] == "row-3"
+
+
+def test_an_encoder_whose_cosines_lie_high_chooses_as_one_whose_do_not():
+    """A constant part of all vectors leaves every neighbour where it was; with the mean cosine of the
+    bank as origin it leaves every choice where it was, too."""
+    rng = np.random.default_rng(0)
+    vectors = unit_rows(rng.normal(size=(40, 12)) + 0.4)
+    rows = [{"id": f"{i}", "input": f"text {i}", "output": "x"} for i in range(39)]
+
+    def chosen(share, **settings):
+        def encode(texts):
+            numbers = [int(text.split()[1]) for text in texts]
+            constant = np.full((len(texts), 1), np.sqrt(share))
+            return np.hstack([constant, np.sqrt(1 - share) * vectors[numbers]])
+
+        selector = CeilSelector.from_examples(rows, encoder=encode, **settings)
+        return ids(selector.select("text 39", k=6))
+
+    for settings in ({}, {"trade_off": 0.1}, {"near_duplicate": 0.5}, {"min_relevance": 0.6}):
+        assert chosen(0.0, **settings) == chosen(0.7, **settings), settings
+    # cosines as they are make another choice
+    as_they_are = {"trade_off": 0.1, "near_duplicate": 0.5, "origin": 0.0}
+    assert chosen(0.0, **as_they_are) != chosen(0.7, **as_they_are)
+
+
+def test_the_mean_cosine_of_a_bank_is_that_of_its_pairs():
+    vectors = unit_rows(np.random.default_rng(1).normal(size=(7, 4)) + 1)
+    rows = [{"id": f"{i}", "input": f"text {i}", "output": "x"} for i in range(7)]
+    selector = CeilSelector.from_examples(rows, encoder=one_vector, vectors=np.asarray(vectors))
+    selector.remove("3")
+    live = np.delete(np.asarray(vectors), 3, axis=0)
+    pairs = [float(a @ b) for i, a in enumerate(live) for b in live[:i]]
+    assert selector.bank.snapshot.mean_cosine == pytest.approx(np.mean(pairs), abs=1e-6)

@@ -20,7 +20,7 @@ from ceil_jax.training.free import encoder as free_encoder
 
 
 def make(rows=ROWS, **settings):
-    settings = {"trade_off": 0.05, "near_duplicate": None, **settings}
+    settings = {"trade_off": 0.05, "origin": 0.0, **settings}
     return CeilSelector.from_examples(rows, encoder=Words(), **settings)
 
 
@@ -212,7 +212,9 @@ class Pair:
 
 
 def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny, monkeypatch):
-    selector = CeilSelector.from_examples(ROWS[:20], encoder=Pair(), query_encoder=Words())
+    selector = CeilSelector.from_examples(
+        ROWS[:20], encoder=Pair(), query_encoder=Words(), origin=0.0
+    )
     selector.add(ROWS[20:])
     expected = unit_rows(Pair().encode_bank(selector.examples))
     np.testing.assert_allclose(selector.bank.snapshot.vectors, expected, atol=1e-6)
@@ -457,7 +459,7 @@ BAD_NUMBERS = (0, np.nan, np.inf)
     ("options", "said"),
     [
         ({}, "select needs k=… "),
-        *(({"k": k}, "k is .*; expected a whole number from 1") for k in (0, 2.5, "8", True)),
+        *(({"k": k}, "k is .*; expected a whole number from 0") for k in (-1, 2.5, "8", True)),
         *(
             ({"token_budget": n}, "token_budget is .*; expected a whole number from 0")
             for n in (-5, 2.5)
