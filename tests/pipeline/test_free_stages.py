@@ -1,10 +1,10 @@
 """The stages of methods that learn from the bank's outputs."""
 
-import logging
 from dataclasses import dataclass, replace
 
 import pytest
 from films import SMALL, TASK, choose
+from tqdm import tqdm
 
 from ceil_jax.methods.base import LearnsFromOutputs
 from ceil_jax.methods.free import Free, Labels
@@ -19,18 +19,20 @@ from ceil_jax.training.free.head import fit_label_head
 
 
 @pytest.fixture
-def said(monkeypatch, caplog):
-    """Returns the shares that a log, which is never too early for a line, has of some work."""
-    monkeypatch.setattr(progress, "_FIRST_LINE", 0.0)
-    monkeypatch.setattr(progress, "_LINE_EVERY", 0.0)
-    monkeypatch.setattr(progress, "_BEAT", 60.0)
-    caplog.set_level(logging.INFO, "ceil_jax.store.progress")
+def said(monkeypatch):
+    """Returns the shares that a bar, which is never too early to be shown, has of some work."""
+    shares = {}
 
-    def shares(work):
-        lines = [line for line in caplog.messages if line.startswith(f"{work}, ")]
-        return [line.removeprefix(f"{work}, ") for line in lines]
+    class Bar(tqdm):
+        def __init__(self, **options):
+            super().__init__(**options | {"delay": 0, "mininterval": 0})
 
-    return shares
+        def update(self, n=1):
+            super().update(n)
+            shares.setdefault(self.desc.rstrip(": "), []).append(f"{self.n / self.total:.0%}")
+
+    monkeypatch.setattr(progress, "tqdm", Bar)
+    return shares.get
 
 
 def test_learning_from_outputs_says_how_far_it_is(said, tmp_path):
