@@ -8,14 +8,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from ceil_jax.cli.data_flags import NO_OWN_DATA, OwnData
 from ceil_jax.errors import Range, UserError
-from ceil_jax.methods.ceil import CEIL
-from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import (
     COMPARED,
     DEMO_LABELS,
@@ -143,49 +141,6 @@ def compare_command(
         _print_json({**table.data(), "report": str(page), "figure": str(page.with_suffix(".png"))})
     else:
         print(f"\nreport: {page}\nfigure: {page.with_suffix('.png')}")
-
-
-def score_command(
-    config: Annotated[RunConfig, Flags],
-    stage: Annotated[Literal["epr", "ceil"], tyro.conf.Positional] = "ceil",
-    shard: str | None = None,
-    own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
-) -> None:
-    """Let the LM score the candidates that EPR or CEIL is trained on, in one job or in many.
-
-    Takes the flags of `compare`, including `--scale`. With --shard, only that part of the prompts
-    is read, into a file of its own in the folder runs (--out): copy it into the folder of the job
-    that trains, which takes it in.
-
-    Args:
-        stage: epr scores single examples; ceil scores sets of examples, and trains EPR first.
-        shard: i/n with i from 1 to n, such as $SLURM_ARRAY_TASK_ID/16 in a SLURM array.
-    """
-    from ceil_jax.cli.first import begin
-    from ceil_jax.store.shards import parse_shard
-
-    part = parse_shard(shard) if shard else None
-    opened = begin(config, own_data, (stage,))
-    # the rest imports jax, for which nobody has to wait who mistyped a flag
-    from ceil_jax.pipeline import method_stages
-    from ceil_jax.pipeline.scoring import Scores
-    from ceil_jax.pipeline.setup import open_run
-
-    run, setup = open_run(opened.config, opened.task, opened.models)
-    method = setup.config.method(EPR if stage == "epr" else CEIL)
-    scores = method_stages.scored_candidates(setup, method).scores
-    assert isinstance(scores, Scores), "the LM scores both"
-    for need in scores.needs:
-        run.get(need)
-    if part is None:
-        run.get(scores)
-        cost = run.own_cost(scores)
-        what = f"{len(scores.queries):,} queries scored"
-    else:
-        meter = scores.read_shard(run, part)
-        cost = meter.cost
-        what = f"{meter.requests:,} prompts read by shard {part}"
-    print(f"{what}: {cost.tokens:,} LM tokens, {cost.seconds:.1f} s")
 
 
 def export_command(

@@ -38,7 +38,7 @@ compare trained in the folder runs):
   ceil-jax compare --data reviews.csv --input text --output label --metric accuracy --method topk dpp ceil
   ceil-jax export my-selector --data reviews.csv --input text --output label --metric accuracy"""
 
-SCALED = ("compare", "score", "show", "export")
+SCALED = ("compare", "show", "export")
 """The commands that take `--scale`."""
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "demo": deferred(commands.demo_command),
             "tasks": deferred(commands.tasks_command),
             "compare": functools.partial(deferred(commands.compare_command), config=config),
-            "score": functools.partial(deferred(commands.score_command), config=config),
             "tune": functools.partial(deferred(commands.tune_command), config=TUNE),
             "report": deferred(commands.report_command),
             "show": functools.partial(deferred(commands.show_command), config=config),

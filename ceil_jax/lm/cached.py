@@ -6,8 +6,6 @@ being read.
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -23,9 +21,6 @@ from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest, Reading, read_chunk
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
-from ceil_jax.store.shards import Shard
-
-log = logging.getLogger(__name__)
 
 BLOCK = 2**16
 """Number of requests that are made, looked up and read at a time: some hundred megabytes of
@@ -61,18 +56,11 @@ class ReadingMeter:
 class CachedLM(LanguageModel):
     """A language model behind a cache of readings, so that it reads each prompt once.
 
-    A prompt without a stored reading is read by `lm`, or elsewhere by `reader`. A process with a
-    shard reads only its own chunks of prompts; for other prompts without a reading it returns 0 or
-    "". Prompts may be `Lazy`: only those of one block are in memory.
+    A prompt without a stored reading is read by `lm`, or elsewhere by `reader`. Prompts may be
+    `Lazy`: only those of one block are in memory.
     """
 
-    def __init__(
-        self,
-        lm: LanguageModel,
-        readings: Readings,
-        reader: Reader | None = None,
-        shard: Shard | None = None,
-    ) -> None:
+    def __init__(self, lm: LanguageModel, readings: Readings, reader: Reader | None = None) -> None:
         self.lm = lm
         self.readings = readings
         self.name = lm.name
@@ -83,7 +71,6 @@ class CachedLM(LanguageModel):
         self.reads_messages = lm.reads_messages
         self.takes_system = lm.takes_system
         self._reader = reader
-        self._shard = shard
         self._meters: list[ReadingMeter] = []
         self._what = "reading prompts"
 
@@ -167,7 +154,6 @@ class CachedLM(LanguageModel):
         Requests are made one block at a time, so that only the prompts of one block are in memory.
         """
         values: list[Any] = []
-        first_group = 0
         with ExitStack() as stack:
             read: ReadChunks | None = None
             progress: Any = None
@@ -176,12 +162,10 @@ class CachedLM(LanguageModel):
                 keys = [request.key(self.name) for request in block]
                 distinct = dict(zip(keys, block, strict=True))
                 stored = self.readings.find(list(distinct))
-                # the keys that this process has to read, in chunks that are read together
-                chunks = self._chunks(distinct, stored, first_group, kind)
-                first_group += math.ceil(len(distinct) / LanguageModel.at_once[kind])
+                # the keys that have to be read, in chunks that are read together
+                chunks = self._chunks([key for key in distinct if key not in stored], kind)
                 # reader and progress bar are opened once, for the first block that needs them
                 if chunks and read is None:
-                    self._warn_of_incomplete_shards()
                     reader = self._reader or self._here
                     read = stack.enter_context(reader(len(requests) - start))
                 stored_requests = len(block) - sum(map(len, chunks))
@@ -198,14 +182,8 @@ class CachedLM(LanguageModel):
                 for meter in self._meters:
                     for key, reading in readings_by_key.items():
                         meter.enter(key, reading.cost, key not in stored)
-                values += [_value(readings_by_key.get(key), distinct[key]) for key in keys]
+                values += [readings_by_key[key].value for key in keys]
         return values
-
-    def _warn_of_incomplete_shards(self) -> None:
-        """Say, before anything is read, that shards have run and left prompts unread: one of them
-        may have been stopped, or forgotten."""
-        if self._shard is None and self.readings.shards:
-            log.warning("%s: some prompts were read by no shard; reading them here", self._what)
 
     def _read_now(
         self,
@@ -231,36 +209,13 @@ class CachedLM(LanguageModel):
             progress.update(len(readings_of_chunk))
         return readings_by_key
 
-    def _chunks(
-        self,
-        requests: Mapping[bytes, LMRequest],
-        stored: Mapping[bytes, Reading],
-        first_group: int,
-        kind: str,
-    ) -> list[list[bytes]]:
-        """Return the keys of a block's requests that this process has to read, in chunks that are
-        read together.
-
-        Requests are dealt to shards in groups of consecutive ones.
-
-        Args:
-            requests: the requests of the block, by key.
-            stored: the readings of those that were read before.
-            first_group: the number of the block's first group.
-            kind: "score" or "write".
-        """
-        # groups have the same size for every LM, so that shards agree on them and actors have equal
-        # shares
+    def _chunks(self, missing: Sequence[bytes], kind: str) -> list[Sequence[bytes]]:
+        """Return the keys of requests in chunks that are read together. `kind` is "score" or
+        "write"."""
         size = LanguageModel.at_once[kind]
-
-        def is_ours(position: int) -> bool:
-            return self._shard is None or self._shard.owns(first_group + position // size)
-
-        missing = [
-            key for position, key in enumerate(requests) if key not in stored and is_ours(position)
-        ]
-        chunk = size if self._reader else self.lm.at_once.get(kind, size)
-        return [missing[start : start + chunk] for start in range(0, len(missing), chunk)]
+        if not self._reader:  # which has equal shares for every LM
+            size = self.lm.at_once.get(kind, size)
+        return [missing[start : start + size] for start in range(0, len(missing), size)]
 
     @contextmanager
     def _here(self, requests: int) -> Iterator[ReadChunks]:
@@ -271,13 +226,3 @@ class CachedLM(LanguageModel):
             return self.lm.each(partial(read_chunk, self.lm, sharing=sharing), chunks)
 
         yield read
-
-
-def _value(reading: Reading | None, request: LMRequest) -> Any:
-    """Return the value of a reading; zeros or an empty text if it is missing because another shard
-    reads it."""
-    if reading is not None:
-        return reading.value
-    if request.choices:
-        return [0.0 for _ in request.choices]
-    return ""

@@ -162,7 +162,7 @@ class ReadingsFile:
             " ".join(str(error).split()),
             aside.name,
             aside,
-            # a file of such a name is copied in, like that of a shard
+            # a file of such a name is copied in
             self.path.with_name(f"readings-saved-from-{aside.suffix[1:]}.sqlite"),
         )
 

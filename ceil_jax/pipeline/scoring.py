@@ -11,16 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ceil_jax.lm.cached import CachedLM, ReadingMeter
 from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.messages import Rendered
-from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.folder import load_arrays, save_arrays
-from ceil_jax.store.shards import Shard
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
@@ -60,31 +57,19 @@ class Scores(Stage[dict[str, np.ndarray]]):
         builder = self.prompting.builder(run, queries)
         return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
-    def _score(self, run: Run, lm: CachedLM) -> dict[str, np.ndarray]:
+    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
         queries = self.queries.examples
         sets = run.get(self.sets)
-        prompts = self.prompts(run, queries, sets)
-        return score_sets(
-            lm,
+        scores = score_sets(
+            run.lm(self.prompting.lm),
             queries,
-            prompts,
+            self.prompts(run, queries, sets),
             self.prompting.prompt,
             self.prompting.per_token,
             self.all_choices,
         )
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        save_arrays(folder / "scores.npz", **self._score(run, run.lm(self.prompting.lm)))
+        save_arrays(folder / "scores.npz", **scores)
         return {}
-
-    def read_shard(self, run: Run, shard: Shard) -> ReadingMeter:
-        """Read one shard's part of the prompts into a file of its own, and return a meter with
-        their number and cost."""
-        named = self.prompting.lm
-        lm = CachedLM(named.get(), Readings(run.root, shard), named.reader(), shard)
-        with lm.metered(f"{self.what}, shard {shard}") as meter:
-            self._score(run, lm)
-        return meter
 
     def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:
         return load_arrays(folder / "scores.npz")

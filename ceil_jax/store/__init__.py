@@ -9,6 +9,5 @@
 - `code`: the code of plugins, as part of a key
 - `hashing`: hashes of values, files and folders; which files of a folder are its content
 - `cost`: `Cost`, seconds and LM tokens
-- `shards`: `Shard`, one of several jobs that share the reading of an LM
 - `progress`: one progress bar for a whole command
 """

@@ -158,7 +158,6 @@ def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_
         ("compare", ["--metric", "acuracy"], "unknown metric 'acuracy'"),
         ("compare", ["--template", "{inptu} is {output}"], "inptu"),
         ("export", ["--method", "topp"], "unknown method 'topp'"),
-        ("score", ["--metric", "acuracy"], "unknown metric 'acuracy'"),
         ("compare", ["--out", "mine.csv"], "mine.csv is a file; name a folder"),
     ],
 )
@@ -174,7 +173,7 @@ def test_what_cannot_be_is_refused_before_any_model_reads(
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("command", ["compare", "tune", "score", "export selector"])
+@pytest.mark.parametrize("command", ["compare", "tune", "export selector"])
 def test_a_refusal_does_not_wait_for_jax(command, reviews):
     """It takes a second to import, and the refusal of a flag half of one."""
     program = (
@@ -198,7 +197,7 @@ def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Models, "load_lm", lambda self, lm: Chat())
     (tmp_path / "empty.csv").touch()
     given = ["--data", str(tmp_path / "empty.csv"), "--lm", "http://127.0.0.1:1/v1#m"]
-    for command in (["compare", "--method", "epr"], ["score", "epr"], ["tune", "--method", "ceil"]):
+    for command in (["compare", "--method", "epr"], ["tune", "--method", "ceil"]):
         assert main([*command, *given]) == 2
         said = capsys.readouterr().err.strip().splitlines()[-1]
         assert "gives no log-probabilities" in said

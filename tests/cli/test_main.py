@@ -173,20 +173,6 @@ def test_tasks_lists_all_and_shows_one(capsys):
     assert shown.count(" It is\n") == 5
 
 
-def test_scores_in_two_jobs(tmp_path, capsys, reviews):
-    arguments = ["score", "epr", "--data", reviews(), "--metric", "accuracy", "--lm", "tiny"]
-    arguments += ["--out", str(tmp_path)]
-    # 24 queries of 8 candidates: 192 prompts in three chunks of 64
-    for shard, prompts in ((1, 128), (2, 64)):
-        assert main([*arguments, "--shard", f"{shard}/2"]) == 0
-        assert f"{prompts} prompts read by shard {shard}/2" in capsys.readouterr().out
-    assert main(arguments) == 0
-    shown = capsys.readouterr()
-    assert "24 queries scored:" in shown.out
-    assert "read by no shard" not in shown.err
-    assert said(capsys, *arguments, "--shard", "3/2")[0] == 2
-
-
 def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     flags = {}

@@ -97,7 +97,7 @@ def test_the_help_of_tune_has_no_flag_that_it_refuses(asked, capsys, monkeypatch
     assert not {"--shots", "--trade-off"} & flags["tune"]
 
 
-@pytest.mark.parametrize("command", ["compare", "tune", "export", "score"])
+@pytest.mark.parametrize("command", ["compare", "tune", "export"])
 def test_the_metrics_are_named_in_the_help(command, capsys, monkeypatch):
     text = helped(command, capsys, monkeypatch)
     assert set(METRICS) <= set(re.findall(r"\w+", text))
@@ -106,10 +106,10 @@ def test_the_metrics_are_named_in_the_help(command, capsys, monkeypatch):
 def test_every_flag_of_the_pages_for_users_is_in_the_help(capsys, monkeypatch):
     flags = {
         command: set(re.findall(r"--[a-z][\w.-]*", helped(command, capsys, monkeypatch)))
-        for command in ("compare", "tune", "export", "score", "demo", "report", "tasks")
+        for command in ("compare", "tune", "export", "demo", "report", "tasks")
     }
     pages = ["README.md", *(f"docs/{name}.md" for name in ("tutorial", "tune", "commands", "data"))]
-    commands = re.compile(r"ceil-jax (compare|tune|export|score|demo|report|tasks)\b((?:\\\n|.)*)")
+    commands = re.compile(r"ceil-jax (compare|tune|export|demo|report|tasks)\b((?:\\\n|.)*)")
     for page in pages:
         for command, rest in commands.findall((PAGES / page).read_text("utf-8")):
             used = set(re.findall(r"(?<![\w-])--[a-z][\w.-]*", rest.split("`")[0]))

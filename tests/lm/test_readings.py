@@ -21,12 +21,13 @@ from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.readings import FILE, Readings
 from ceil_jax.lm.request import LMRequest, Reading
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.shards import Shard
 
 PROMPTS = [f"film {i % 7} was number{i}" for i in range(10)]
 CHOICES = [(" bad", " good fun")] * len(PROMPTS)
 MANY = [tuple(f" {i}" for i in range(300))] * len(PROMPTS)
 """Choices enough to fill pages."""
+OTHER = "readings-other.sqlite"
+"""A file beside, which is copied in."""
 CHUNK = 4
 SMALL_CHUNKS = {"score": CHUNK, "write": CHUNK, "states": CHUNK}
 
@@ -66,7 +67,7 @@ def small_chunks(monkeypatch):
 def opened(folder, lm=None, **how):
     """A CachedLM and the LM below it."""
     lm = lm or Counted()
-    return CachedLM(lm, Readings(folder, how.get("shard")), **how), lm
+    return CachedLM(lm, Readings(folder), **how), lm
 
 
 def scores(read):
@@ -182,17 +183,6 @@ def test_prompts_are_made_once_and_a_block_at_a_time(tmp_path, monkeypatch, kept
     assert lm.asked == PROMPTS[kept:]
 
 
-def test_shards_agree_on_chunks_over_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("ceil_jax.lm.cached.BLOCK", CHUNK)
-    for number in (1, 2):
-        read, lm = opened(tmp_path, shard=Shard(number, 2))
-        scores(read)
-        assert lm.asked == [PROMPTS[i] for i in range(len(PROMPTS)) if i // CHUNK % 2 == number - 1]
-    read, lm = opened(tmp_path)
-    assert (scores(read) == plain()).all()
-    assert lm.asked == []
-
-
 def test_a_seed_is_no_part_of_a_greedy_text(tmp_path):
     read, lm = opened(tmp_path)
     assert read.generate(PROMPTS, 2) == read.generate(PROMPTS, 2, seed=5)
@@ -246,7 +236,7 @@ def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     assert (scores(opened(tmp_path)[0]) == plain()).all()
 
 
-@pytest.mark.parametrize("name", [FILE, "readings-1-of-2.sqlite"])
+@pytest.mark.parametrize("name", [FILE, OTHER])
 def test_a_file_that_is_none_is_set_aside_and_told(tmp_path, caplog, name):
     (tmp_path / name).write_bytes(b"not a database" * 1000)
     (tmp_path / f"{name}-wal").write_bytes(b"left behind" * 1000)
@@ -275,8 +265,14 @@ def readings_of(first, last):
     }
 
 
-def fill(folder, first, last, shard=None):
-    Readings(folder, shard).keep(readings_of(first, last))
+def fill(folder, first, last):
+    Readings(folder).keep(readings_of(first, last))
+
+
+def fill_beside(folder, first, last, name):
+    """Put readings into a file that is copied in."""
+    fill(folder / "elsewhere", first, last)
+    (folder / "elsewhere" / FILE).rename(folder / name)
 
 
 def found_in(folder, first=0, last=3000):
@@ -308,10 +304,10 @@ def test_what_a_user_saved_from_a_damaged_file_is_copied_in(tmp_path, caplog):
     assert found_in(tmp_path) == expected
 
 
-def test_files_of_shards_beside_a_damaged_file_are_not_blamed(tmp_path):
+def test_files_beside_a_damaged_one_are_not_blamed(tmp_path):
     fill(tmp_path, 0, 600)
     for number in (1, 2):
-        fill(tmp_path, 300 + 300 * number, 600 + 300 * number, Shard(number, 2))
+        fill_beside(tmp_path, 300 + 300 * number, 600 + 300 * number, f"readings-{number}.sqlite")
     before = {file.name: file.read_bytes() for file in tmp_path.glob("readings-*.sqlite")}
     damage(tmp_path / FILE)
     assert found_in(tmp_path) == readings_of(600, 1200)
@@ -319,10 +315,10 @@ def test_files_of_shards_beside_a_damaged_file_are_not_blamed(tmp_path):
     assert names(tmp_path) == {FILE, "readings.damaged-1", *before}
 
 
-def test_keys_out_of_order_are_met_before_a_shards_rows_are_added(tmp_path, caplog):
+def test_keys_out_of_order_are_met_before_rows_are_copied_in(tmp_path, caplog):
     fill(tmp_path, 0, 300)
     for number in (1, 2):
-        fill(tmp_path, 300 * number, 300 + 300 * number, Shard(number, 2))
+        fill_beside(tmp_path, 300 * number, 300 + 300 * number, f"readings-{number}.sqlite")
     # SQLite reads such a page without a word, and searches it as if it were in order
     key = sorted(readings_of(0, 300))[150]
     content = (tmp_path / FILE).read_bytes()
@@ -383,10 +379,10 @@ def stump(content):
         table(b"PRIMARY KEY", b"PRIMARY K\xc5Y"),  # quoted in the error
     ],
 )
-@pytest.mark.parametrize("name", [FILE, "readings-1-of-2.sqlite"])
+@pytest.mark.parametrize("name", [FILE, OTHER])
 def test_a_damaged_file_is_begun_anew(tmp_path, caplog, name, harm):
     fill(tmp_path, 0, 600)
-    fill(tmp_path, 600, 1200, Shard(1, 2))
+    fill_beside(tmp_path, 600, 1200, OTHER)
     content = bytearray((tmp_path / name).read_bytes())
     harm(content)
     (tmp_path / name).write_bytes(content)
@@ -396,7 +392,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path, caplog, name, harm):
     assert f"{tmp_path / name} is damaged" in caplog.text
     aside = (tmp_path / name).with_suffix(".damaged-1")
     assert aside.read_bytes() == content
-    assert names(tmp_path) == {FILE, "readings-1-of-2.sqlite", aside.name}
+    assert names(tmp_path) == {FILE, OTHER, aside.name}
 
 
 def test_a_flipped_bit_gives_no_other_reading_and_loses_one_or_is_told(tmp_path, caplog):
@@ -428,7 +424,7 @@ def test_a_flipped_bit_gives_no_other_reading_and_loses_one_or_is_told(tmp_path,
 @pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"noise" * 1000])
 def test_what_lies_beside_a_file_as_a_log_gives_no_other_reading(tmp_path, ending, content):
     fill(tmp_path, 0, 600)
-    fill(tmp_path, 600, 900, Shard(1, 1))
+    fill_beside(tmp_path, 600, 900, OTHER)
     (tmp_path / f"{FILE}{ending}").write_bytes(content)
     found = found_in(tmp_path)
     assert found.items() <= readings_of(0, 900).items()
@@ -449,15 +445,6 @@ def test_a_file_of_an_earlier_version_with_its_log_is_read(tmp_path):
     assert names(tmp_path) == {FILE, f"{FILE}-wal", f"{FILE}-shm"}
     assert found_in(tmp_path) == readings_of(0, 300)
     assert names(tmp_path) == {FILE}
-
-
-def test_a_shards_job_beside_a_damaged_file_goes_on(tmp_path):
-    shard = Shard(1, 2)
-    fill(tmp_path, 0, 600)
-    fill(tmp_path, 600, 900, shard)
-    damage(tmp_path / FILE)
-    assert Readings(tmp_path, shard).find(list(readings_of(0, 900))) == readings_of(600, 900)
-    assert names(tmp_path) == {FILE, "readings.damaged-1", shard.file}
 
 
 def test_a_process_that_uses_a_damaged_file_leaves_the_new_one_alone(tmp_path):
@@ -516,39 +503,6 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path, monkeypatch):
     lm.asked.clear()
     assert (scores(read) == plain()).all()
     assert lm.asked == PROMPTS[4:]
-
-
-def test_shards_read_their_own_chunks_which_are_copied_in(tmp_path):
-    for number in (2, 1):
-        read, lm = opened(tmp_path, shard=Shard(number, 2))
-        found = scores(read)
-        mine = [i for i in range(10) if i // CHUNK % 2 == number - 1]
-        assert lm.asked == [PROMPTS[i] for i in mine]
-        assert (found[mine] == plain()[mine]).all()
-        assert sorted(i for i in range(10) if not found[i].any()) == sorted(
-            set(range(10)) - set(mine)
-        )
-        assert (tmp_path / f"readings-{number}-of-2.sqlite").exists()
-    read, lm = opened(tmp_path)
-    with read.metered() as meter:
-        assert (scores(read) == plain()).all()
-        assert lm.asked == []
-    assert meter.cost.tokens == sum(TinyLM().count_tokens(PROMPTS)) + 10 * 3
-
-
-def test_a_shard_that_was_taken_in_half_done_is_taken_in_again(tmp_path):
-    shard = Shard(1, 1)
-    with pytest.raises(KeyboardInterrupt):
-        scores(opened(tmp_path, Counted(stop_at=2), shard=shard)[0])
-    read, lm = opened(tmp_path)
-    read.choice_log_likelihood(PROMPTS[:CHUNK], CHOICES[:CHUNK])
-    assert lm.asked == []
-    going_on, own = opened(tmp_path, shard=shard)
-    scores(going_on)
-    assert own.asked == PROMPTS[CHUNK:]  # what the shard and the others have read is not read again
-    again, lm = opened(tmp_path)
-    assert (scores(again) == plain()).all()
-    assert lm.asked == []
 
 
 def test_a_long_prompt_costs_more_than_a_short_one_beside_it(tmp_path):
