@@ -46,6 +46,7 @@ _NAMES = {
     ),
     "ceil_jax.retrieval.retrievers": ("MAP", "NEAREST", "Ranking"),
     "ceil_jax.selector": ("CeilSelector", "Selection"),
+    "ceil_jax.selector.classifier": ("LabelClassifier",),
     "ceil_jax.selector.adapters.dspy": ("CeilFewShot",),
     "ceil_jax.selector.adapters.langchain": ("CeilExampleSelector",),
     "ceil_jax.selector.adapters.lm_eval": ("CeilSampler", "choose_few_shot"),

@@ -56,6 +56,7 @@ from ceil_jax.selector.adapters.dspy import CeilFewShot as CeilFewShot
 from ceil_jax.selector.adapters.langchain import CeilExampleSelector as CeilExampleSelector
 from ceil_jax.selector.adapters.lm_eval import CeilSampler as CeilSampler
 from ceil_jax.selector.adapters.lm_eval import choose_few_shot as choose_few_shot
+from ceil_jax.selector.classifier import LabelClassifier as LabelClassifier
 from ceil_jax.tasks import TASKS as TASKS
 from ceil_jax.tasks import Example as Example
 from ceil_jax.tasks import Task as Task

@@ -16,6 +16,5 @@ used.
 - `hf_folder`: reading Hugging Face and sentence-transformers folders
 - `checkpoint`: the other contents of such a folder, and writing one
 - `hf_names`: the names that Hugging Face gives to settings and parameters
-- `files`: JSON and safetensors files, checked when read
 - `endpoint`: an encoder behind an HTTP server, which cannot be trained
 """

@@ -55,15 +55,14 @@ class Checkpoint:
             )
         arrays = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
         save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
-        tokenizer.tokenizer.save_pretrained(folder)
+        tokenizer.save(folder)
         # the folder and the kind of each module, in the order of their use
         modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
         if network.normalize:
             modules.append(("2_Normalize", "Normalize"))
-        # the weights are written as float32, also those of another type
-        config = {
-            key: value for key, value in self.config.items() if key not in ("dtype", "torch_dtype")
-        }
+        # the weights are written as float32, also those of another type; code is not written
+        left_out = ("dtype", "torch_dtype", "auto_map")
+        config = {key: value for key, value in self.config.items() if key not in left_out}
         contents = {
             "config.json": config | {"dtype": "float32"},
             "sentence_bert_config.json": {

@@ -1,25 +1,31 @@
 """Reading an encoder from a Hugging Face or sentence-transformers folder.
 
-Weights must be safetensors, and no code that comes with a checkpoint is run.
+Weights must be safetensors, the tokenizer must be in `tokenizer.json`, and no class is chosen by what
+stands in a file: no code that comes with a checkpoint is run.
 """
 
 from __future__ import annotations
 
-import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
+from pydantic import PositiveFloat, PositiveInt
+from tokenizers import Tokenizer as Backend
 
 from ceil_jax.encoders.checkpoint import Checkpoint
 from ceil_jax.encoders.encoder import Encoder, check_same_shapes
-from ceil_jax.encoders.files import read_config, read_tensors
 from ceil_jax.encoders.hf_names import UNUSED, base_name, hugging_face_name, network_config, turned
-from ceil_jax.encoders.side_prompts import read_prompts
+from ceil_jax.encoders.side_prompts import SavedPrompts, read_prompts
 from ceil_jax.encoders.tokenizers import PretrainedTokenizer
-from ceil_jax.encoders.transformer import Pooling, Transformer
+from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfig
 from ceil_jax.errors import UserError
+from ceil_jax.store.opened import Files, RelativePath
 
 _POOLINGS: dict[str, Pooling] = {
     "mean": "mean",
@@ -28,11 +34,45 @@ _POOLINGS: dict[str, Pooling] = {
     "cls_token": "cls",
 }
 
-_TOKENIZERS = ("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer", "MPNetTokenizer")
-"""The tokenizers of the supported networks; `AutoTokenizer` takes the same, but imports torch."""
+_MOST_PARAMETERS = 2**30
+"""The most parameters of a network: 4 GiB. The largest of these families has half as many."""
+
+_SHORTEST = 3
+"""The fewest tokens that texts may be cut to: one beside the two that open and close a text."""
+
+_MOST_OF_A_WORD = 1000
+"""The most characters of a word that a tokenizer may split into pieces; beyond, its time grows with
+the cube of their number."""
+
+_KEPT = re.compile(r"(bos|eos|unk|sep|pad|cls|mask)_token|model_max_length|truncation_side")
+"""The entries of tokenizer_config.json that are written back."""
 
 
-def read_folder(folder: Path, name: str) -> Encoder:
+@dataclass
+class _Module:
+    """An entry of modules.json."""
+
+    type: str
+    path: RelativePath | Literal[""] = ""
+
+
+@dataclass
+class _Sentence:
+    """The entries of sentence_bert_config.json that are used."""
+
+    max_seq_length: PositiveInt | None = None
+    do_lower_case: bool | None = False
+
+
+@dataclass
+class _TokenizerConfig:
+    """The entries of tokenizer_config.json that are used."""
+
+    model_max_length: PositiveFloat | None = None
+    truncation_side: Literal["left", "right"] = "right"
+
+
+def read_folder(files: Files, name: str) -> Encoder:
     """Read an encoder from a Hugging Face or sentence-transformers folder, and give it a name.
 
     Pooling and normalisation are those of `modules.json`. A plain Hugging Face folder does not have
@@ -43,7 +83,7 @@ def read_folder(folder: Path, name: str) -> Encoder:
             module is of an unsupported kind; the weights do not fit the configuration.
     """
     try:
-        return _read(folder, name)
+        return _read(files, name)
     except (
         AttributeError,
         KeyError,
@@ -54,45 +94,52 @@ def read_folder(folder: Path, name: str) -> Encoder:
     ) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{folder} is damaged, or no encoder's ({type(error).__name__}: {reason:.80}); fetch it "
-            "again"
+            f"{files.path()} is damaged, or no encoder's ({type(error).__name__}: {reason:.80}); "
+            "fetch it again"
         ) from error
 
 
-def _read(folder: Path, name: str) -> Encoder:
-    modules = _modules(folder)
-    inner = folder / modules.get("Transformer", "")
-    config = read_config(inner / "config.json")
-    pooling = _pooling(folder / modules["Pooling"] / "config.json") if modules else "mean"
+def _read(files: Files, name: str) -> Encoder:
+    modules = _modules(files)
+    inner = files.inside(modules.get("Transformer", ""))
+    config = inner.json("config.json", dict[str, Any])
+    pooling = _pooling(files.inside(modules["Pooling"])) if modules else "mean"
     network = network_config(
-        config, inner / "config.json", pooling, normalize="Normalize" in modules
+        config, inner.path("config.json"), pooling, normalize="Normalize" in modules
     )
     # files of sentence-transformers, which a plain Hugging Face folder does not have
-    sentence = read_config(inner / "sentence_bert_config.json", missing={})
-    sentence_file = folder / "config_sentence_transformers.json"
-    prompts = read_prompts(read_config(sentence_file, missing={}), sentence_file)
-    tokenizer = _tokenizer(inner, network.vocab_size)
+    sentence = inner.json("sentence_bert_config.json", _Sentence, missing=_Sentence())
+    file = "config_sentence_transformers.json"
+    saved = files.json(file, SavedPrompts, missing=SavedPrompts())
+    prompts = read_prompts(saved, files.path(file))
+    limits = inner.json("tokenizer_config.json", _TokenizerConfig, missing=_TokenizerConfig())
     # the first token of RoBERTa and MPNet has the position after that of padding
     first_position = 0 if network.family == "bert" else network.pad_id + 1
-    limits = (
-        sentence.get("max_seq_length"),
-        tokenizer.model_max_length,
+    lengths = (
+        sentence.max_seq_length,
+        limits.model_max_length,
         network.positions - first_position,
     )
-    # Hugging Face's name → tensor
-    tensors = {base_name(key): tensor for key, tensor in read_tensors(inner).items()}
+    max_length = int(min(length for length in lengths if length is not None))
+    if max_length < _SHORTEST:
+        raise UserError(
+            f"{inner.path('config.json')}: texts of {max_length} tokens; expected 3 or more"
+        )
+    # Hugging Face's name → tensor; no number of them is read before their shapes are checked
+    tensors = {base_name(key): tensor for key, tensor in inner.tensors().items()}
+    shapes = {"pooler.dense.weight": (network.width,) * 2, "pooler.dense.bias": (network.width,)}
+    pooler = {
+        key: np.array(tensors[key])
+        for key, shape in shapes.items()
+        if key in tensors and tensors[key].shape == shape
+    }
     # first without weights, to learn the names and shapes of its parameters
     encoder = Encoder(
         nnx.eval_shape(lambda: Transformer(network, nnx.Rngs(0))),
-        PretrainedTokenizer(tokenizer, prompts.default, bool(sentence.get("do_lower_case"))),
-        max_length=min(limit for limit in limits if limit),
+        _tokenizer(inner, network, prompts.default, bool(sentence.do_lower_case)),
+        max_length=max_length,
         name=name,
-        checkpoint=Checkpoint(
-            network,
-            config,
-            {key: tensor for key, tensor in tensors.items() if key.startswith("pooler.")},
-            prompts,
-        ),
+        checkpoint=Checkpoint(network, config, pooler, prompts),
     )
     # Hugging Face's name → ours
     our_names = {hugging_face_name(name, network.family): name for name in encoder.params}
@@ -102,25 +149,28 @@ def _read(folder: Path, name: str) -> Encoder:
         if not UNUSED.match(key)
     }
     expected = {key: encoder.params[name] for key, name in our_names.items()}
-    check_same_shapes(expected, used, str(inner))
+    check_same_shapes(expected, used, str(inner.path()))
+    if sum(param.size for param in expected.values()) > _MOST_PARAMETERS:
+        raise UserError(f"{inner.path()}: more than {_MOST_PARAMETERS:,} parameters")
+    # a copy, because the file may be replaced while the encoder lives
     return encoder.with_params(
-        {name: jnp.asarray(used[key], jnp.float32) for key, name in our_names.items()}
+        {name: jnp.asarray(np.array(used[key], np.float32)) for key, name in our_names.items()}
     )
 
 
-def _modules(folder: Path) -> dict[str, str]:
+def _modules(files: Files) -> dict[str, str]:
     """Class name → path for each entry of modules.json, of any version; empty if there is no such
     file."""
-    file = folder / "modules.json"
+    file = files.path("modules.json")
     paths: dict[str, str] = {}
-    for entry in read_config(file, missing=[]):
-        kind = entry["type"].rpartition(".")[2]
+    for entry in files.json("modules.json", list[_Module], missing=[]):
+        kind = entry.type.rpartition(".")[2]
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UserError(
-                f"{file}: module {kind!r} is not built here; expected Transformer, Pooling, "
+                f"{file}: module {kind[:40]!r} is not built here; expected Transformer, Pooling, "
                 "Normalize"
             )
-        paths[kind] = entry["path"]
+        paths[kind] = entry.path
     if paths and "Pooling" not in paths:
         raise UserError(
             f"{file}: no Pooling module; expected Transformer, Pooling and possibly Normalize"
@@ -128,8 +178,9 @@ def _modules(folder: Path) -> dict[str, str]:
     return paths
 
 
-def _pooling(file: Path) -> Pooling:
-    config = read_config(file)
+def _pooling(files: Files) -> Pooling:
+    file = files.path("config.json")
+    config = files.json("config.json", dict[str, Any])
     prefix = "pooling_mode_"
     mode = config.get("pooling_mode")
     if mode is None:
@@ -138,7 +189,8 @@ def _pooling(file: Path) -> Pooling:
         ]
     modes = list(map(str, mode)) if isinstance(mode, list) else [str(mode)]
     if len(modes) != 1 or modes[0] not in _POOLINGS:
-        raise UserError(f"{file}: pooling {', '.join(modes) or 'none'}; expected mean or cls alone")
+        found = ", ".join(modes)[:80] or "none"
+        raise UserError(f"{file}: pooling {found}; expected mean or cls alone")
     if config.get("include_prompt", True) is False:
         raise UserError(
             f"{file}: include_prompt is false; only pooling over the whole text is built here"
@@ -146,37 +198,62 @@ def _pooling(file: Path) -> Pooling:
     return _POOLINGS[modes[0]]
 
 
-def _tokenizer(folder: Path, vocab_size: int) -> Any:
-    # otherwise transformers warns that torch is missing, which encoders do not need
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    import transformers
-
-    files = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
-    # without one of these, transformers would use an empty vocabulary
-    if not any((folder / file).is_file() for file in files):
-        raise UserError(f"{folder} holds no tokenizer; expected one of {', '.join(files)}")
-    named = read_config(folder / "tokenizer_config.json", missing={}).get("tokenizer_class")
-    kind = str(named).removesuffix("Fast")
-    try:
-        if kind in _TOKENIZERS:
-            tokenizer = getattr(transformers, kind).from_pretrained(folder, local_files_only=True)
-        else:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder, trust_remote_code=False, local_files_only=True
-            )
-    except Exception as error:  # the tokenizers library raises Exception itself
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+def _tokenizer(
+    files: Files, network: TransformerConfig, prefix: str, lower_case: bool
+) -> PretrainedTokenizer:
+    folder = files.path()
+    if "tokenizer.json" not in files:
         raise UserError(
-            f"{folder}: cannot read the tokenizer ({reason[0]}); fetch it again"
-        ) from None
-    if tokenizer.pad_token_id is None:
-        raise UserError(
-            f"{folder}: the tokenizer names no padding token; set pad_token in "
-            "tokenizer_config.json"
+            f'{folder} holds no tokenizer.json; transformers writes it: python -c "from '
+            f"transformers import AutoTokenizer as T; T.from_pretrained('{folder}')"
+            f".save_pretrained('{folder}')\""
         )
-    if len(tokenizer) > vocab_size:
+    content = files.json("tokenizer.json", dict[str, Any])
+    _check_parts(content, folder)
+    try:
+        backend = Backend.from_buffer(files.read("tokenizer.json"))
+    except Exception as error:  # the tokenizers library raises Exception itself
+        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{folder}: the tokenizer has {len(tokenizer)} tokens and the network {vocab_size}; "
+            f"{folder}: cannot read the tokenizer ({reason:.160}); fetch it again"
+        ) from None
+    most = max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
+    if most >= network.vocab_size or network.pad_id >= network.vocab_size:
+        raise UserError(
+            f"{folder}: the tokenizer has {most + 1} tokens and the network {network.vocab_size}; "
             "they are not of the same checkpoint"
         )
-    return tokenizer
+    none: dict[str, Any] = {}
+    config = files.json("special_tokens_map.json", dict[str, Any], missing=none)
+    config = config | files.json("tokenizer_config.json", dict[str, Any], missing=none)
+    kept = {key: value for key, value in config.items() if _KEPT.fullmatch(key)}
+    return PretrainedTokenizer(backend, network.pad_id, prefix, lower_case, kept)
+
+
+def _check_parts(content: dict[str, Any], folder: Path) -> None:
+    """Raise a UserError for a tokenizer whose time or memory may grow without bounds: with a regular
+    expression of its own, with a replacement longer than what it replaces, or that splits words of
+    any length."""
+    for part in _objects(content, but="vocab"):
+        pattern = part.get("pattern", {"String": ""})
+        replaced = pattern.get("String", " ")
+        longer = len(part.get("content", "")) > len(replaced) and "pattern" in part
+        if pattern.get("Regex", " {2,}") != " {2,}" or longer:
+            raise UserError(
+                f"{folder}: tokenizer.json has the pattern {str(pattern)[:80]}, which is not read "
+                "here: take another checkpoint"
+            )
+        if part.get("max_input_chars_per_word", 0) > _MOST_OF_A_WORD:
+            raise UserError(
+                f"{folder}: tokenizer.json splits words of more than {_MOST_OF_A_WORD:,} characters"
+            )
+
+
+def _objects(value: Any, but: str) -> Iterator[dict[str, Any]]:
+    """All objects in a JSON value, but for what is under a key."""
+    if isinstance(value, dict):
+        yield value
+        value = [part for key, part in value.items() if key != but]
+    if isinstance(value, list):
+        for part in value:
+            yield from _objects(part, but)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ FAMILIES: dict[str, Family] = {
     "mpnet": "mpnet",
 }
 """`model_type` in config.json → the family of the network."""
+
+_MOST_LAYERS = 128
+"""The most layers of a network; the largest of these families have 48."""
 
 UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
 """Tensors of a checkpoint that do not affect vectors: the pretraining heads, and BERT's pooler,
@@ -41,13 +45,22 @@ def network_config(
         UserError: a field is missing, or the network is of an unsupported kind.
     """
 
-    def number(field: str, default: float | None = None) -> Any:
+    def number(
+        field: str, default: float | None = None, low: int = 1, most: int = 2**31 - 1
+    ) -> Any:
         value = config.get(field)
         if value is None and default is None:
             raise UserError(
                 f"{file}: field {field!r} is missing; is this the config.json of an encoder?"
             )
-        return default if value is None else value
+        value = default if value is None else value
+        # a share or a small number where the default is one
+        kind = float if isinstance(default, float) else int
+        if isinstance(value, bool) or not isinstance(value, int | kind) or not low <= value <= most:
+            raise UserError(
+                f"{file}: {field} is {reprlib.repr(value)}; expected a number from {low} to {most:,}"
+            )
+        return value
 
     kind = str(config.get("model_type"))
     activation = str(config.get("hidden_act", "gelu"))
@@ -66,17 +79,17 @@ def network_config(
         family=family,
         vocab_size=number("vocab_size"),
         width=number("hidden_size"),
-        layers=number("num_hidden_layers"),
+        layers=number("num_hidden_layers", most=_MOST_LAYERS),
         heads=number("num_attention_heads"),
         hidden=number("intermediate_size"),
         positions=number("max_position_embeddings"),
         token_types=number("type_vocab_size", 2),
-        pad_id=number("pad_token_id", 0 if family == "bert" else 1),
+        pad_id=number("pad_token_id", 0 if family == "bert" else 1, low=0),
         activation=activation,
-        norm_epsilon=number("layer_norm_eps", 1e-12),
-        dropout=number("hidden_dropout_prob", 0.1),
-        attention_dropout=number("attention_probs_dropout_prob", 0.1),
-        relative_buckets=number("relative_attention_num_buckets", 32),
+        norm_epsilon=number("layer_norm_eps", 1e-12, low=0, most=1),
+        dropout=number("hidden_dropout_prob", 0.1, low=0, most=1),
+        attention_dropout=number("attention_probs_dropout_prob", 0.1, low=0, most=1),
+        relative_buckets=number("relative_attention_num_buckets", 32, low=4),
         pooling=pooling,
         normalize=normalize,
     )

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from ceil_jax.encoders.encoder import FACTORY_FILE, Encoder, check_same_shapes
-from ceil_jax.encoders.files import read_config, read_tensors
 from ceil_jax.encoders.hf_folder import read_folder
 from ceil_jax.encoders.tokenizers import HashingTokenizer
 from ceil_jax.encoders.transformer import Transformer, TransformerConfig
@@ -23,6 +24,7 @@ from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
 from ceil_jax.store.hub import hub_name, hub_snapshot
+from ceil_jax.store.opened import Files
 from ceil_jax.store.places import user_path
 from ceil_jax.store.weights import check_weights, inner_models, several_models
 from ceil_jax.tasks.assets import fetch
@@ -89,33 +91,56 @@ def register_encoder(name: str, factory: Callable[[], Encoder], *, replace: bool
 
 
 def _from_folder(folder: Path, name: str) -> Encoder:
-    if not any((folder / file).is_file() for file in (FACTORY_FILE, "modules.json", "config.json")):
+    marks = (FACTORY_FILE, "modules.json", "config.json")
+    if not any((folder / file).is_file() for file in marks):
         # archives are often unpacked into an inner folder
         inner = inner_models(folder)
         if len(inner) > 1:
             raise UserError(several_models(folder, inner))
         folder = inner[0] if inner else folder
     check_weights(folder, "encoder")
-    if not (folder / FACTORY_FILE).is_file():
-        return read_folder(folder, name)
-    factory = str(read_config(folder / FACTORY_FILE).get("factory"))
-    if factory not in ENCODERS and factory not in _named:
+    with Files(folder) as files:
+        return read_encoder(files, name)
+
+
+def read_encoder(files: Files, name: str) -> Encoder:
+    """Return the encoder in a folder, with a name.
+
+    A network of another kind than Hugging Face's is made by the function that is registered, or has
+    been loaded in this process, under the name in the folder; nothing is imported.
+
+    Raises:
+        UserError: a file is damaged or not understood, or nobody has registered the network.
+    """
+    if FACTORY_FILE not in files:
+        return read_folder(files, name)
+    factory = files.json(FACTORY_FILE, _Factory).factory
+    known = {**_named, **ENCODERS}
+    if factory not in known:
         raise UserError(
-            f"{name} is made by {factory!r}, which nobody has named here: look at it, then call "
-            f"load_encoder({factory!r}) or register_encoder({factory!r}, …) before you load the "
-            "folder"
+            f"{name} is made by {factory[:80]!r}, which nobody has named here: look at it, then call "
+            f"load_encoder({factory[:80]!r}) or register_encoder({factory[:80]!r}, …) before you load "
+            "the folder"
         )
-    tensors = read_tensors(folder)
-    encoder = _made_by(factory).renamed(name, factory)
-    check_same_shapes(encoder.params, tensors, str(folder))
-    return encoder.with_params({key: jnp.asarray(tensor) for key, tensor in tensors.items()})
+    encoder = made_by(known[factory], "encoder", factory, Encoder).renamed(name, factory)
+    tensors = files.tensors()
+    check_same_shapes(encoder.params, tensors, str(files.path()))
+    # copies, because the file may be replaced while the encoder lives
+    return encoder.with_params({key: jnp.asarray(np.array(t)) for key, t in tensors.items()})
+
+
+@dataclass
+class _Factory:
+    """The content of FACTORY_FILE."""
+
+    factory: str
 
 
 def _made_by(name: str) -> Encoder:
-    factory = ENCODERS.get(name) or imported("encoder", name, ENCODERS)
-    encoder = made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
-    _named.add(name)
-    return encoder
+    factory = ENCODERS.get(name)
+    if factory is None:
+        factory = _named[name] = imported("encoder", name, ENCODERS)
+    return made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
 
 
 def _download(name: str) -> Path:
@@ -149,9 +174,9 @@ def _tiny() -> Encoder:
     return encoder.with_params({**encoder.params, word: 8 * encoder.params[word]})
 
 
-_named: set[str] = set()
-"""Names that have been loaded in this process, including `module:function`; saved folders may refer
-to them."""
+_named: dict[str, Callable[[], Encoder]] = {}
+"""The functions `module:function` that the user has named in this process, to which saved folders
+may refer."""
 
 ENCODERS: Registry[Callable[[], Encoder]] = Registry("encoder")
 ENCODERS.register("tiny", _tiny)

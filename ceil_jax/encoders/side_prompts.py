@@ -17,7 +17,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ceil_jax.errors import UserError
 
@@ -65,22 +67,26 @@ def single_prompt(prompt: str) -> Prompts:
     return Prompts({"default": prompt}, "default") if prompt else Prompts()
 
 
-def read_prompts(config: Mapping[str, Any], file: Path) -> Prompts:
-    """Return the prompts in the contents of a `config_sentence_transformers.json`.
+@dataclass
+class SavedPrompts:
+    """The entries of config_sentence_transformers.json that are used."""
+
+    prompts: dict[str, Annotated[str, Field(max_length=10_000)]] | None = None
+    default_prompt_name: str | None = None
+
+
+def read_prompts(saved: SavedPrompts, file: Path) -> Prompts:
+    """Return the prompts of an encoder's folder; `file` is named in messages.
 
     Raises:
-        UserError: a prompt is not a text, or the default prompt does not exist.
+        UserError: the default prompt does not exist.
     """
-    by_name = config.get("prompts") or {}
-    default_name = config.get("default_prompt_name")
-    if not isinstance(by_name, dict) or not all(
-        isinstance(prompt, str) for prompt in by_name.values()
-    ):
-        raise UserError(f"{file}: prompts is {str(by_name)[:80]}; expected texts by their names")
+    by_name = saved.prompts or {}
+    default_name = saved.default_prompt_name
     if default_name is not None and default_name not in by_name:
         raise UserError(
-            f"{file}: default_prompt_name is {str(default_name)[:40]!r}, which is none of its "
-            f"prompts {list(by_name)}"
+            f"{file}: default_prompt_name is {default_name[:40]!r}, which is none of its "
+            f"prompts {str(list(by_name))[:200]}"
         )
     prompts = Prompts(by_name, default_name)
     if any(by_name.values()) and not (prompts.query or prompts.bank):

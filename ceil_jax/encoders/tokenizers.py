@@ -6,12 +6,19 @@ import bisect
 import hashlib
 import json
 import re
+import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from tokenizers import Tokenizer as Backend
+
+from ceil_jax.errors import UserError
+from ceil_jax.store.folder import write_json
+from ceil_jax.store.locking import write
 
 if TYPE_CHECKING:
     import jax
@@ -80,17 +87,34 @@ class HashingTokenizer:
 
 
 class PretrainedTokenizer:
-    """A Hugging Face tokenizer, with the prefix and the lower-casing of the checkpoint."""
+    """The tokenizer of a Hugging Face folder, with the prefix and the lower-casing of the
+    checkpoint.
 
-    def __init__(self, tokenizer: Any, prefix: str = "", lower_case: bool = False) -> None:
-        self.tokenizer = tokenizer
+    Args:
+        tokenizer: the tokenizer in `tokenizer.json`.
+        pad_id: the id of padding tokens.
+        prefix: put before every text.
+        lower_case: whether texts are lower-cased.
+        config: the entries of `tokenizer_config.json` that are written back.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Backend,
+        pad_id: int,
+        prefix: str = "",
+        lower_case: bool = False,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.backend = tokenizer
+        self.pad_id = pad_id
         self.prefix = prefix
         self.lower_case = lower_case
-        self.pad_id: int = tokenizer.pad_token_id
+        self.config = dict(config or {})
 
     @property
     def fingerprint(self) -> str:
-        content = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        content = json.loads(self.backend.to_str())
         # these two contain the options of the last call
         del content["truncation"], content["padding"]
         described = json.dumps([self.prefix, self.lower_case, content], sort_keys=True)
@@ -98,19 +122,44 @@ class PretrainedTokenizer:
 
     def with_prefix(self, prefix: str) -> PretrainedTokenizer:
         """Return this tokenizer with another prefix."""
-        return PretrainedTokenizer(self.tokenizer, prefix, self.lower_case)
+        return PretrainedTokenizer(self.backend, self.pad_id, prefix, self.lower_case, self.config)
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         texts = [self.prefix + text for text in texts]
         if self.lower_case:
             texts = [text.lower() for text in texts]
-        return self.tokenizer(
-            texts,
-            truncation=True,
-            max_length=max_length,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )["input_ids"]
+        try:
+            with _truncating:
+                self.backend.no_padding()
+                side = self.config.get("truncation_side", "right")
+                self.backend.enable_truncation(max_length, direction=side)
+                encoded = self.backend.encode_batch(texts)
+        except Exception as error:  # the tokenizers library raises Exception itself
+            raise _failed(str(error)) from None
+        ids = [encoding.ids for encoding in encoded]
+        if any(len(ids_of_text) > max_length for ids_of_text in ids):
+            raise _failed(f"more than {max_length} tokens after cutting a text to them")
+        return ids
+
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json` and `tokenizer_config.json`, which transformers reads."""
+        with _truncating:
+            self.backend.no_padding()
+            self.backend.no_truncation()
+            content = self.backend.to_str(pretty=True)
+        write(folder / "tokenizer.json", content.encode())
+        write_json(
+            folder / "tokenizer_config.json",
+            {**self.config, "tokenizer_class": "PreTrainedTokenizerFast"},
+        )
+
+
+_truncating = threading.Lock()
+"""Held while a tokenizer has the length of one call set."""
+
+
+def _failed(why: str) -> UserError:
+    return UserError(f"the encoder's tokenizer fails ({why:.160}); take another checkpoint")
 
 
 def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:

@@ -17,7 +17,8 @@ from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector
-from ceil_jax.selector.folder import check_target
+from ceil_jax.selector.folder import MANIFEST
+from ceil_jax.selector.saved import check_target
 from ceil_jax.store.locking import write
 from ceil_jax.tasks.example import Task, Template
 
@@ -40,7 +41,7 @@ def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = ""
         UserError: the folder holds other files than a selector's, or the row cannot be a selector.
             Both are checked before anything is trained.
     """
-    check_target(folder)
+    check_target(folder, MANIFEST)
     selector = selector_of(run, setup, row)
     selector.card = replace(selector.card, license=license)
     save(selector, folder)

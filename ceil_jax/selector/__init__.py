@@ -10,7 +10,8 @@
 - `rows`: users' rows to checked `Example`s.
 - `vectors`: the kinds of encoders that are accepted; texts and examples to checked unit vectors.
 - `folder`: saving and loading a selector, and fetching one from the hub.
-- `saved`: checking the content of such a folder.
+- `saved`: folders that a save replaces in one step, and their manifest.
+- `classifier`: `LabelClassifier`, a text's label without an LM.
 - `card`: the model card.
 - `adapters/`: LangChain, DSPy, lm-evaluation-harness, chat messages; each imports its own framework
   only.

@@ -9,7 +9,7 @@ import copy
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,7 +19,13 @@ import numpy as np
 from ceil_jax.dpp.kernel import rescaled, similarity
 from ceil_jax.errors import UserError
 from ceil_jax.retrieval.ranking import descending
-from ceil_jax.selector.filters import asks_the_same, check_filter, group_reader, passes_filter
+from ceil_jax.selector.filters import (
+    asks_the_same,
+    check_filter,
+    group_reader,
+    passes_filter,
+    question,
+)
 from ceil_jax.selector.settings import CallSettings
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.identity import question_key
@@ -134,8 +140,8 @@ class Snapshot:
     def _shortlist(
         self, query: Example, cosines: np.ndarray, call: CallSettings, most: int
     ) -> Shortlist:
-        """The shortlist of one query. No two examples have equal input and output, and at most
-        `most` have the same value of the balanced field."""
+        """The shortlist of one query. No two examples are the same question with the same output, and
+        at most `most` have the same value of the balanced field."""
         passes = passes_filter(call)
         asks_it = asks_the_same(query, call.template)
         group = group_reader(call)
@@ -146,13 +152,14 @@ class Snapshot:
             allowed = [row for row in fixed if not asks_it(self.examples[row])]
         excluded = len(fixed) - len(allowed)
         # no example is chosen that repeats a fixed one, even if that one is left out
-        texts = {_text(self.examples[row]) for row in fixed}
+        names = call.template.fields
+        texts = {_text(self.examples[row], names) for row in fixed}
         origin = self.mean_cosine if call.origin is None else call.origin
         counts: Counter[str | None] = Counter()
         distant = None
         for row in descending(cosines, FIRST_SORTED * call.size):
             example = self.examples[row]
-            text = _text(example)
+            text = _text(example, names)
             value = group(example)
             if counts[value] >= most or text in texts or not passes(example):
                 continue
@@ -186,9 +193,14 @@ class Snapshot:
         return [self.rows[id] for id in call.fixed]
 
 
-def _text(example: Example) -> tuple[str, str]:
-    """A key that is equal for examples with the same input and output."""
-    return question_key(example.input), question_key(example.output)
+def _text(example: Example, names: Sequence[str]) -> tuple[str, ...]:
+    """A key that is equal for examples of the same question (`filters.question`) and output."""
+    return (*question(example, names), question_key(example.output))
+
+
+def _content(example: Example) -> tuple[str, str, frozenset[tuple[str, str]]]:
+    """A key that is equal for examples that say the same."""
+    return example.input, example.output, frozenset(example.fields.items())
 
 
 class Bank:
@@ -226,6 +238,19 @@ class Bank:
             vectors = np.asarray(self.snapshot.live_vectors)
             return type(self), (list(self.snapshot), vectors, self.next_id)
 
+    def known(self, examples: Sequence[Example]) -> list[str | None]:
+        """Return the id of each example that is in the bank already, with the same input, output and
+        fields; None for new ones.
+
+        Raises:
+            UserError: an id is that of another example, or occurs twice.
+        """
+        with self._changing:
+            ids = {_content(example): example.id for example in self.snapshot}
+            known = [ids.get(_content(example)) for example in examples]
+            self._check_ids([e for e, id in zip(examples, known, strict=True) if id is None])
+        return known
+
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
         """Append n examples with their unit vectors, float32 [n, D], and return their ids. Examples
         without an id get one."""
@@ -248,13 +273,18 @@ class Bank:
             self.snapshot = Snapshot(snapshot.examples, self._room[:stop], live)
             return [example.id for example in added]
 
-    def _with_ids(self, examples: Sequence[Example]) -> list[Example]:
+    def _check_ids(self, examples: Sequence[Example]) -> Collection[str]:
+        """Return the ids of new examples. A UserError if one is there already."""
         counts = Counter(example.id for example in examples if example.id)
         known = next((id for id, count in counts.items() if count > 1 or id in self._rows), None)
         if known is not None:
             raise UserError(
                 f"an example with id {known!r} is there already; ids are unique: remove it first"
             )
+        return counts
+
+    def _with_ids(self, examples: Sequence[Example]) -> list[Example]:
+        counts = self._check_ids(examples)
         with_ids = []
         for example in examples:
             if not example.id:

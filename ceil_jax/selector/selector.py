@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -19,6 +20,7 @@ from ceil_jax.selector.choice import select_from
 from ceil_jax.selector.filters import of_this_bank
 from ceil_jax.selector.folder import download, load_selector, save_selector
 from ceil_jax.selector.rows import ExampleLike, as_examples, table_examples
+from ceil_jax.selector.saved import name_of
 from ceil_jax.selector.selection import Selection
 from ceil_jax.selector.settings import (
     CallSettings,
@@ -40,6 +42,10 @@ from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.tables import TableLike
 
 log = logging.getLogger(__name__)
+
+SAME = 0.01
+"""The largest difference between numbers of a unit vector that rounding, as on another device,
+explains."""
 
 
 class CeilSelector(Settings):
@@ -88,6 +94,8 @@ class CeilSelector(Settings):
         self._bank_side = example_encoder(self.encoder)
         self._query_side = example_encoder(self.query_encoder)
         self._has_warned = False
+        self._unlearnt = bool(self._labels_not_learnt(bank.snapshot))
+        """Whether the bank has labels that the encoder's head has not learnt."""
 
     @classmethod
     def from_examples(
@@ -176,35 +184,64 @@ class CeilSelector(Settings):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | os.PathLike[str], **settings: Unpack[SettingOptions]
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        encoder: Encodes | None = None,
+        query_encoder: Encodes | None = None,
+        **settings: Unpack[SettingOptions],
     ) -> Self:
         """Load what `save_pretrained` wrote. The sha256 of every file is checked, and the vectors
         are memory-mapped.
 
-        No code is imported from the folder: register your own encoder before (`register_encoder`).
+        A folder is data: nothing in it names code, an address or another folder. An encoder of your
+        own is given here, or registered before (`register_encoder`).
 
         Args:
             folder: a folder, or a Hugging Face hub id.
+            encoder: as in `from_examples`, in place of the saved one. It is needed if that could not
+                be saved, such as a function or one behind a server; for a trained head, it may be the
+                encoder below the head.
+            query_encoder: likewise, for the queries.
             settings: see `settings.Settings`; they replace the saved ones.
 
         Raises:
             UserError: the folder does not exist; a file is missing, damaged or of another save; an
-                encoder is not registered.
+                encoder is not registered or not given, or is not the one that embedded the bank.
         """
         path = hub_snapshot(user_path(folder))
-        bank, encoders, saved = load_selector(
-            path if path.is_dir() else download(os.fspath(folder))
-        )
-        return cls(bank, **encoders, **{**saved, **settings})
+        path = path if path.is_dir() else download(os.fspath(folder))
+        given: dict[str, Any] = {}
+        if encoder is not None:
+            given["encoder"], given["query_encoder"] = as_encoders(encoder)
+        if query_encoder is not None:
+            given["query_encoder"] = as_encoders(query_encoder)[1]
+        saved = load_selector(path, given)
+        selector = cls(saved.bank, **saved.encoders, **{**saved.settings, **settings})
+        if given:
+            selector._check_encoder()
+        return selector
+
+    def _check_encoder(self) -> None:
+        """Raise a UserError if the encoder gives another vector of the first example than is saved."""
+        bank = self.bank.snapshot
+        for example in bank.examples[:1]:
+            vector = self._embedded([example], bank.dim)[0]
+            if np.abs(vector - bank.vectors[0]).max() > SAME:
+                raise UserError(
+                    f"encoder {name_of(self.encoder)} gives another vector of {example.id!r} than was "
+                    "saved; give the one that embedded the bank"
+                )
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card.
+        """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card. An encoder
+        that has no method `save_pretrained` is left out, and has to be given when it is loaded.
 
         A selector in the folder is replaced in one step: after a crash, the folder holds either the
         old one or the new one, complete. `hf upload owner/name folder` shares it.
 
         Raises:
-            UserError: the folder cannot be written, or an encoder cannot be saved.
+            UserError: the folder cannot be written, or holds something else.
         """
         # in this order, an id may be skipped but is never used twice
         snapshot = self.bank.snapshot
@@ -273,23 +310,56 @@ class CeilSelector(Settings):
         return None if count is None else count(self.examples)
 
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
-        """Embed examples (see `from_examples`), add them to the bank, and return their ids.
+        """Embed examples (see `from_examples`), add them to the bank, and return the id of each.
+
+        Examples that are in the bank already, with the same input, output and fields, are left out
+        and counted in a log line; their ids are those in the bank. Examples of a label that the
+        encoder's head has not learnt are ranked by the similarity of inputs alone.
 
         Raises:
-            UserError: a row is not an example, or an id is already in the bank; nothing is added.
+            UserError: a row is not an example, or its id is that of another example of the bank;
+                nothing is encoded or added.
         """
-        return self._add(self.bank, as_examples(examples, self.columns))
+        bank = self.bank
+        rows = as_examples(examples, self.columns)
+        known = bank.known(rows)
+        new = [row for row, id in zip(rows, known, strict=True) if id is None]
+        if len(new) < len(rows):
+            log.warning(
+                "%d of %d examples are in the bank already and were left out",
+                len(rows) - len(new),
+                len(rows),
+            )
+        added = iter(self._add(bank, new))
+        return [next(added) if id is None else id for id in known]
 
     def _add(self, bank: Bank, rows: list[Example], vectors: np.ndarray | None = None) -> list[str]:
-        texts = [context_text(row, self.context) for row in rows]
         # encoding takes long and comes first, so that the bank's lock is held only for appending
         if vectors is None:
-            encoded = [replace(row, input=text) for row, text in zip(rows, texts, strict=True)]
-            encode = self._bank_side.encode_bank
-            vectors = embed(encode, encoded, texts, bank.snapshot.dim, self.encoder)
+            vectors = self._embedded(rows, bank.snapshot.dim)
         else:
+            texts = [context_text(row, self.context) for row in rows]
             vectors = unit_vectors(vectors, texts, None, self.encoder)
-        return bank.add(rows, vectors)
+        ids = bank.add(rows, vectors)
+        if labels := self._labels_not_learnt(rows):
+            self._unlearnt = True
+            listed = ", ".join(f"{label:.40}" for label in labels[:5])
+            log.warning(
+                "the encoder's head has not learnt %s%s: their examples are ranked by similarity alone "
+                "until it is fitted again, which calls no LM (ceil-jax export)",
+                listed,
+                ", …" if len(labels) > 5 else "",
+            )
+        return ids
+
+    def _labels_not_learnt(self, examples: Iterable[Example]) -> list[str]:
+        not_learnt = getattr(self.query_encoder, "labels_not_learnt", None)
+        return [] if not_learnt is None else not_learnt(example.output for example in examples)
+
+    def _embedded(self, rows: list[Example], dim: int | None) -> np.ndarray:
+        texts = [context_text(row, self.context) for row in rows]
+        encoded = [replace(row, input=text) for row, text in zip(rows, texts, strict=True)]
+        return embed(self._bank_side.encode_bank, encoded, texts, dim, self.encoder)
 
     def remove(self, ids: str | Example | Iterable[str | Example]) -> None:
         """Remove one or several examples from the bank, given by id or as Examples.
@@ -306,7 +376,9 @@ class CeilSelector(Settings):
                 f"{in_use[0]!r} is a fixed example, which stands in every prompt; take it from "
                 "selector.fixed first"
             )
-        self.bank.remove(names)
+        bank = self.bank
+        bank.remove(names)
+        self._unlearnt = self._unlearnt and bool(self._labels_not_learnt(bank.snapshot))
 
     def select(self, query: str | ExampleLike, **options: Unpack[Options]) -> Selection:
         """Choose the examples for one query: `select(text, k=8)`.
@@ -350,7 +422,9 @@ class CeilSelector(Settings):
         call = of_this_bank(settings, bank)
         layout = call.written(lambda: bank.labels)
         texts = [query.input for query in query_examples]
-        encode = self._query_side.encode_queries
+        encode: Callable[..., Any] = self._query_side.encode_queries
+        if self._unlearnt:
+            encode = partial(encode, unlearnt=True)
         vectors = embed(encode, query_examples, texts, bank.dim, self.query_encoder)
         shortlists = bank.shortlists(query_examples, vectors, call)
         selections = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,24 @@ class FunctionEncoder:
     def __init__(self, function: Callable[[list[str]], Any], name: str = "") -> None:
         self.encode = function
         self.name = name or str(getattr(function, "__qualname__", type(function).__name__))
+
+    @cached_property
+    def dim(self) -> int:
+        """The length D of a vector. The first access calls the function."""
+        return np.shape(self.encode(["dimension"]))[1]
+
+
+def with_dim(encoder: Any) -> Any:
+    """Return an encoder of texts that has a name and says how long its vectors are.
+
+    Raises:
+        UserError: it does not encode texts, but examples.
+    """
+    if not callable(getattr(encoder, "encode", None)):
+        raise UserError(f"encoder is {encoder!r:.80}; expected one with encode(texts)")
+    if hasattr(encoder, "dim") and hasattr(encoder, "name"):
+        return encoder
+    return FunctionEncoder(encoder.encode, str(getattr(encoder, "name", type(encoder).__name__)))
 
 
 def as_encoders(encoder_like: Any) -> tuple[Any, Any]:

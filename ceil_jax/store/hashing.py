@@ -17,6 +17,9 @@ NO_KEY = {"key": False}
 
 _POINTER = b"version https://git-lfs"
 
+POINTER = "is a Git LFS pointer, which stands for the file; fetch the file itself: git lfs pull"
+"""The end of a message that begins with such a file."""
+
 _SIDECARS = {
     "thumbs.db",
     "ehthumbs.db",
@@ -75,6 +78,8 @@ def is_pointer(file: Path) -> bool:
     """Return whether a file is a pointer of Git LFS, as a clone without Git LFS has in place of a
     large file."""
     try:
+        if not file.is_file():  # a pipe would never end
+            return False
         with file.open("rb") as stream:
             return stream.read(len(_POINTER)) == _POINTER
     except OSError:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ceil_jax.errors import UserError
+from ceil_jax.store.opened import Files
 from ceil_jax.store.places import user_path
 
 log = logging.getLogger(__name__)
@@ -131,9 +132,10 @@ def hub_snapshot(folder: Path) -> Path:
     snapshots = folder / SNAPSHOTS
     if not (snapshots.is_dir() and (folder / "refs").is_dir()):
         return folder
-    main = folder / "refs" / "main"
-    if main.is_file():
-        snapshot = snapshots / main.read_text(errors="replace").strip()
+    if (folder / "refs" / "main").is_file():
+        with Files(folder) as files:
+            commit = files.read("refs/main", 1000).decode(errors="replace").strip()
+        snapshot = snapshots / commit
         if snapshot.parent == snapshots and snapshot.is_dir():
             return snapshot
     commits = sorted(path for path in snapshots.iterdir() if path.is_dir())

@@ -6,16 +6,16 @@ Pickles (`pytorch_model.bin`) may run code when they are read, so they are never
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ceil_jax.errors import UserError
-from ceil_jax.store.hashing import is_pointer
+from ceil_jax.store.hashing import POINTER, is_pointer
+from ceil_jax.store.opened import Files
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,6 @@ _PICKLE = re.compile(r"(pytorch_)?model[^/]*\.(bin|pt|pth|ckpt)")
 
 _SECONDS = 10.0
 """Seconds to wait for the list of a repository's files."""
-
-POINTER = "is a Git LFS pointer, which stands for the file; fetch the file itself: git lfs pull"
-"""The end of a message that begins with a file."""
 
 _OTHER = re.compile(r"[^/]*\.(h5|msgpack|gguf|ggml|ot|onnx)")
 
@@ -85,12 +82,12 @@ def _check_adapter(folder: Path, use: Use) -> None:
     if not file.is_file() or (folder / "config.json").is_file():
         return
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-        kind = str(settings.get("peft_type") or "PEFT")
-        base = str(settings.get("base_model_name_or_path") or "BASE")
-    except (ValueError, AttributeError, OSError):
-        kind = "PEFT"
-        base = "BASE"
+        with Files(folder) as files:
+            settings = files.json(file.name, dict[str, Any])
+    except UserError:
+        settings = {}
+    kind = str(settings.get("peft_type") or "PEFT")[:80]
+    base = str(settings.get("base_model_name_or_path") or "BASE")[:200]
     raise UserError(
         f"{folder} holds an adapter ({kind}) of the model {base}, not a model; merge it and give the folder "
         f"of the whole: PeftModel.from_pretrained({_CLASSES[use]}.from_pretrained({base!r}), "

@@ -170,7 +170,7 @@ def test_a_users_own_encoder_by_name_and_then_by_folder(own_module, tmp_path):
 def test_a_folder_imports_nothing(own_module, tmp_path, monkeypatch):
     load_encoder(f"{own_module}:build").save_pretrained(tmp_path / "deep" / "saved")
     (tmp_path / "deep" / "saved" / "config.json").write_text("{}")
-    monkeypatch.setattr(registry, "_named", set())
+    monkeypatch.setattr(registry, "_named", {})
     monkeypatch.setattr(registry, "_download", lambda name: tmp_path / "deep")
     # nor one folder deeper, where archives are unpacked, nor what came from the hub
     for name in (tmp_path / "deep" / "saved", tmp_path / "deep", "somebody/something"):

@@ -1,6 +1,7 @@
 """Prompts that a folder names for queries and documents, against sentence-transformers."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from folders_of_encoders import changed, make_folder
 from refusing import refused
 
 from ceil_jax import CeilSelector, load_encoder
-from ceil_jax.encoders.side_prompts import Prompts, read_prompts
+from ceil_jax.encoders.side_prompts import Prompts, SavedPrompts, read_prompts
 from ceil_jax.encoders.text_encoder import EncoderPair, sides
 from ceil_jax.pipeline.models import Models, NamedEncoder
 from ceil_jax.pipeline.stage import Run
@@ -47,7 +48,7 @@ def bert(tmp_path_factory):
     ],
 )
 def test_the_prompt_of_each_side(by_name, default, query, bank):
-    prompts = read_prompts({"prompts": by_name, "default_prompt_name": default}, "file")
+    prompts = read_prompts(SavedPrompts(by_name, default), Path("file"))
     assert (prompts.query, prompts.bank) == (query, bank)
     assert prompts.default == by_name.get(default, "")
 
@@ -55,8 +56,8 @@ def test_the_prompt_of_each_side(by_name, default, query, bank):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"prompts": ["query: "]}, r"\['query: '\]; expected texts by their names"),
-        ({"prompts": {"query": 5}}, "expected texts by their names"),
+        ({"prompts": ["query: "]}, "'prompts': expected an object, found \\['query: '\\]"),
+        ({"prompts": {"query": 5}}, "'prompts.query': expected a valid string, found 5"),
         (
             {"prompts": {"query": "q"}, "default_prompt_name": "querry"},
             r"default_prompt_name is 'querry', which is none of its prompts \['query'\]",
@@ -65,7 +66,7 @@ def test_the_prompt_of_each_side(by_name, default, query, bank):
 )
 def test_prompts_that_are_none(bert, tmp_path, config, said):
     folder = changed(bert, tmp_path / "m", FILE, **config)
-    with refused(f"{FILE}: .*{said}"):
+    with refused(f"{FILE}.*{said}"):
         load_encoder(folder)
 
 
@@ -80,7 +81,7 @@ def test_prompts_that_are_none(bert, tmp_path, config, said):
     ],
 )
 def test_prompts_by_other_names_are_not_left_unused_silently(caplog, prompts, default, warns):
-    read_prompts({"prompts": prompts, "default_prompt_name": default}, "file")
+    read_prompts(SavedPrompts(prompts, default), Path("file"))
     said = "file: none of the prompts search_query, search_document is used"
     assert (said in caplog.text) == warns == bool(caplog.text)
 

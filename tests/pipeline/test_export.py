@@ -13,7 +13,8 @@ from ceil_jax.methods.free import Labels
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.export import export_row, of_plain_queries, selector_of
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.selector.folder import check_target
+from ceil_jax.selector.folder import MANIFEST
+from ceil_jax.selector.saved import check_target
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.tasks.load import load_file
 from ceil_jax.training.loop import Ending, Trained
@@ -156,7 +157,7 @@ def test_an_untrained_encoder_needs_no_lm_and_a_users_fields_and_ids_stay(tmp_pa
 def test_what_cannot_be_exported(tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path / "runs"), FEW)
     (tmp_path / "letters").mkdir()
-    check_target(tmp_path / "letters")
+    check_target(tmp_path / "letters", MANIFEST)
     (tmp_path / "letters" / "letter").write_text("dear")
     for folder in (tmp_path / "letters", tmp_path / "letters" / "letter"):
         with pytest.raises(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import os
 import types
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.settings import Options
 from ceil_jax.selector.vectors import Encodes
+from ceil_jax.store.opened import Files
 
 try:
     from dspy import Example as Demo
@@ -24,6 +24,9 @@ except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[dspy]'") from None
 
 from ceil_jax.selector.adapters.dspy_bank import KEY, DemoBank, bank_of_demos, bank_of_state
+
+_KEYS = (KEY, "fields", "metadata")
+"""Keys of a predictor's saved state that the state of one that was not compiled may lack."""
 
 
 class CeilFewShot(Teleprompter):
@@ -125,19 +128,11 @@ class CeilFewShot(Teleprompter):
             UserError: the file does not exist, has no bank, or has one of another encoder.
         """
         path = Path(file)
-        try:
-            state = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"{path} is no program that program.save('….json') wrote: {error!r:.100}"
-            ) from None
+        with Files(path.parent) as files:
+            state = files.json(path.name, dict[str, Any])
         # the state of a program that is a single predictor is the state of that predictor
         is_predictor = isinstance(student, Predict)
-        states: dict[str, Any] = {}
-        if is_predictor:
-            states = {"self": state}
-        elif isinstance(state, dict):
-            states = state
+        states = {"self": state} if is_predictor else state
         banks = {
             name: bank_of_state(
                 predictor_state[KEY], self.selector, self.options, f"{path}, {name!r}"
@@ -153,11 +148,21 @@ class CeilFewShot(Teleprompter):
                 f"{type(student).__name__} has the predictors {', '.join(known)}; give the "
                 "program that was compiled and saved"
             )
+        for name in banks:
+            # DSPy would set any other key as an attribute of the predictor
+            unknown = states[name].keys() - {*known[name].dump_state(), *_KEYS}
+            if unknown:
+                raise UserError(f"{path}, {name!r}: unknown keys {', '.join(sorted(unknown))[:80]}")
         plain = {
             name: {key: value for key, value in predictor_state.items() if key != KEY}
             for name, predictor_state in states.items()
         }
-        program.load_state(plain["self"] if is_predictor else plain)
+        try:
+            program.load_state(plain["self"] if is_predictor else plain)
+        except Exception as error:  # any error of DSPy about a state of another form
+            raise UserError(
+                f"{path} does not fit {type(student).__name__}: {error!r:.160}"
+            ) from None
         for name, bank in banks.items():
             _choose_by(known[name], bank)
         return program

@@ -6,15 +6,17 @@ import base64
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from dspy import Example as Demo
+from pydantic import Field, with_config
 
-from ceil_jax.errors import UserError
+from ceil_jax.errors import UserError, check_options
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.rows import OWN
-from ceil_jax.selector.saved import example_of
+from ceil_jax.selector.settings import CallSettings, Options, Settings
+from ceil_jax.store.opened import STRICT, checked
 from ceil_jax.tasks.example import Example
 
 KEY = "ceil"
@@ -46,8 +48,15 @@ class DemoBank:
     options: Mapping[str, Any]
 
     def __call__(self, inputs: Mapping[str, Any]) -> list[Demo]:
-        """Return the demos for some inputs, in prompt order."""
-        chosen = self.selector.select(joined(inputs, self.query), **self.options)
+        """Return the demos for some inputs, in prompt order. The other inputs are fields of the
+        query: another context makes another question of the same words."""
+        others = {
+            name: value
+            for name, value in inputs.items()
+            if name in self.fields and name not in (*self.query, *OWN)
+        }
+        query = {**others, self.selector.input_key: joined(inputs, self.query)}
+        chosen = self.selector.select(query, **self.options)
         return [self._demo(example) for example in chosen]
 
     def _demo(self, example: Example) -> Demo:
@@ -91,6 +100,22 @@ class DemoBank:
             ) from None
 
 
+@with_config(STRICT)
+@dataclasses.dataclass
+class _Saved:
+    """What `DemoBank.state` returns."""
+
+    query: Annotated[tuple[str, ...], Field(min_length=1)]
+    fields: tuple[str, ...]
+    answer: str
+    options: dict[str, Any]
+    settings: Settings
+    rows: list[Example]
+    vectors: str
+    """float32 [N, D] in base64."""
+    demos: list[dict[str, Any]] | None
+
+
 def bank_of_state(
     state: Any, encoder: CeilSelector | Any, options: Mapping[str, Any], where: str
 ) -> DemoBank:
@@ -106,25 +131,33 @@ def bank_of_state(
         UserError: it is not the state of a bank, or its vectors fit neither its rows nor the
             encoder.
     """
+    saved = checked(json.dumps(state).encode(), _Saved, f"{where}, the bank of a saved program")
+    check_options(f"{where}, options", saved.options, Options.__annotations__)
+    settings = {
+        name: value for name, value in vars(saved.settings).items() if name not in _NOT_KEPT
+    }
     try:
-        rows = [example_of(row, f"{where}, row {i}") for i, row in enumerate(state["rows"], 1)]
-        vectors = np.frombuffer(base64.b64decode(state["vectors"], validate=True), np.float32)
-        demos = None if state["demos"] is None else [Demo(dict(demo)) for demo in state["demos"]]
-        query = tuple(map(str, state["query"]))
-        names = tuple(map(str, state["fields"]))
-        answer = str(state["answer"])
-        settings = dict(state["settings"])
-        saved = dict(state["options"])
-        matrix = vectors.reshape(len(rows), -1) if rows else None
-        if demos is not None and {int(row.id) for row in rows} - set(range(len(demos))):
-            raise ValueError("rows without a demo")
-    except (KeyError, TypeError, ValueError) as error:
+        vectors = np.frombuffer(base64.b64decode(saved.vectors, validate=True), np.float32)
+        matrix = vectors.reshape(len(saved.rows), -1) if saved.rows else None
+        positions = {int(row.id) for row in saved.rows if saved.demos is not None}
+    except ValueError as error:
         raise UserError(f"{where} is no bank of a saved program: {error!r:.100}") from None
+    demos = None if saved.demos is None else [Demo(demo) for demo in saved.demos]
+    if not positions <= {*range(len(demos or ()))}:
+        raise UserError(f"{where} is no bank of a saved program: it has rows without a demo")
     encoders: dict[str, Any] = {"encoder": encoder}
     if isinstance(encoder, CeilSelector):
         encoders = {"encoder": encoder.encoder, "query_encoder": encoder.query_encoder}
-    selector = CeilSelector.from_examples(rows, vectors=matrix, **encoders, **settings)
-    return DemoBank(selector, query, names, answer, demos, {**saved, **options})
+    selector = CeilSelector.from_examples(saved.rows, vectors=matrix, **encoders, **settings)
+    CallSettings(**{**selector.settings, "k": 1, **saved.options, **options})
+    return DemoBank(
+        selector,
+        saved.query,
+        saved.fields,
+        saved.answer,
+        demos,
+        {**saved.options, **options},
+    )
 
 
 def bank_of_demos(

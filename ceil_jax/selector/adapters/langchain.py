@@ -94,7 +94,11 @@ class CeilExampleSelector(BaseExampleSelector):
             UserError: there is no query among the variables, or an example has a brace and braces
                 are refused.
         """
-        query = self._value(input_variables, self.input_key, "query")
+        text = self._value(input_variables, self.input_key, "query")
+        # the others are fields: another context makes another question of the same words
+        roles = (self.input_key, self.output_key, self.selector.output_key)
+        others = {name: value for name, value in input_variables.items() if name not in roles}
+        query = {**others, self.selector.input_key: text}
         return [self._row(example) for example in self.selector.select(query, **self.options)]
 
     def _value(self, variables: Mapping[str, Any], key: str, what: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.selector.vectors import Encodes
-from ceil_jax.tasks.identity import question_key
+from ceil_jax.tasks.example import Template
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,9 @@ except ModuleNotFoundError as missing:
     raise UserError(f"{missing.name} is not installed; pip install 'ceil-jax[lm-eval]'") from None
 
 Doc = dict[str, Any]
+
+QUESTION = "question"
+"""The field of the selector's examples with the task's question."""
 
 
 def choose_few_shot(
@@ -60,7 +63,8 @@ def choose_few_shot(
         )
     sampler = CeilSampler(task, selector, text or task.doc_to_text, balance)
     questions = list(task.eval_docs)
-    if inside := sum(sampler.key(doc) in sampler.keys for doc in questions):
+    asked = {(row.input, row.fields[QUESTION]) for row in sampler.selector.examples}
+    if inside := sum(tuple(sampler.query(doc).values()) in asked for doc in questions):
         log.warning(
             "%s: %d of %d questions stand among the few-shot documents; each is left out of its "
             "own prompt",
@@ -116,12 +120,13 @@ class CeilSampler(ContextSampler):
         self.text = text
         self.balance = balance
         self._asks = task.doc_to_text
-        self.keys = [self.key(doc) for doc in docs]
         rows = (
-            {"id": str(i), "input": self._text(doc), "output": _answer(task, doc)}
+            {"id": str(i), **self.query(doc), "output": _answer(task, doc)}
             for i, doc in enumerate(docs)
         )
         self.selector = CeilSelector.over(rows, selector)
+        # many documents may share their `text`, such as a passage, and are other questions
+        self.selector.template = Template(f"{{{QUESTION}}}\n{{output}}")
         self.question: Doc | None = None
         """The next question, for a harness that does not pass it to `sample`."""
 
@@ -140,16 +145,12 @@ class CeilSampler(ContextSampler):
             )
         question = self.question if eval_doc is None else eval_doc
         assert question is not None, "choose_few_shot lets the task tell it"
-        key_of_question = self.key(question)
-        # the key comes from the task's question, because many documents may share their `text`,
-        # such as a passage
         chosen = self.selector.select(
-            self._text(question),
+            self.query(question),
             k=n,
             # the harness needs n documents, however relevant they are
             min_relevance=None,
-            own_answer=True,
-            filter=lambda example: self.keys[int(example.id)] != key_of_question,
+            own_answer=False,
             balance=self.balance,
         )
         if len(chosen) < n:
@@ -159,10 +160,11 @@ class CeilSampler(ContextSampler):
             )
         return [self.df[int(example.id)] for example in chosen]
 
-    def key(self, doc: Doc) -> str:
-        """Return the key of a document's question, equal for equal questions."""
-        prompt = self._asks(doc)
-        return question_key(prompt if isinstance(prompt, str) else self._text(doc))
+    def query(self, doc: Doc) -> dict[str, str]:
+        """Return a document as a query: its text, and the task's question."""
+        text = self._text(doc)
+        asked = self._asks(doc)
+        return {"input": text, QUESTION: asked if isinstance(asked, str) else text}
 
     def _text(self, doc: Doc) -> str:
         text = self.text(doc)

@@ -3,24 +3,26 @@ for bank examples also outputs."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import with_config
 
 from ceil_jax.dpp.lengths import unit_rows
-from ceil_jax.encoders.files import read_config
-from ceil_jax.encoders.registry import FREE_FILE, load_encoder
+from ceil_jax.encoders.registry import FREE_FILE, load_encoder, read_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder
 from ceil_jax.errors import UserError
 from ceil_jax.registry import Registry
-from ceil_jax.store.folder import load_arrays, save_arrays, write_json
+from ceil_jax.store.folder import save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
+from ceil_jax.store.opened import STRICT, Files, checked
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
@@ -42,7 +44,8 @@ def register_head(kind: type, *, replace: bool = False) -> None:
 
     Args:
         kind: a frozen dataclass with `cosine_weight`, `query_block` and `example_block`
-            (`rows.Head`). Its fields are arrays, JSON values, or tuples of JSON values.
+            (`rows.Head`). Its fields are arrays, annotated `np.ndarray` or by jaxtyping, JSON
+            values, or tuples of JSON values.
         replace: whether a class of the same name is replaced; refused by default.
 
     Raises:
@@ -62,6 +65,16 @@ def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEnco
     if (folder / SETTINGS).is_file():
         return FreeEncoder.from_pretrained(folder)
     return load_encoder(name_or_path)
+
+
+def opened_encoder(
+    files: Files, name: str, base: TextEncoder | None = None
+) -> TextEncoder | FreeEncoder:
+    """Return the encoder in an open folder, with a name; or its trained head with its encoders,
+    of which `base` may be given."""
+    if SETTINGS in files:
+        return FreeEncoder.opened(files, base)
+    return read_encoder(files, name)
 
 
 def are_pairs(bank: Sequence[Example]) -> bool:
@@ -168,27 +181,35 @@ class FreeEncoder:
     @property
     def dim(self) -> int:
         """The length of a vector, w + D."""
-        blank = np.zeros((1, self.base.dim), np.float32)
-        parts = np.stack([blank, blank], axis=1) if self.pairs else None
-        block = self.head.query_block(Observations([""], blank, parts))
-        return block.shape[1] + self.base.dim
+        return self.head.query_block(self._blank()).shape[1] + self.base.dim
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries that are plain texts, float32 [N, w + D]. A UserError if
         the head compares the two texts of an input."""
         return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
 
-    def encode_queries(self, queries: Sequence[Example]) -> Float[np.ndarray, "n d"]:
+    def encode_queries(
+        self, queries: Sequence[Example], *, unlearnt: bool = False
+    ) -> Float[np.ndarray, "n d"]:
         """Return the vectors of queries, float32 [N, w + D]; their outputs are not read.
+
+        Args:
+            queries: N queries.
+            unlearnt: whether the bank has labels that a label head has not learnt. Their examples
+                then count as those of the query's likeliest label, so that similarity alone ranks
+                them among these.
 
         Raises:
             UserError: the head compares the two texts of an input, and a query does not have two.
         """
         rows = self._observed(queries, outputs=False)
+        block = self.head.query_block(rows)
+        if unlearnt:
+            block[:, -1] = block.max(axis=1)
         unit_vectors = rows.vectors
         if self.networks is not None and len(queries):
             unit_vectors = unit_rows(self.networks.encode_queries(queries))
-        return beside(self.head.query_block(rows), unit_vectors, self.head.cosine_weight)
+        return beside(block, unit_vectors, self.head.cosine_weight)
 
     def encode_bank(self, examples: Sequence[Example]) -> Float[np.ndarray, "n d"]:
         """Return the vectors of bank examples, float32 [N, w + D]; their outputs are read."""
@@ -198,13 +219,17 @@ class FreeEncoder:
             unit_vectors = unit_rows(self.networks.encode_bank(examples))
         return beside(self.head.example_block(rows), unit_vectors, self.head.cosine_weight)
 
-    def classify(self, queries: Sequence[Example]) -> list[str]:
-        """Return the most probable label of each query, without an LM.
+    def probabilities(self, queries: Sequence[Example]) -> Float[np.ndarray, "n labels"]:
+        """Return P(label | query) for each label of a label head, without an LM."""
+        assert isinstance(self.head, LabelHead), "asked of a label head alone"
+        return self.head.probabilities(self._observed(queries, outputs=False))
 
-        Raises:
-            UserError: the head is not a label head.
-        """
-        return classified(self.head, self._observed(queries, outputs=False))
+    def labels_not_learnt(self, outputs: Iterable[str]) -> list[str]:
+        """Return those of some outputs that a label head has not learnt, sorted; none for a head of
+        another kind."""
+        if not isinstance(self.head, LabelHead):
+            return []
+        return sorted({*outputs} - {*self.head.labels})
 
     def unseen(self, examples: Sequence[Example]) -> int:
         """Return how many examples of a bank the head was not trained on, such as those added
@@ -235,15 +260,8 @@ class FreeEncoder:
         arrays, others = _fields(self.head)
         learnt = {} if self.learnt is None else {"learnt": self.learnt}
         save_arrays(folder / ARRAYS, **arrays, **learnt)
-        content = {
-            "method": type(self.head).__name__,
-            "settings": others,
-            # an encoder that can be saved has a folder of its own
-            "base": "" if hasattr(self.base, "save_pretrained") else self.base.name,
-            "parser": self.parser,
-            "pairs": self.pairs,
-        }
-        write_json(folder / SETTINGS, content)
+        content = _Saved(type(self.head).__name__, others, self.base.name, self.parser, self.pairs)
+        write_json(folder / SETTINGS, vars(content))
 
     @classmethod
     def from_pretrained(cls, folder: Path, base: TextEncoder | None = None) -> FreeEncoder:
@@ -252,30 +270,103 @@ class FreeEncoder:
         Raises:
             UserError: the folder holds something else.
         """
-        content = read_config(folder / SETTINGS)
-        name = content.get("method", "")
-        if name not in HEADS:
+        with Files(folder) as files:
+            return cls.opened(files, base)
+
+    @classmethod
+    def opened(cls, files: Files, base: TextEncoder | None = None) -> FreeEncoder:
+        """The same as `from_pretrained`, from an open folder."""
+        file = files.path(SETTINGS)
+        saved = files.json(SETTINGS, _Saved)
+        if saved.method not in HEADS:
             raise UserError(
-                f"{folder / SETTINGS}: method {name!r}; expected one of {', '.join(HEADS)}: import "
+                f"{file}: method {saved.method[:40]!r}; expected one of {', '.join(HEADS)}: import "
                 "the module that registers it first"
             )
-        kind = HEADS[name]
-        settings = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content["settings"].items()
-        }
-        arrays = load_arrays(folder / ARRAYS)
-        learnt = arrays.pop("learnt", None)
-        networks = None
-        if (folder / "network").is_dir():
-            bank = load_encoder(folder / "network")
-            query_folder = folder / "query_network"
-            networks = EncoderPair(
-                load_encoder(query_folder) if query_folder.is_dir() else bank, bank
+        if saved.parser and saved.parser not in PARSERS:
+            raise UserError(f"{file}: parser {saved.parser[:40]!r}; expected one of {[*PARSERS]}")
+        if base is None and "base" not in files:
+            raise UserError(
+                f"{files.path()} holds a head without the encoder below it, {saved.base[:80]!r}; give "
+                "it: CeilSelector.from_pretrained(folder, encoder=…)"
             )
-        base = base or load_encoder(content["base"] or folder / "base")
-        head = kind(**settings, **arrays)
-        return cls(base, head, networks, content["parser"], content["pairs"], learnt)
+        base = base or read_encoder(files.inside("base"), saved.base or "base")
+        networks = None
+        if "network" in files:
+            bank = read_encoder(files.inside("network"), "network")
+            query = bank
+            if "query_network" in files:
+                query = read_encoder(files.inside("query_network"), "query_network")
+            networks = EncoderPair(query, bank)
+        head, learnt = _read_head(files, saved)
+        encoder = cls(base, head, networks, saved.parser, saved.pairs, learnt)
+        encoder._check(file)
+        return encoder
+
+    def _check(self, file: Path) -> None:
+        """Raise a UserError unless the head gives finite vectors of one length for the encoder's."""
+        rows = self._blank()
+        try:
+            with np.errstate(all="ignore"):
+                blocks = self.head.query_block(rows), self.head.example_block(rows)
+                query, example = (
+                    beside(block, rows.vectors, self.head.cosine_weight) for block in blocks
+                )
+        except Exception as error:  # any error of a head's own maths
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{file}: the head does not fit its encoder ({reason:.160})") from None
+        if query.shape != example.shape or not np.isfinite([query, example]).all():
+            raise UserError(f"{file}: the head does not fit its encoder, or has no finite numbers")
+
+    def _blank(self) -> Observations:
+        """A blank row, to learn the length of a vector."""
+        vectors = np.zeros((1, self.base.dim), np.float32)
+        parts = np.stack([vectors, vectors], axis=1) if self.pairs else None
+        return Observations([""], vectors, parts, [""], [frozenset()])
+
+
+@with_config(STRICT)
+@dataclass
+class _Saved:
+    """The content of SETTINGS."""
+
+    method: str
+    """The name of the head's class, in HEADS."""
+    settings: dict[str, Any]
+    """Its fields that are no arrays."""
+    base: str = ""
+    """The name of the encoder below it, for messages."""
+    parser: str = ""
+    pairs: bool = False
+
+
+def _read_head(files: Files, saved: _Saved) -> tuple[Head, np.ndarray | None]:
+    """The saved head, and the marks of what it has learnt."""
+    kind = HEADS[saved.method]
+    hints = get_type_hints(kind)
+    arrays = [
+        name
+        for name, hint in hints.items()
+        if hint is np.ndarray or getattr(hint, "array_type", None) is np.ndarray
+    ]
+    file = files.path(SETTINGS)
+    fields: dict[str, Any] = {}
+    for name, value in saved.settings.items():
+        if name not in hints or name in arrays:
+            raise UserError(f"{file}: {saved.method} has no setting {name[:40]!r}")
+        fields[name] = checked(json.dumps(value).encode(), hints[name], f"{file}, {name!r}")
+    fields |= files.arrays(ARRAYS, [*arrays, "learnt"])
+    learnt = fields.pop("learnt", None)
+    for name in arrays:
+        if name in fields and fields[name].dtype.kind not in "biuf":
+            found = f"{fields[name].dtype}"
+            raise UserError(f"{files.path(ARRAYS)}, {name!r}: expected numbers, found {found:.40}")
+    if learnt is not None and learnt.dtype != np.uint64:
+        raise UserError(f"{files.path(ARRAYS)}, 'learnt': expected uint64, found {learnt.dtype}")
+    try:
+        return kind(**fields), learnt
+    except TypeError as error:  # a field is missing
+        raise UserError(f"{file}: {error}; save it again") from None
 
 
 def classified(head: Head, rows: Observations) -> list[str]:

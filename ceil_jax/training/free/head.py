@@ -48,8 +48,10 @@ class LabelHead:
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
         """Return the vector of each example: 1 at its label and 0 elsewhere. Unknown labels share the
         last position, which is 0 in the vectors of queries."""
-        one_hot = np.eye(len(self.labels) + 1, dtype=np.float32)
-        return one_hot[label_positions(rows, self.labels)]
+        positions = label_positions(rows, self.labels)
+        block = np.zeros((len(positions), len(self.labels) + 1), np.float32)
+        block[np.arange(len(positions)), positions] = 1
+        return block
 
 
 def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHead:
