@@ -51,7 +51,6 @@ from ceil_jax.retrieval.retrievers import NEAREST as NEAREST
 from ceil_jax.retrieval.retrievers import Ranking as Ranking
 from ceil_jax.selector import CeilSelector as CeilSelector
 from ceil_jax.selector import Selection as Selection
-from ceil_jax.selector.adapters.chat import chat_messages as chat_messages
 from ceil_jax.selector.adapters.dspy import CeilFewShot as CeilFewShot
 from ceil_jax.selector.adapters.langchain import CeilExampleSelector as CeilExampleSelector
 from ceil_jax.selector.adapters.lm_eval import CeilSampler as CeilSampler

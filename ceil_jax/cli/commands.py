@@ -159,7 +159,8 @@ def export_command(
     Args:
         folder: The folder to write; an existing selector is replaced.
         method: A row of compare that ends in a set (ceil epr_map free_map dpp) or takes the
-            nearest (epr free topk), or has fixed examples (fixed fixed_near).
+            nearest (epr free topk), or has fixed examples (fixed fixed_near); or classifier, for
+            LabelClassifier.from_pretrained.
         license: The license of your examples as an SPDX name, for the card.
     """
     from ceil_jax.cli.first import begin
@@ -219,12 +220,18 @@ def tune_command(
     outcome = running.run()
     files = write_outcome(running, outcome, _folder("tune", opened, own_data, search, price))
     if json:
-        _print_json({**outcome.data(), "page": str(files.page), "selector": str(files.selector)})
+        written = {"page": str(files.page), "selector": str(files.selector)}
+        if files.classifier is not None:
+            written["classifier"] = str(files.classifier)
+        _print_json({**outcome.data(), **written})
         return
     print(f"\n{outcome.text()}\n")
     if files.note:
         print(files.note)
-    print(f"page: {files.page}\nselector: {files.selector}\n\n{files.program}")
+    print(f"page: {files.page}\nselector: {files.selector}")
+    if files.classifier is not None:
+        print(f"classifier: {files.classifier}")
+    print(f"\n{files.program}")
 
 
 def tasks_command(

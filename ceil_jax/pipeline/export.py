@@ -1,8 +1,8 @@
-"""Exporting a row of a run as a selector for applications."""
+"""Exporting a row of a run for applications: as a selector, or as a classifier."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.stage import Run
-from ceil_jax.selector import Card, CeilSelector
+from ceil_jax.selector import Card, CeilSelector, classifier
+from ceil_jax.selector.classifier import LabelClassifier
 from ceil_jax.selector.folder import MANIFEST
 from ceil_jax.selector.saved import check_target
 from ceil_jax.store.locking import write
@@ -27,34 +28,70 @@ PROMPT = "prompt.txt"
 
 
 def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = "") -> str:
-    """Write a row as a selector into a folder (see `selector_of`), and return a message for the
-    user.
+    """Write a row into a folder, as a selector (`selector_of`) or a classifier (`classifier_of`), and
+    return a message for the user.
 
     Args:
         run: computes the stages that are not on disk.
         setup: the task and its settings.
         row: the row.
-        folder: the folder to write; a selector in it is replaced.
+        folder: the folder to write; what it holds of that kind is replaced.
         license: the license of the examples as an SPDX name, for the card.
 
     Raises:
-        UserError: the folder holds other files than a selector's, or the row cannot be a selector.
-            Both are checked before anything is trained.
+        UserError: the folder holds other files, or the row can be neither. Both are checked before
+            anything is trained.
     """
+    if row.answers == "classifier":
+        check_target(folder, classifier.MANIFEST)
+        made = classifier_of(run, setup, row)
+        made.save_pretrained(folder)
+        return (
+            f"{folder}: {row.label} on {setup.task.name}, {len(made.classes)} labels from "
+            f"{len(setup.bank):,} examples; {_measured(_metrics(run, setup, row))}\n"
+            f"in Python: LabelClassifier.from_pretrained({str(folder)!r}).predict(['a text']).labels"
+        )
     check_target(folder, MANIFEST)
     selector = selector_of(run, setup, row)
     selector.card = replace(selector.card, license=license)
     save(selector, folder)
-    metrics = ", ".join(f"{metric} {value:.1f}" for metric, value in selector.card.metrics.items())
     limited = ""
     if len(selector) == setup.config.bank_limit:
         limited = f" (--bank-limit {len(selector)}; selector.add(rows) adds further ones)"
-    metrics = metrics or "not evaluated: `ceil-jax compare` with the same flags measures it"
     return (
-        f"{folder}: {selector.card.title}, {len(selector):,} examples{limited}; {metrics}\n"
+        f"{folder}: {selector.card.title}, {len(selector):,} examples{limited}; "
+        f"{_measured(selector.card.metrics)}\n"
         f'in Python: CeilSelector.from_pretrained({str(folder)!r}).select("a query")'
         f".{'messages' if setup.prompt.form == 'turns' else 'prompt'}"
     )
+
+
+def _measured(metrics: Mapping[str, float]) -> str:
+    """The metrics of a row in words."""
+    values = ", ".join(f"{metric} {value:.1f}" for metric, value in metrics.items())
+    return values or "not evaluated: `ceil-jax compare` with the same flags measures it"
+
+
+def classifier_of(run: Run, setup: Setup, row: Row) -> LabelClassifier:
+    """Return a row that answers with a classifier as one. What is missing is trained.
+
+    Raises:
+        UserError: the task's outputs are no labels, or --text is skill.
+    """
+    row_stages.check_applies(setup, row)
+    _check_text(setup)
+    head = method_stages.encoders(setup, row.method).head
+    assert head is not None, "a classifier is a head"
+    encoder = head.encoder(run)
+    assert encoder is not None, "a row that classifies has a head without an alternative"
+    return LabelClassifier(encoder, setup.task.input_key)
+
+
+def _check_text(setup: Setup) -> None:
+    if setup.config.text != "input":
+        raise UserError(
+            "a selector embeds inputs as they are, not skills: train with --text input for it"
+        )
 
 
 def save(selector: CeilSelector, folder: Path) -> None:
@@ -87,10 +124,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
             f"{row.name} neither ends in DPP-MAP nor takes the nearest or fixed examples; a selector "
             f"is made of one of {exportable}"
         )
-    if config.text != "input":
-        raise UserError(
-            "a selector embeds inputs as they are, not skills: train with --text input for it"
-        )
+    _check_text(setup)
     choice = row_stages.choice(setup, row)
     trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else None
     encoder, query_encoder = encoders_of(run, setup, row)

@@ -239,15 +239,21 @@ class Bank:
             return type(self), (list(self.snapshot), vectors, self.next_id)
 
     def known(self, examples: Sequence[Example]) -> list[str | None]:
-        """Return the id of each example that is in the bank already, with the same input, output and
-        fields; None for new ones.
+        """Return the id of each example that is in the bank already, with the same input, output,
+        fields and, if it has one, id; None for new ones.
 
         Raises:
             UserError: an id is that of another example, or occurs twice.
         """
         with self._changing:
-            ids = {_content(example): example.id for example in self.snapshot}
-            known = [ids.get(_content(example)) for example in examples]
+            bank = list(self.snapshot)
+            with_id = {(example.id, _content(example)) for example in bank}
+            ids = {_content(example): example.id for example in bank}
+            known: list[str | None] = []
+            for example in examples:
+                content = _content(example)
+                is_known = not example.id or (example.id, content) in with_id
+                known.append((example.id or ids.get(content)) if is_known else None)
             self._check_ids([e for e, id in zip(examples, known, strict=True) if id is None])
         return known
 

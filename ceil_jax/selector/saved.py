@@ -158,7 +158,7 @@ def read_encoders(manifest: Manifest, files: Files, given: Mapping[str, Any]) ->
     from ceil_jax.training.free.encoder import FreeEncoder, opened_encoder
 
     encoders: dict[str, Any] = {}
-    for name, title in manifest.encoders.items():
+    for name, title in {**dict.fromkeys(given, ""), **manifest.encoders}.items():
         encoder = given.get(name)
         is_base = not isinstance(encoder, FreeEncoder) and f"{name}/free.json" in files
         if encoder is None or is_base:

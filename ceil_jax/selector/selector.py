@@ -213,7 +213,9 @@ class CeilSelector(Settings):
         path = path if path.is_dir() else download(os.fspath(folder))
         given: dict[str, Any] = {}
         if encoder is not None:
-            given["encoder"], given["query_encoder"] = as_encoders(encoder)
+            given["encoder"], query_side = as_encoders(encoder)
+            if query_side is not given["encoder"]:  # LangChain's, which have two sides
+                given["query_encoder"] = query_side
         if query_encoder is not None:
             given["query_encoder"] = as_encoders(query_encoder)[1]
         saved = load_selector(path, given)
@@ -312,8 +314,8 @@ class CeilSelector(Settings):
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
         """Embed examples (see `from_examples`), add them to the bank, and return the id of each.
 
-        Examples that are in the bank already, with the same input, output and fields, are left out
-        and counted in a log line; their ids are those in the bank. Examples of a label that the
+        Examples that are in the bank already, with the same input, output, fields and, if they have
+        one, id, are left out and counted in a log line; their ids are those in the bank. Examples of a label that the
         encoder's head has not learnt are ranked by the similarity of inputs alone.
 
         Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ceil_jax.lm.openai.address import parse_address
-from ceil_jax.pipeline.export import save, selector_of
+from ceil_jax.pipeline.export import classifier_of, save, selector_of
 from ceil_jax.store.locking import write_files
 from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.outcome import Outcome
@@ -24,23 +24,40 @@ class TuneFiles(NamedTuple):
     selector: Path
     """The folder of a selector: the recommended prompt, or the best one if an answer without an LM is
     recommended."""
+    classifier: Path | None
+    """The folder of a classifier, if that is recommended."""
     note: str
     """Which prompt the selector has, if none is recommended; else ""."""
     program: str
-    """A program that uses the selector."""
+    """A program that uses what is recommended."""
+
+
+_CLASSIFIES = """from ceil_jax import LabelClassifier
+
+classifier = LabelClassifier.from_pretrained({folder!r})
+print(classifier.predict(["a new text"]).labels)"""
+"""A program that uses a classifier."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
-    """Write tune.html, tune.json, and the selector with its model card."""
+    """Write tune.html, tune.json, the selector with its model card, and the classifier if that is
+    recommended."""
     chosen = outcome.recommended
     target = folder / "selector"
     note = _note(outcome, chosen)
     program = program_of(search, target)
+    classifier = None
+    answered = outcome.finals.without_lm if outcome.finals.needs_no_lm else None
+    if answered is not None and answered.row.answers == "classifier":
+        classifier = folder / "classifier"
+        program = _CLASSIFIES.format(folder=str(classifier))
+        made = classifier_of(search.field.run, search.field.base, answered.row)
+        made.save_pretrained(classifier)
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
     content = page(outcome, program, note).encode()
     write_files(folder, {"tune.json": f"{numbers}\n".encode(), "tune.html": content})
     _export(search, outcome, chosen, target)
-    return TuneFiles(folder / "tune.html", target, note, program)
+    return TuneFiles(folder / "tune.html", target, classifier, note, program)
 
 
 def _note(outcome: Outcome, chosen: Standing) -> str:

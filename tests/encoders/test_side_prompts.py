@@ -128,7 +128,7 @@ def test_other_weights_have_the_prompts_too(bert, tmp_path):
 def test_a_selector_embeds_each_side_with_its_prompt_also_from_its_folder(bert, tmp_path):
     folder = changed(bert, tmp_path / "m", FILE, prompts={"query": "ducks , ", "passage": "under "})
     rows = [{"input": text, "output": "x"} for text in TEXTS]
-    selector = CeilSelector.from_examples(rows, encoder=folder)
+    selector = CeilSelector.from_examples(rows, encoder=folder, origin=0.0)
     plain = load_encoder(bert)
     expected = plain.encode([f"under {text}" for text in TEXTS])
     np.testing.assert_allclose(selector.bank.snapshot.vectors, expected, atol=1e-6)

@@ -194,7 +194,8 @@ def test_networks_beside_a_head_choose_as_the_run_does(tmp_path, moved_for_train
     query, bank = selector.encoder.networks
     assert (query.fingerprint != bank.fingerprint) == (train_context == "both")
     # a copy that is added later lies where the original lies
-    [added] = selector.add([{"input": TASK.train[0].input, "output": TASK.train[0].output}])
+    row = {"id": "copy", "input": TASK.train[0].input, "output": TASK.train[0].output}
+    [added] = selector.add([row])
     vectors = selector.bank.snapshot.vectors
     assert added
     assert vectors[-1] == pytest.approx(vectors[0], abs=1e-5)

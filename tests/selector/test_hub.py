@@ -20,14 +20,16 @@ class Hub:
     def snapshot_download(self, repo_id, allow_patterns):
         if not (self.root / repo_id).is_dir():
             raise ConnectionError("no such repository")
-        snapshot = self.root / "cache" / repo_id
-        shutil.rmtree(snapshot, ignore_errors=True)
-        snapshot.mkdir(parents=True)
-        for file in (self.root / repo_id).rglob("*"):
+        cache = self.root / "cache" / f"models--{repo_id.replace('/', '--')}"
+        shutil.rmtree(cache, ignore_errors=True)
+        snapshot = cache / "snapshots" / "c0ffee"
+        (cache / "blobs").mkdir(parents=True)
+        for number, file in enumerate((self.root / repo_id).rglob("*")):
             path = file.relative_to(self.root / repo_id)
             if file.is_file() and any(fnmatch(str(path), pattern) for pattern in allow_patterns):
                 (snapshot / path).parent.mkdir(parents=True, exist_ok=True)
-                (snapshot / path).symlink_to(file)  # as the hub's cache does
+                blob = shutil.copy(file, cache / "blobs" / str(number))
+                (snapshot / path).symlink_to(blob)  # as the hub's cache does
         return str(snapshot)
 
 

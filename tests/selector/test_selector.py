@@ -16,7 +16,6 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
 from ceil_jax.selector.bank import Bank
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.free import encoder as free_encoder
 
 
 def make(rows=ROWS, **settings):
@@ -206,12 +205,8 @@ class Pair:
         inputs, outputs = ([getattr(e, name) for e in examples] for name in ("input", "output"))
         return 3 * (Words().encode(inputs) - Words().encode(outputs))
 
-    def save_pretrained(self, folder):
-        folder.mkdir()
-        (folder / "pair.txt").write_text("pair")
 
-
-def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny, monkeypatch):
+def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny):
     selector = CeilSelector.from_examples(
         ROWS[:20], encoder=Pair(), query_encoder=Words(), origin=0.0
     )
@@ -222,13 +217,12 @@ def test_an_encoder_may_be_given_whole_examples(tmp_path, tiny, monkeypatch):
     [query] = unit_rows(Words().encode([QUERY]))
     assert pick.relevance == pytest.approx((1 + (expected @ query).max()) / 2, abs=1e-5)
 
-    # it says how it is saved; loading is open_encoder's
+    # it is no part of the folder, but that of the queries is
     selector.query_encoder = tiny
     selector.save_pretrained(tmp_path)
-    loads = free_encoder.open_encoder
-    own = lambda folder, **k: Pair() if folder.name == "encoder" else loads(folder, **k)  # noqa: E731
-    monkeypatch.setattr(free_encoder, "open_encoder", own)
-    again = CeilSelector.from_pretrained(tmp_path)
+    with refused("its encoder, 'pair', is not saved with it; give it"):
+        CeilSelector.from_pretrained(tmp_path)
+    again = CeilSelector.from_pretrained(tmp_path, encoder=Pair())
     assert isinstance(again.encoder, Pair)
     assert again.query_encoder.fingerprint == tiny.fingerprint
     again.add([{**ROWS[7], "id": "copy"}])
@@ -590,3 +584,34 @@ def test_the_nearest_of_a_vector_store_are_chosen_from_as_in_a_bank_of_ones_own(
     )
     for options in ({"k": 5}, {"token_budget": 20}, {"k": 4, "near_duplicate": None}):
         assert ids(near.select(QUERY, **options)) == ids(own.select(QUERY, **options))
+
+
+def test_rows_that_are_in_the_bank_already_are_left_out_and_counted(caplog):
+    """An application adds the whole file again, with and without ids."""
+    plain = [{name: value for name, value in row.items() if name != "id"} for row in ROWS]
+    for rows in (ROWS, plain):
+        selector = make(rows)
+        before = [example.id for example in selector.examples]
+        new = {"input": "a new one", "output": "dark"}
+        added = selector.add([*rows, new])
+        assert added[:-1] == before
+        assert [example.id for example in selector.examples] == [*before, added[-1]]
+        assert "60 of 61 examples are in the bank already and were left out" in caplog.text
+        caplog.clear()
+        assert selector.add([new]) == added[-1:]
+    # other metadata, another output or another id make another row
+    for other in ({"town": "elsewhere"}, {"output": "x"}):
+        assert selector.add([{**plain[0], **other}]) != [before[0]]
+    assert selector.add([{**plain[0], "id": "copy"}]) == ["copy"]
+
+
+def test_adding_checks_before_it_encodes(monkeypatch):
+    selector = make()
+    monkeypatch.setattr(selector._bank_side.bank, "encode", None)
+    for row, said in [
+        ({**ROWS[0], "input": "other"}, "id 'row-0' is there already"),
+        ({"input": "x", "output": ""}, "'output'"),
+    ]:
+        with refused(said):
+            selector.add([{"input": "new", "output": "dark"}, row])
+    assert len(selector.add(ROWS)) == 60

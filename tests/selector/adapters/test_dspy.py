@@ -4,6 +4,7 @@ asked."""
 import asyncio
 import copy
 import json
+import os
 
 import dspy
 import pytest
@@ -260,3 +261,82 @@ def test_gepa_optimises_a_program_that_chooses_its_demos():
             metric=metric, max_metric_calls=12, reflection_lm=proposer, num_threads=1
         ).compile(program, trainset=TRAINSET[:3], valset=TRAINSET[3:6])
     assert len(told(optimised, place=QUERY)[1]) == 3
+
+
+NAMES = ("Ada", "Ben", "Cleo", "Dan")
+CONTRACTS = [
+    {
+        "question": "Who signed it?",
+        "context": f"The contract {i} on hall {i} was signed by {name}.",
+        "answer": name,
+    }
+    for i, name in enumerate(NAMES)
+] + [
+    {"question": f"How warm is town {i}?", "context": f"Town {i} is warm.", "answer": f"{i}"}
+    for i in range(4)
+]
+ASKED = {"question": "Who signed it?", "context": "The contract 77 was signed by Zoe."}
+
+
+def test_the_same_question_about_another_context_is_another_question():
+    bank = CeilSelector.from_examples(
+        CONTRACTS,
+        encoder=Words(),
+        input_key="question",
+        output_key="answer",
+        template="{context}\n{question}\n{answer}",
+    )
+    student = dspy.Predict("context, question -> answer")
+    program = CeilFewShot(bank, k=3, input="question").compile(student)
+    chosen = [demo["answer"] for demo in program.chooser(ASKED)]
+    assert chosen == [example.output for example in bank.select(ASKED, k=3)]
+    assert {*chosen} & {*NAMES}
+    own = {"question": CONTRACTS[0]["question"], "context": CONTRACTS[0]["context"]}
+    assert "Ada" not in [demo["answer"] for demo in program.chooser(own)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"settings": {"query_encoder": "json:loads"}}, "'settings.query_encoder': Unexpected"),
+        ({"settings": {"encoder": "json:loads"}}, "'settings.encoder': Unexpected"),
+        ({"settings": {"shortlist": "many"}}, "'settings.shortlist': expected a valid integer"),
+        ({"settings": {"shortlist": 0}}, "shortlist is 0; expected a whole number from 1"),
+        ({"options": {"encoder": "json:loads"}}, "unknown option 'encoder'"),
+        ({"options": {"k": "x"}}, "k is 'x'"),
+        ({"rows": [{"id": 1}]}, "'rows.0.id': expected a valid string"),
+        ({"vectors": "!"}, "is no bank of a saved program"),
+        ({"vectors": "AAAA"}, "is no bank of a saved program"),
+        ({"demos": [1]}, "'demos.0': expected an object"),
+        ({"query": []}, "'query': Tuple should have at least 1 item"),
+    ],
+)
+def test_a_strangers_program_names_no_code_and_is_refused_in_one_line(tmp_path, change, said):
+    student = dspy.Predict("place -> light")
+    file = tmp_path / "program.json"
+    CeilFewShot(Words(), k=1).compile(student, trainset=TRAINSET).save(file)
+    state = json.loads(file.read_text())
+    file.write_text(json.dumps({**state, "ceil": {**state["ceil"], **change}}))
+    with refused(said) as refusal:
+        CeilFewShot(Words()).load(student, file)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_strangers_program_sets_no_attributes_and_is_a_file(tmp_path):
+    student = dspy.Predict("place -> light")
+    file = tmp_path / "program.json"
+    CeilFewShot(Words(), k=1).compile(student, trainset=TRAINSET).save(file)
+    state = json.loads(file.read_text())
+    file.write_text(json.dumps({**state, "forward": "x", "chooser": 1}))
+    with refused("'self': unknown keys chooser, forward"):
+        CeilFewShot(Words()).load(student, file)
+    file.write_text(json.dumps({**state, "signature": {"fields": 7}}))
+    with refused("program.json does not fit Predict"):
+        CeilFewShot(Words()).load(student, file)
+    file.write_text("[" * 10**5)
+    with refused("program.json is not JSON"):
+        CeilFewShot(Words()).load(student, file)
+    file.unlink()
+    os.mkfifo(file)
+    with refused("program.json is no regular file"):
+        CeilFewShot(Words()).load(student, file)

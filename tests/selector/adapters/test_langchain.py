@@ -119,8 +119,8 @@ def test_braces_are_refused_with_the_remedy():
         string_prompt(CeilExampleSelector(selector(BRACES), k=2)).format(input="print")
     with refused("braces is 'double'; expected 'refuse', 'keep', or the template_format"):
         CeilExampleSelector(selector(BRACES), k=1, braces="double")
-    with refused("k is 0; expected a whole number from 1"):
-        CeilExampleSelector(selector(BRACES), k=0)
+    with refused("k is -1; expected a whole number from 0"):
+        CeilExampleSelector(selector(BRACES), k=-1)
 
 
 @pytest.mark.parametrize("inner", ["f-string", "jinja2"])
@@ -157,3 +157,39 @@ def test_braces_come_out_as_they_are_in_an_f_string_and_in_the_chat_template():
     contents = [m.content for m in turns.format_messages(input="print {this}")]
     assert set(contents[1:5]) == {text for row in BRACES for text in row.values()}
     assert contents[5] == "print {this}"
+
+
+NAMES = ("Ada", "Ben", "Cleo", "Dan")
+CONTRACTS = [
+    {
+        "question": "Who signed it?",
+        "context": f"The contract {i} on hall {i} was signed by {name}.",
+        "answer": name,
+    }
+    for i, name in enumerate(NAMES)
+] + [
+    {"question": f"How warm is town {i}?", "context": f"Town {i} is warm.", "answer": f"{i}"}
+    for i in range(4)
+]
+ASKED = {"question": "Who signed it?", "context": "The contract 77 was signed by Zoe."}
+
+
+def test_the_same_question_about_another_context_is_another_question():
+    bank = CeilSelector.from_examples(
+        CONTRACTS,
+        encoder=Words(),
+        input_key="question",
+        output_key="answer",
+        template="{context}\n{question}\n{answer}",
+    )
+    chooser = CeilExampleSelector(bank, k=3)
+    chosen = [row["answer"] for row in chooser.select_examples(ASKED)]
+    assert chosen == [example.output for example in bank.select(ASKED, k=3)]
+    assert {*chosen} & {*NAMES}
+    # and the same context is the query's own
+    own = {**CONTRACTS[0], "answer": "not read", "history": [1, 2]}
+    assert "Ada" not in [row["answer"] for row in chooser.select_examples(own)]
+    # by another name of the variable for the query
+    renamed = CeilExampleSelector(bank, k=3, input_key="input")
+    variables = {"input": ASKED["question"], "context": ASKED["context"]}
+    assert [row["answer"] for row in renamed.select_examples(variables)] == chosen

@@ -173,3 +173,19 @@ def test_what_cannot_be_chosen():
         small.build_all_requests(cache_requests=True)
     with refused("CeilSampler has embedded its documents"):
         small.sampler.sample(1, ASKED[0], DOCS)
+
+
+def test_the_same_question_about_another_passage_is_another_question():
+    passages = [
+        {"passage": f"hall {i} is {side}", "label": i % 2} for i, side in enumerate("ab" * 4)
+    ]
+    docs = [{**row, "text": "is it open?"} for row in passages]
+    few_shot = choose_few_shot(
+        task(train=docs, test=docs[:2], doc_to_text="{{passage}}. {{text}}"),
+        Words(),
+        text=lambda doc: doc["text"],
+    )
+    # all have the same text, and half of them the same answer
+    chosen = few_shot.sampler.sample(5, docs[0])
+    assert len({doc["passage"] for doc in chosen}) == 5
+    assert docs[0] not in chosen

@@ -10,7 +10,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
-from ceil_jax.training.free.head import fit_label_head
+from ceil_jax.training.free.head import LabelHead, fit_label_head
 from ceil_jax.training.free.structures import fit_structure_head
 
 WORDS = ("bright", "dull", "long", "short", "old", "new")
@@ -98,3 +98,61 @@ def test_pairs_need_both_texts():
         joined = [replace(bank[0], id="other", parts=parts), *bank[1:]]
         encoder = fitted(joined, fit_label_head)
         assert np.isfinite(encoder.encode_queries(joined[:2])).all()
+
+
+def test_examples_of_a_label_that_the_head_has_not_learnt_are_ranked_by_similarity(caplog):
+    teams = {"billing": "invoice", "shipping": "parcel"}
+    known = [
+        Example(f"{team}-{i}", f"the {word} number {i} is late", team)
+        for i in range(30)
+        for team, word in teams.items()
+    ]
+    new = [Example(f"legal-{i}", f"the lawyer number {i} writes", "legal") for i in range(40)]
+    encoder = FreeEncoder(BASE, fit_label_head(observe(BASE, known)))
+    selector = CeilSelector.from_examples(known, encoder=encoder)
+    before = [
+        selector.select(f"the {word} number {i}", k=2) for i, word in enumerate(teams.values())
+    ]
+    selector.add(new[:20])
+    assert "head has not learnt legal: their examples are ranked by similarity alone" in caplog.text
+    caplog.clear()
+    selector.add(new[20:])
+    assert "not learnt legal" in caplog.text
+    plain = CeilSelector.from_examples([*known, *new], encoder=BASE)
+    asked = [f"the lawyer number {i} writes again" for i in range(20)]
+
+    def of_the_new_label(selector):
+        chosen = selector.select_many(asked, k=2)
+        return sum(any(example.output == "legal" for example in one) for one in chosen)
+
+    assert of_the_new_label(selector) >= of_the_new_label(plain) > 10
+    # what the head has learnt is ranked as before
+    after = [
+        selector.select(f"the {word} number {i}", k=2) for i, word in enumerate(teams.values())
+    ]
+    assert [one.examples for one in after] == [one.examples for one in before]
+    # nor does it depend on whether the bank was loaded or changed
+    selector.remove([example.id for example in new])
+    again = [
+        selector.select(f"the {word} number {i}", k=2) for i, word in enumerate(teams.values())
+    ]
+    assert again == before
+
+
+def test_a_selector_of_unknown_labels_ranks_alike_once_it_is_loaded(tmp_path):
+    rows = [*BANK, Example("new", "a film of no label known", "superb")]
+    encoder = fitted(BANK, fit_label_head)
+    selector = CeilSelector.from_examples(rows, encoder=encoder)
+    selector.save_pretrained(tmp_path)
+    again = CeilSelector.from_pretrained(tmp_path)
+    asked = "a film of no label"
+    assert again.select(asked, k=3) == selector.select(asked, k=3)
+
+
+def test_a_head_of_more_labels_than_fit_into_a_square():
+    labels = tuple(f"l{i}" for i in range(200_000))
+    head = LabelHead(labels, np.zeros((32, len(labels)), np.float32), np.zeros(len(labels)))
+    rows = observe(BASE, [Example("", "a film", "l7"), Example("", "a play", "other")])
+    block = head.example_block(rows)
+    assert [row.argmax() for row in block] == [7, 200_000]
+    assert block.sum() == 2
