@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -26,8 +26,9 @@ from ceil_jax.selector.vectors import Encodes, as_encoders, with_dim
 from ceil_jax.store.opened import Files
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.rows import Columns
-from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
-from ceil_jax.training.free.head import LabelHead, fit_label_head
+
+if TYPE_CHECKING:
+    from ceil_jax.training.free.encoder import FreeEncoder
 
 MANIFEST = "classifier.json"
 
@@ -51,6 +52,9 @@ class LabelClassifier:
         encoder: an encoder with a label head, such as one that a run has trained.
         input_key: the name of the input in mappings.
 
+    Attributes:
+        classes: the labels, in the order of the probabilities.
+
     Raises:
         UserError: the head is none of labels.
 
@@ -69,9 +73,12 @@ class LabelClassifier:
     """
 
     def __init__(self, encoder: FreeEncoder, input_key: str = "input") -> None:
+        from ceil_jax.training.free.head import LabelHead
+
         if not isinstance(encoder.head, LabelHead):
             raise UserError(f"a {type(encoder.head).__name__} does not classify; a label head does")
         self.encoder = encoder
+        self.classes = encoder.head.labels
         self.input_key = input_key
 
     @classmethod
@@ -94,6 +101,9 @@ class LabelClassifier:
         Raises:
             UserError: a row is not an example, or the outputs are not labels that rows share.
         """
+        from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
+        from ceil_jax.training.free.head import fit_label_head
+
         examples = as_examples(rows, Columns((input_key,), output_key))
         labels = {example.output for example in examples}
         if not 2 <= len(labels) <= len(examples) / 2:
@@ -126,6 +136,8 @@ class LabelClassifier:
 
     @classmethod
     def _loaded(cls, manifest: Manifest, files: Files, given: Any) -> Self:
+        from ceil_jax.training.free.encoder import FreeEncoder
+
         encoder = read_encoders(manifest, files, {"encoder": given})["encoder"]
         input_key = manifest.settings.get("input_key")
         if not isinstance(encoder, FreeEncoder) or not isinstance(input_key, str):
@@ -141,17 +153,6 @@ class LabelClassifier:
         """
         settings = {"input_key": self.input_key}
         save_content(user_path(folder), MANIFEST, _nothing, {"encoder": self.encoder}, settings)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The labels."""
-        return self._head.labels
-
-    @property
-    def _head(self) -> LabelHead:
-        head = self.encoder.head
-        assert isinstance(head, LabelHead), "checked when it is made"
-        return head
 
     def predict(self, texts: Sequence[str | ExampleLike]) -> Predictions:
         """Return the most probable label of each text, and the probabilities of all labels.
