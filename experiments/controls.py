@@ -16,8 +16,7 @@ from __future__ import annotations
 import argparse
 import datetime
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,18 @@ from harness.results_file import Published, keep
 from ceil_jax.methods.epr import EPR
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.answering import Answers
-from ceil_jax.pipeline.choosing import Choose
+from ceil_jax.pipeline.answering import ROWS_FILE, Answers, rows_of
 from ceil_jax.pipeline.config import SCALES
 from ceil_jax.pipeline.evaluate import evaluate
+from ceil_jax.pipeline.kept import Noted, kept
 from ceil_jax.pipeline.method_stages import bank_queries
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, open_run
-from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import signed
+from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.tasks.load import load_task
 
 EXPERIMENT = "free_rows"
@@ -55,21 +56,16 @@ SETTINGS = ("encoder", "shots", "order", "token_budget", "fit")
 """What the record of a control says of the configuration."""
 
 
-@dataclass(frozen=True)
-class Voted(Answers):
-    """The most common output of each query's examples as its answer; in a tie, the one that comes
-    first among the examples."""
-
-    choice: Choose
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        bank = self.bank.examples
-        replies = []
-        for positions in run.get(self.choice).positions:
-            outputs = Counter(bank[position].output for position in positions if position >= 0)
-            [(output, _)] = outputs.most_common(1)
-            replies.append(Reply(output))
-        return self.save(folder, self.rows_of(replies))
+@kept("voted", files=ROWS_FILE)
+def vote(queries: Examples, bank: Examples, choice: Choice) -> list[dict[str, Any]] | Noted:
+    """Return the most common output of each query's examples as its answer; in a tie, the one that
+    comes first among the examples."""
+    replies = []
+    for positions in choice.positions:
+        outputs = Counter(bank.examples[position].output for position in positions if position >= 0)
+        [(output, _)] = outputs.most_common(1)
+        replies.append(Reply(output))
+    return rows_of(queries, replies)
 
 
 def controls(setup: Setup) -> dict[str, Answers]:
@@ -80,7 +76,7 @@ def controls(setup: Setup) -> dict[str, Answers]:
     few = [setup.task.train[position] for position in positions]
     fewer = open_run(setup.config, replace(setup.task, train=few), setup.models).setup
     return {
-        f"vote of {VOTERS} nearest": Voted(setup.queries, setup.bank, nearest),
+        f"vote of {VOTERS} nearest": vote(setup.queries, setup.bank, nearest),
         f"classifier, {len(few)} answers": row_stages.predictions(fewer, fewer.row("classifier")),
     }
 
@@ -99,7 +95,7 @@ def whole_bank(setup: Setup, run: Run) -> Published:
 
 def measured(setup: Setup, run: Run, label: str, answers: Answers) -> Published:
     """Return the record of a control: that of the classifier with its own answers and cost."""
-    stage = replace(row_stages.metric(setup, setup.row("classifier")), predictions=answers)
+    stage = row_stages.metric(setup, setup.row("classifier")).changed(predictions=answers)
     statistics, cost = run.get(stage).statistics, run.cost([stage])
     base = whole_bank(setup, run)
     record = replace(

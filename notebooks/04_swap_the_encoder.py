@@ -104,7 +104,7 @@ print(comparison.text())
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
 for method, marker, colour in ((EPR, "o", BLUE), (CEIL, "s", ORANGE)):
-    history = run.summary(encoders(setup, config.method(method)).networks)["history"]
+    history = run.notes(encoders(setup, config.method(method)).networks)["history"]
     axes.plot(
         [row["step"] for row in history],
         [row[QUALITY] for row in history],

@@ -1,10 +1,10 @@
-"""A run as a graph of stages: a stage is a value whose fields are its settings and the stages that
-it needs; its result is computed once and kept.
+"""A run as a graph of kept values: a step is a function, and what it gives for some arguments is
+computed once and kept. Such a lazy value is called a stage.
 
-Start with `stage`, then `setup` and `row_stages`; most other modules hold one kind of stage each.
+Start with `kept`, then `setup` and `row_stages`; most other modules hold the steps of one subject.
 
-- `stage`: `Stage`, its key, and `Run`, which gets a stage's value from memory, from disk or by
-  computing it
+- `kept`: `kept` functions, `Lazy` values and their keys; `run`: `Run`, which gets a lazy value from
+  memory, from disk or by computing it
 - `setup`: `Setup`, a task under one configuration, and `open_run`
 - `row_stages`: the stages of a row: its metric, its answers, its examples
 - `method_stages`: the stages of a method: its encoders, their training, the vectors that they give,
@@ -12,7 +12,7 @@ Start with `stage`, then `setup` and `row_stages`; most other modules hold one k
 - `views`: examples and their retrieval texts; `rewriting`: those with skills, which an LM writes
   (Skill-KNN)
 - `vectors`: the vectors of texts and of examples
-- `learning`: the stages in which heads and encoders are trained
+- `learning`: training of heads and encoders
 - `choosing`: the chosen examples, and candidate sets
 - `prompting`: the prompts of a task for an LM, and the work of reading them
 - `scoring`: the LM's scores of candidate sets, and λ

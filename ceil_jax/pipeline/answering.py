@@ -1,196 +1,199 @@
-"""Stages of the answers to queries, and of their metrics."""
+"""The answers to queries, and their metrics."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ceil_jax.lm.prompts import Built, PromptBuilder
+from ceil_jax.lm.prompts import Built, Fit, PromptBuilder
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.choosing import Choose
+from ceil_jax.pipeline.kept import Files, Lazy, Noted, Work, json_file, kept
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
-from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
-from ceil_jax.pipeline.vectors import HeadInputs
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.retrieval.retriever import Choice
-from ceil_jax.store.folder import load_arrays, read_json, save_arrays, write_json
+from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import Overlap, overlap
 from ceil_jax.training.free.encoder import classified
-from ceil_jax.training.free.rows import Head
+from ceil_jax.training.free.rows import Head, Observations
+
+Row = dict[str, Any]
+"""The answer to a query: its id, its examples in prompt order (id, relevance, gain), the prediction,
+the gold output, and a code for an answer that is hardly right."""
+
+Answers = Lazy[list[Row]]
+"""The answers to queries, given by one of the functions below."""
+
+ROWS_FILE = json_file("rows.json")
 
 
-@dataclass(frozen=True)
-class Answers(Stage[list[dict[str, Any]]]):
-    """The answers to queries: for each query its id, its examples in prompt order (id, relevance,
-    gain), the prediction, the gold output, and a code for an answer that is hardly right."""
-
-    queries: Examples
-    bank: Examples
-
-    def rows_of(
-        self, replies: Sequence[Reply], examples: Sequence[list[Any]] | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the record of each query; by default without examples."""
-        triples = zip(self.queries.examples, examples or [[]] * len(replies), replies, strict=True)
-        rows = []
-        for query, prompt_examples, reply in triples:
-            row = {
-                "id": query.id,
-                "examples": prompt_examples,
-                "prediction": reply.prediction,
-                "gold": query.output,
-            }
-            rows.append(row | ({"trouble": reply.trouble} if reply.trouble else {}))
-        return rows
-
-    def save(self, folder: Path, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        write_json(folder / "rows.json", rows)
-        troubles = Counter(row["trouble"] for row in rows if row.get("trouble"))
-        return {"queries": len(rows)} | ({"troubles": dict(troubles)} if troubles else {})
-
-    def load(self, run: Run, folder: Path) -> list[dict[str, Any]]:
-        return read_json(folder / "rows.json")
+def rows_of(
+    queries: Examples, replies: Sequence[Reply], examples: Sequence[list[Any]] | None = None
+) -> Noted:
+    """Return the answer to each query, by default without examples, and notes on all of them."""
+    rows = []
+    for query, shown, reply in zip(
+        queries.examples, examples or [[]] * len(replies), replies, strict=True
+    ):
+        row = {
+            "id": query.id,
+            "examples": shown,
+            "prediction": reply.prediction,
+            "gold": query.output,
+        }
+        rows.append(row | ({"trouble": reply.trouble} if reply.trouble else {}))
+    troubles = Counter(row["trouble"] for row in rows if row.get("trouble"))
+    notes = {"troubles": dict(troubles)} if troubles else {}
+    return Noted(rows, {"queries": len(rows), **notes})
 
 
-@dataclass(frozen=True)
-class Predictions(Answers):
-    """The LM's answer to every query with the chosen examples (see `ask`)."""
+def prompts_of(
+    run: Run,
+    answers: Answers,
+    queries: Sequence[Example],
+    choice: Choice,
+    builder: PromptBuilder | None = None,
+) -> list[Built]:
+    """Return the prompt of each query.
 
-    prompting: Prompting
-    choice: Choose
-    stop: tuple[str, ...] = ("\n",)
-    shots: int = unkeyed(1)
-    """Number of examples in a prompt, to estimate the work."""
-    label: str = unkeyed("")
+    Args:
+        run: gives the LM whose tokens are counted.
+        answers: a value of `answer`, for its bank and its prompting.
+        queries: Q examples.
+        choice: the examples chosen for them.
+        builder: a prompt builder for these queries, if there already is one.
+    """
+    return _prompts(
+        builder or answers.prompting.builder(run, queries),
+        answers.bank,
+        queries,
+        choice,
+        answers.prompting.fit,
+    )
 
-    @property
-    def what(self) -> str:
-        return f"answering with {self.label or 'examples'}"
 
-    def prompts(
-        self,
-        run: Run,
-        queries: Sequence[Example],
-        choice: Choice,
-        builder: PromptBuilder | None = None,
-    ) -> list[Built]:
-        """Return the prompt of each query.
+def _prompts(
+    builder: PromptBuilder, bank: Examples, queries: Sequence[Example], choice: Choice, fit: Fit
+) -> list[Built]:
+    prompts = []
+    for query, positions, relevance, gains in zip(queries, *choice, strict=True):
+        count = int((positions >= 0).sum())
+        prompt = builder.build(
+            query,
+            [bank.examples[position] for position in positions[:count]],
+            [float(value) for value in relevance[:count]],
+            fit,
+            [float(value) for value in gains[:count]],
+        )
+        prompts.append(prompt)
+    return prompts
 
-        Args:
-            run: gives the LM whose tokens are counted.
-            queries: Q examples.
-            choice: the examples chosen for them.
-            builder: a prompt builder for these queries, if there already is one.
-        """
-        builder = builder or self.prompting.builder(run, queries)
-        bank = self.bank.examples
-        prompts = []
-        for query, positions, relevance, gains in zip(queries, *choice, strict=True):
-            count = int((positions >= 0).sum())
-            prompt = builder.build(
-                query,
-                [bank[position] for position in positions[:count]],
-                [float(value) for value in relevance[:count]],
-                self.prompting.fit,
-                [float(value) for value in gains[:count]],
-            )
-            prompts.append(prompt)
-        return prompts
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        queries = self.queries.examples
-        choice = run.get(self.choice)
-        prompts = self.prompts(run, queries, choice)
-        lm = run.lm(self.prompting.lm)
-        rendered = [built.prompt for built in prompts]
-        replies = ask(lm, self.prompting, self.stop, rendered, queries)
-        examples = []
-        for prompt, positions, relevance, gains in zip(prompts, *choice, strict=True):
-            examples.append(
-                [
-                    [
-                        self.bank.examples[positions[i]].id,
-                        round(float(relevance[i]), 6),
-                        round(float(gains[i]), 6),
-                    ]
-                    for i in prompt.order
-                ]
-            )
-        summary = self.save(folder, self.rows_of(replies, examples))
-        limit = self.prompting.max_new_tokens
-        return {**summary, "limit": limit} if "troubles" in summary else summary
-
-    def estimate(self, run: Run) -> Work:
-        some = sample(len(self.queries))
-        queries = self.queries.examples[some]
-        if run.summary(self.choice):
-            choice = Choice(*(array[some] for array in run.get(self.choice)))
-        else:
-            choice = self._random_choice(len(queries))
-        prompting = self.prompting
-        prompts = [built.prompt for built in self.prompts(run, queries, choice)]
-        way = way_of_answering(run.lm(prompting.lm), prompting, self.stop, queries)
-        requests = way.requests(prompts, queries)
-        answers = [query.output for query in self.queries.examples[:200]]
-        times = len(self.queries) / max(1, len(queries))
-        return work_of_reading(run, prompting.lm, requests, times, answers)
-
-    def _random_choice(self, queries: int) -> Choice:
-        """Random examples in place of those that are not chosen yet, to estimate the tokens of
-        prompts."""
+def work_of_answering(run: Run, answers: Answers) -> Work:
+    """Return the work of answering queries. Random examples take the place of those that are not
+    chosen yet."""
+    some = sample(len(answers.queries))
+    queries = answers.queries.examples[some]
+    if run.notes(answers.choice):
+        choice = Choice(*(array[some] for array in run.get(answers.choice)))
+    else:
         generator = np.random.default_rng(0)
-        drawn = [generator.permutation(len(self.bank))[: self.shots] for _ in range(queries)]
-        positions = np.array(drawn, np.int32).reshape(queries, -1)
-        scores = np.zeros(positions.shape)
-        return Choice(positions, scores, scores)
+        drawn = [generator.permutation(len(answers.bank))[: answers.shots] for _ in queries]
+        positions = np.array(drawn, np.int32).reshape(len(queries), -1)
+        choice = Choice(positions, np.zeros(positions.shape), np.zeros(positions.shape))
+    prompts = [built.prompt for built in prompts_of(run, answers, queries, choice)]
+    prompting = answers.prompting
+    way = way_of_answering(run.lm(prompting.lm), prompting, answers.stop, queries)
+    golds = [query.output for query in answers.queries.examples[:200]]
+    times = len(answers.queries) / max(1, len(queries))
+    return work_of_reading(run, prompting.lm, way.requests(prompts, queries), times, golds)
 
 
-@dataclass(frozen=True)
-class Majority(Answers):
-    """The most common output of the bank as the answer to every query; in a tie, the one that comes
-    first."""
+@kept(
+    "predictions",
+    files=ROWS_FILE,
+    what=lambda answers: f"answering with {answers.label or 'examples'}",
+    work=work_of_answering,
+    unkeyed=("shots", "label"),
+)
+def answer(
+    run: Run,
+    queries: Examples,
+    bank: Examples,
+    prompting: Prompting,
+    choice: Choice,
+    stop: tuple[str, ...] = ("\n",),
+    shots: int = 1,
+    label: str = "",
+) -> list[Row] | Noted:
+    """Return the LM's answer to every query with the chosen examples (`ways.ask`).
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        [(common, _)] = Counter(example.output for example in self.bank.examples).most_common(1)
-        return self.save(folder, self.rows_of([Reply(common)] * len(self.queries)))
+    Args:
+        run: gives the LM.
+        queries: the queries; gold outputs are not read.
+        bank: the bank.
+        prompting: the prompts.
+        choice: the examples chosen for each query.
+        stop: strings at which a generated answer ends.
+        shots: number of examples in a prompt, to estimate the work.
+        label: names the examples in progress bars.
+    """
+    builder = prompting.builder(run, queries.examples)
+    prompts = _prompts(builder, bank, queries.examples, choice, prompting.fit)
+    rendered = [built.prompt for built in prompts]
+    replies = ask(run.lm(prompting.lm), prompting, stop, rendered, queries.examples)
+    examples = [
+        [
+            [
+                bank.examples[positions[i]].id,
+                round(float(relevance[i]), 6),
+                round(float(gains[i]), 6),
+            ]
+            for i in prompt.order
+        ]
+        for prompt, positions, relevance, gains in zip(prompts, *choice, strict=True)
+    ]
+    rows, notes = rows_of(queries, replies, examples)
+    limit = {"limit": prompting.max_new_tokens} if "troubles" in notes else {}
+    return Noted(rows, {**notes, **limit})
 
 
-@dataclass(frozen=True)
-class Classified(Answers):
-    """The most probable label of every query, by a classifier trained on the bank, without an
-    LM."""
-
-    head: Stage[Head | None]
-    rows: HeadInputs
-    """The queries as inputs of the head."""
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        head = run.get(self.head)
-        assert head is not None, "a row that classifies has a head without an alternative"
-        labels = classified(head, run.get(self.rows))
-        return self.save(folder, self.rows_of([Reply(label) for label in labels]))
+@kept("majority", files=ROWS_FILE)
+def most_common(queries: Examples, bank: Examples) -> list[Row] | Noted:
+    """Return the most common output of the bank as the answer to every query; in a tie, the one that
+    comes first."""
+    [(common, _)] = Counter(example.output for example in bank.examples).most_common(1)
+    return rows_of(queries, [Reply(common)] * len(queries))
 
 
-@dataclass(frozen=True)
-class Copied(Answers):
-    """The output of the first example that was chosen for a query, as the answer to it; "" where
-    none was."""
+@kept("classified", files=ROWS_FILE)
+def classify(
+    queries: Examples, bank: Examples, head: Head | None, rows: Observations
+) -> list[Row] | Noted:
+    """Return the most probable label of every query, by a classifier trained on the bank, without an
+    LM. `rows` are the queries as inputs of the head."""
+    assert head is not None, "a row that classifies has a head without an alternative"
+    return rows_of(queries, [Reply(label) for label in classified(head, rows)])
 
-    choice: Choose
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        bank = self.bank.examples
-        first = run.get(self.choice).positions[:, 0]
-        outputs = [bank[position].output if position >= 0 else "" for position in first]
-        return self.save(folder, self.rows_of([Reply(output) for output in outputs]))
+@kept("copied", files=ROWS_FILE)
+def copy(queries: Examples, bank: Examples, choice: Choice) -> list[Row] | Noted:
+    """Return the output of the first example that was chosen for a query, as the answer to it; ""
+    where none was."""
+    first = choice.positions[:, 0]
+    outputs = [bank.examples[position].output if position >= 0 else "" for position in first]
+    return rows_of(queries, [Reply(output) for output in outputs])
+
+
+ANSWERS = (answer, most_common, classify, copy)
+"""All functions that answer."""
 
 
 class Measured(NamedTuple):
@@ -208,55 +211,54 @@ class Measured(NamedTuple):
     """Which queries are the same question, and which are in the bank."""
 
 
-@dataclass(frozen=True)
-class Measurement(Stage[Measured]):
-    """The task's metrics of predictions.
-
-    Intervals resample equal queries together: those with the same question or, if outputs are
-    programs, with the same program (`tasks.structures.programs`).
-    """
-
-    version: ClassVar[int] = 3
-    what = "measuring answers"
-    kind = "metric"
-    predictions: Answers
-    metric: str
-    more: tuple[str, ...] = ()
-
-    @property
-    def registered(self) -> tuple[Any, ...]:
-        """The metrics. A plugin's code becomes part of the key."""
-        return tuple(METRICS[name] for name in (self.metric, *self.more))
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        rows = run.get(self.predictions)
-        queries = self.predictions.queries.examples
-        metric = METRICS[self.metric]
-        predictions = [row["prediction"] for row in rows]
-        scores = metric.scored(predictions, queries)
-        statistics = np.asarray(metric.statistics(scores, predictions, queries), np.float64)
-        # not `corpus`, which would run every query's SQL again
-        value = float(metric.from_sums(statistics.sum(axis=0), len(statistics)))
-        more = {name: float(METRICS[name].corpus(predictions, queries)) for name in self.more}
-        bank = self.predictions.bank.examples
-        shared = overlap(queries, bank)
-        if (program_of_each := programs(queries, bank)) is not None:
-            shared = shared._replace(question=program_of_each)
-        save_arrays(
-            folder / "metric.npz", scores=scores, statistics=statistics, overlap=np.stack(shared)
-        )
-        return {"value": value, "more": more}
-
-    def load(self, run: Run, folder: Path) -> Measured:
-        return read_measured(folder, run.summary(self))
-
-
-def read_measured(folder: Path, summary: Mapping[str, Any]) -> Measured:
-    """Return the value of a `Measurement`, from its folder and its summary."""
+def read_measured(folder: Path, notes: Mapping[str, Any]) -> Measured:
+    """Return the metrics in a folder, given its notes."""
     arrays = load_arrays(folder / "metric.npz")
     shared = Overlap(
         arrays["overlap"][0], arrays["overlap"][1].astype(bool), arrays["overlap"][2].astype(bool)
     )
-    return Measured(
-        summary["value"], summary["more"], arrays["scores"], arrays["statistics"], shared
-    )
+    return Measured(notes["value"], notes["more"], arrays["scores"], arrays["statistics"], shared)
+
+
+@kept(
+    "metric",
+    files=Files(
+        lambda folder, measured: save_arrays(
+            folder / "metric.npz",
+            scores=measured.scores,
+            statistics=measured.statistics,
+            overlap=np.stack(measured.overlap),
+        ),
+        lambda run, lazy, folder: read_measured(folder, run.notes(lazy)),
+    ),
+    version=3,
+    what="measuring answers",
+    registered=lambda measured: tuple(METRICS[name] for name in (measured.metric, *measured.more)),
+    lazily=("predictions",),
+)
+def measure(
+    run: Run, predictions: Answers, metric: str, more: tuple[str, ...] = ()
+) -> Measured | Noted:
+    """Return the task's metrics of answers.
+
+    Intervals resample equal queries together: those with the same question or, if outputs are
+    programs, with the same program (`tasks.structures.programs`).
+    """
+    queries = predictions.queries.examples
+    answers = [row["prediction"] for row in run.get(predictions)]
+    of_task = METRICS[metric]
+    scores = of_task.scored(answers, queries)
+    statistics = np.asarray(of_task.statistics(scores, answers, queries), np.float64)
+    # not `corpus`, which would run every query's SQL again
+    value = float(of_task.from_sums(statistics.sum(axis=0), len(statistics)))
+    others = {name: float(METRICS[name].corpus(answers, queries)) for name in more}
+    bank = predictions.bank.examples
+    shared = overlap(queries, bank)
+    if (program_of_each := programs(queries, bank)) is not None:
+        shared = shared._replace(question=program_of_each)
+    measured = Measured(value, others, scores, statistics, shared)
+    return Noted(measured, {"value": value, "more": others})
+
+
+Metrics = Lazy[Measured]
+"""A value of `measure`."""

@@ -7,14 +7,14 @@ from typing import NamedTuple
 from ceil_jax.lm.price import Usage
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
-from ceil_jax.pipeline.answering import Measurement
+from ceil_jax.pipeline.answering import Metrics
 from ceil_jax.pipeline.lineup import Lineup
-from ceil_jax.pipeline.records import Record, RecordOfRun, Texts, settings_of
+from ceil_jax.pipeline.records import Record, record_of_run, settings_of, texts_by_id
 from ceil_jax.pipeline.rewriting import rewriting_note
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.speed import this_machine
-from ceil_jax.pipeline.stage import Run
-from ceil_jax.pipeline.usage import PromptTokens
+from ceil_jax.pipeline.usage import prompt_tokens
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import command_bar
 from ceil_jax.tasks import TASKS
@@ -58,7 +58,7 @@ def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
     usages: tuple[Usage, ...] = ()
     if count_tokens:
         answers = [metric.predictions for metric in lineup.metrics]
-        usages = tuple(run.get(PromptTokens(stage)) for stage in answers)
+        usages = tuple(run.get(prompt_tokens(stage)) for stage in answers)
     return Evaluation(
         lineup.setup,
         lineup.rows,
@@ -74,7 +74,7 @@ def evaluate(run: Run, setup: Setup, row: Row) -> Record:
     return _record(run, setup, row, row_stages.metric(setup, row))
 
 
-def _record(run: Run, setup: Setup, row: Row, metric: Measurement) -> Record:
+def _record(run: Run, setup: Setup, row: Row, metric: Metrics) -> Record:
     """The record of a row, from the stage of its metrics."""
     task = setup.task
     settings = settings_of(setup.config, row.method.chain if row.encodes else ())
@@ -85,7 +85,7 @@ def _record(run: Run, setup: Setup, row: Row, metric: Measurement) -> Record:
             "stop": [*task.stop],
         }
     training = method_stages.learning_stage(setup, row.method) if row.trains else None
-    record = RecordOfRun(
+    record = record_of_run(
         task=task.name,
         method=row.name,
         metric=metric.metric,
@@ -93,7 +93,7 @@ def _record(run: Run, setup: Setup, row: Row, metric: Measurement) -> Record:
         config=settings,
         predictions=metric.predictions,
         metrics=metric,
-        texts=Texts(setup.queries, setup.bank),
+        texts=texts_by_id(setup.queries, setup.bank),
         row=row,
         training=training,
     )

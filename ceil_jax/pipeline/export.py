@@ -14,8 +14,9 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
+from ceil_jax.pipeline.learning import head_encoder
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Run
 from ceil_jax.selector import Card, CeilSelector, classifier
 from ceil_jax.selector.classifier import LabelClassifier
 from ceil_jax.selector.folder import MANIFEST
@@ -82,7 +83,7 @@ def classifier_of(run: Run, setup: Setup, row: Row) -> LabelClassifier:
     _check_text(setup)
     head = method_stages.encoders(setup, row.method).head
     assert head is not None, "a classifier is a head"
-    encoder = head.encoder(run)
+    encoder = head_encoder(run, head)
     assert encoder is not None, "a row that classifies has a head without an alternative"
     return LabelClassifier(encoder, setup.task.input_key)
 
@@ -131,7 +132,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     used = [
         method
         for method in reversed(row.method.chain)
-        if method.is_used(run.summary(method_stages.learning_stage(setup, method)))
+        if method.is_used(run.notes(method_stages.learning_stage(setup, method)))
     ]
     return CeilSelector.from_examples(
         task.train,
@@ -178,7 +179,7 @@ def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
     stages = method_stages.encoders(setup, row.method)
     networks = run.get(stages.networks)
     if stages.head is not None and run.get(stages.head) is not None:
-        encoder = stages.head.encoder(run)
+        encoder = head_encoder(run, stages.head)
         assert encoder is not None
         untrained = networks.query is encoder.base and networks.bank is encoder.base
         if not untrained:
@@ -206,7 +207,7 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
     if not any(run.root.glob("metric-*/done.json")):
         return {}  # an encoder that needs no training then needs no LM either
     stage = row_stages.metric(setup, row)
-    if not run.summary(stage):
+    if not run.notes(stage):
         return {}
     measured = run.get(stage)
     values = {setup.task.metric: measured.value, **measured.more}
@@ -221,7 +222,7 @@ def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
     """A line for the model card on the training data of the methods that are used."""
     steps = [
         method.training_data(
-            len(setup.bank), run.summary(method_stages.learning_stage(setup, method))
+            len(setup.bank), run.notes(method_stages.learning_stage(setup, method))
         )
         for method in used
     ]

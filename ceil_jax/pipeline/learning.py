@@ -1,11 +1,10 @@
-"""Stages of training: heads, trained encoders, and the data of both."""
+"""Training: heads, encoders, and the data of both."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +14,9 @@ from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, TrainingJob
-from ceil_jax.pipeline.stage import Run, Stage, Work
-from ceil_jax.pipeline.vectors import HeadInputs, text_facts
-from ceil_jax.pipeline.views import RetrievalTexts
+from ceil_jax.pipeline.kept import Files, Lazy, Noted, Work, kept
+from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.vectors import text_facts
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays, write_json
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
@@ -58,206 +57,204 @@ def _counted(fit: Fit, progress: Any) -> Fit:
     return fitted
 
 
-@dataclass(frozen=True)
-class TrainedHead(Stage["Head | None"]):
-    """A head trained on the bank's outputs; None if held-out rows favour the plain cosine."""
+HeadValue = Lazy["Head | None"]
+"""A value of `train_head`."""
 
-    method: LearnsFromOutputs
-    rows: HeadInputs
-    """The bank as inputs of the head."""
 
-    @property
-    def kind(self) -> str:
-        return self.method.name
+def head_encoder(run: Run, head: HeadValue) -> FreeEncoder | None:
+    """Return a trained head together with the encoder below it, as an application uses it; None
+    without a head."""
+    run.get(head)
+    if run.notes(head)["taken"] == "cosine":
+        return None
+    base = run.get(head.rows.vectors.encoders).query
+    return FreeEncoder.from_pretrained(run.folder(head), base)
 
-    @property
-    def what(self) -> str:
-        return f"training {self.method.title}"
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        examples = run.get(self.rows.view)
-        rows = run.get(self.rows)
-        fits = with_cosine(self.method.fits(examples))
-        # each is fitted to be judged, and the best one once more on the whole bank
-        with bar(len(fits) + 1 if len(fits) > 1 else 1, self.what, delay=_SHOWN_AFTER) as progress:
-            counted = {name: _counted(fit, progress) for name, fit in fits.items()}
-            return self._fitted(run, folder, examples, rows, counted)
+def _save_head(folder: Path, encoder: FreeEncoder | None) -> None:
+    if encoder is None:
+        write_json(folder / SETTINGS, {"method": ""})
+    else:
+        # the encoder below the head is not saved in this folder
+        encoder.save_head(folder)
 
-    def _fitted(
-        self,
-        run: Run,
-        folder: Path,
-        examples: Sequence[Example],
-        rows: Observations,
-        fits: Mapping[str, Fit],
-    ) -> Mapping[str, Any]:
-        """Fit the best head for the bank, and write it."""
-        name, *others = fits
-        agreements: Mapping[str, np.ndarray] = {}
-        if others:
-            nearest = min(_JUDGED_BY, len(examples) // 2)
-            kind: Literal["label", "structures"] = "label"
-            if self.rows.parser and "head" not in fits:
-                kind = "structures"
-            agreements = agreement(fits, rows, kind, nearest)
-            name = best_head(agreements)
-            means = ", ".join(f"{fit} {values.mean():.3f}" for fit, values in agreements.items())
-            alike = {
-                "label": "share of a held-out row's nearest examples that have its label",
-                "structures": "overlap (F1) of a held-out row's program with those of its nearest "
-                "examples",
-            }
-            log.info("%s: %s: %s; %s is taken", self.method.title, alike[kind], means, name)
-        elif name == "cosine":
+
+def _load_head(run: Run, head: HeadValue, folder: Path) -> Head | None:
+    if run.notes(head)["taken"] == "cosine":
+        return None
+    base = run.get(head.rows.vectors.encoders).query
+    return FreeEncoder.from_pretrained(folder, base).head
+
+
+@kept(
+    lambda head: head.method.name,
+    files=Files(_save_head, _load_head),
+    what=lambda head: f"training {head.method.title}",
+    lazily=("rows",),
+)
+def train_head(
+    run: Run, method: LearnsFromOutputs, rows: Lazy[Observations]
+) -> Head | Noted | None:
+    """Return a head trained on the bank's outputs; None if held-out rows favour the plain cosine.
+
+    Args:
+        run: gives the rows.
+        method: says which heads may be fitted.
+        rows: the bank as inputs of the head.
+    """
+    title = f"training {method.title}"
+    examples = run.get(rows.view)
+    observed = run.get(rows)
+    fits = with_cosine(method.fits(examples))
+    # each is fitted to be judged, and the best one once more on the whole bank
+    with bar(len(fits) + 1 if len(fits) > 1 else 1, title, delay=_SHOWN_AFTER) as progress:
+        counted = {name: _counted(fit, progress) for name, fit in fits.items()}
+        name, agreements = _best(method, rows.parser, counted, observed)
+        head = counted[name](observed)
+    encoder = None
+    if not isinstance(head, Cosine):
+        base = run.get(rows.vectors.encoders).query
+        pairs = observed.parts is not None
+        encoder = FreeEncoder(base, head, None, rows.parser, pairs, marks(examples))
+    qualities = {fit: float(values.mean()) for fit, values in agreements.items()}
+    return Noted(encoder, {"bank": len(examples), "taken": name, **qualities})
+
+
+def _best(
+    method: LearnsFromOutputs, parser: str, fits: Mapping[str, Fit], rows: Observations
+) -> tuple[str, Mapping[str, np.ndarray]]:
+    """The name of the head that is best for the bank, and by what it was chosen."""
+    name, *others = fits
+    if not others:
+        if name == "cosine":
             log.info(
                 "%s: outputs are neither labels nor programs; the untrained encoder is taken",
-                self.method.title,
+                method.title,
             )
-        head = fits[name](rows)
-        if isinstance(head, Cosine):
-            write_json(folder / SETTINGS, {"method": ""})
-        else:
-            # the encoder below the head is not saved in this folder
-            base = run.get(self.rows.vectors.encoders).query
-            pairs = rows.parts is not None
-            learnt = marks(examples)
-            FreeEncoder(base, head, None, self.rows.parser, pairs, learnt).save_head(folder)
-        qualities = {fit: float(values.mean()) for fit, values in agreements.items()}
-        return {"bank": len(examples), "taken": name, **qualities}
-
-    def load(self, run: Run, folder: Path) -> Head | None:
-        encoder = self.encoder(run)
-        return None if encoder is None else encoder.head
-
-    def encoder(self, run: Run) -> FreeEncoder | None:
-        """Return the head together with the encoder below it, as an application uses it; None
-        without a head."""
-        if run.summary(self)["taken"] == "cosine":
-            return None
-        base = run.get(self.rows.vectors.encoders).query
-        return FreeEncoder.from_pretrained(run.folder(self), base)
+        return name, {}
+    kind: Literal["label", "structures"] = "label"
+    if parser and "head" not in fits:
+        kind = "structures"
+    agreements = agreement(fits, rows, kind, min(_JUDGED_BY, len(rows.texts) // 2))
+    name = best_head(agreements)
+    means = ", ".join(f"{fit} {values.mean():.3f}" for fit, values in agreements.items())
+    alike = {
+        "label": "share of a held-out row's nearest examples that have its label",
+        "structures": "overlap (F1) of a held-out row's program with those of its nearest examples",
+    }
+    log.info("%s: %s: %s; %s is taken", method.title, alike[kind], means, name)
+    return name, agreements
 
 
-@dataclass(frozen=True)
-class CrossFitting(Stage["np.ndarray | None"]):
-    """The head's blocks of the bank's rows as queries, cross-fitted: each row's block comes from a
-    head that was fitted without that row. None if there is no head."""
-
-    head: TrainedHead
-
-    @property
-    def what(self) -> str:
-        return f"cross-fitting {self.head.method.title}"
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        head = run.get(self.head)
-        if head is not None:
-            fits = self.head.method.fits(run.get(self.head.rows.view))
-            fit = fits[run.summary(self.head)["taken"]]
-            rows = run.get(self.head.rows)
-            with bar(FOLDS, self.what, delay=_SHOWN_AFTER) as progress:
-                blocks = cross_fitted_blocks(_counted(fit, progress), head, rows)
-            save_arrays(folder / "blocks.npz", blocks=blocks)
-        return {"fitted": head is not None}
-
-    def load(self, run: Run, folder: Path) -> np.ndarray | None:
-        if not run.summary(self)["fitted"]:
-            return None
-        return load_arrays(folder / "blocks.npz")["blocks"]
+def _save_blocks(folder: Path, blocks: np.ndarray | None) -> None:
+    if blocks is not None:
+        save_arrays(folder / "blocks.npz", blocks=blocks)
 
 
-@dataclass(frozen=True)
-class BlocksInTraining(Stage["FixedBlocks | None"]):
-    """A head's blocks of training queries and of the bank, for a network that is trained beside the
-    head; None if there is no head."""
-
-    kind = "fixedparts"
-    in_memory = True
-    head: Stage[Head | None]
-    queries: Stage[np.ndarray | None]
-    bank: Stage[np.ndarray | None]
-
-    def load(self, run: Run, folder: Path) -> FixedBlocks | None:
-        head = run.get(self.head)
-        queries = run.get(self.queries)
-        bank = run.get(self.bank)
-        if head is None or queries is None or bank is None:
-            return None
-        return FixedBlocks(queries, bank, head.cosine_weight)
+def _load_blocks(run: Run, lazy: Lazy[Any], folder: Path) -> np.ndarray | None:
+    return load_arrays(folder / "blocks.npz")["blocks"] if run.notes(lazy)["fitted"] else None
 
 
-@dataclass(frozen=True)
-class TrainedEncoders(Stage[EncoderPair]):
-    """Encoders trained to rank candidate sets."""
+@kept(
+    "crossfitting",
+    files=Files(_save_blocks, _load_blocks),
+    what=lambda blocks: f"cross-fitting {blocks.head.method.title}",
+    lazily=("head",),
+)
+def cross_fit(run: Run, head: HeadValue) -> np.ndarray | Noted | None:
+    """Return the head's blocks of the bank's rows as queries, cross-fitted: each row's block comes
+    from a head that was fitted without that row. None if there is no head."""
+    trained = run.get(head)
+    if trained is None:
+        return Noted(None, {"fitted": False})
+    fit = head.method.fits(run.get(head.rows.view))[run.notes(head)["taken"]]
+    title = f"cross-fitting {head.method.title}"
+    with bar(FOLDS, title, delay=_SHOWN_AFTER) as progress:
+        blocks = cross_fitted_blocks(_counted(fit, progress), trained, run.get(head.rows))
+    return Noted(blocks, {"fitted": True})
 
-    method: LearnsFromScores
-    scored: Stage[ScoredSets]
-    queries: RetrievalTexts
-    bank: RetrievalTexts
-    """The bank, with the texts that trained encoders read."""
-    start: Stage[EncoderPair]
-    seed: int
-    fixed: Stage[FixedBlocks | None] | None = None
-    """The blocks of the head beside which the networks are trained."""
-    trade_off: float | Stage[float] | None = None
-    bank_vectors: Stage[np.ndarray] | None = None
-    """The bank's vectors by the start, if the method `reads_bank_vectors`."""
-    learnt: np.ndarray | None = field(default=None, repr=False)
-    """bool [Q]: training queries that the start was trained on, which are not held out."""
 
-    @property
-    def kind(self) -> str:
-        return self.method.name
+@kept("fixedparts")
+def blocks_in_training(
+    head: Head | None, queries: np.ndarray | None, bank: np.ndarray | None
+) -> FixedBlocks | None:
+    """Return a head's blocks of training queries and of the bank, for a network that is trained
+    beside the head; None if there is no head."""
+    if head is None or queries is None or bank is None:
+        return None
+    return FixedBlocks(queries, bank, head.cosine_weight)
 
-    @property
-    def what(self) -> str:
-        return f"training {self.method.title}"
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        candidates, scores = run.get(self.scored)
-        data = TrainingData(
-            run.get(self.queries),
-            run.get(self.bank),
-            candidates,
-            scores,
-            self.learnt,
-            None if self.fixed is None else run.get(self.fixed),
+def work_of_training(run: Run, encoders: Lazy[EncoderPair]) -> Work:
+    """Return the work of training encoders."""
+    effort = encoders.method.effort()
+    if effort is None:
+        return Work()
+    facts = text_facts(encoders.start, encoders.queries, 0.75, training=True)
+    instances = facts.texts - held_out_count(facts.texts)
+    texts = effort.texts * instances * effort.epochs
+    return Work(
+        trained=texts * facts.tokens * facts.parameters,
+        steps=step_count(instances, effort.epochs, effort.batch_size),
+    )
+
+
+@kept(
+    lambda encoders: encoders.method.name,
+    files=Files(
+        lambda folder, trained: save_networks(folder, *trained),
+        lambda run, lazy, folder: load_networks(folder, run.get(lazy.start), lazy.method.title),
+    ),
+    what=lambda encoders: f"training {encoders.method.title}",
+    work=work_of_training,
+)
+def train_encoders(
+    folder: Path,
+    method: LearnsFromScores,
+    scored: ScoredSets,
+    queries: Sequence[Example],
+    bank: Sequence[Example],
+    start: EncoderPair,
+    seed: int,
+    fixed: FixedBlocks | None = None,
+    trade_off: float | None = None,
+    bank_vectors: np.ndarray | None = None,
+    learnt: np.ndarray | None = None,
+) -> EncoderPair | Noted:
+    """Return encoders trained to rank candidate sets.
+
+    Args:
+        folder: has room for checkpoints.
+        method: trains.
+        scored: the candidate sets with their scores.
+        queries: the training queries' texts.
+        bank: the bank, with the texts that trained encoders read.
+        start: the encoders to start from.
+        seed: see `TrainingJob`.
+        fixed: the blocks of the head beside which the networks are trained.
+        trade_off: λ, for a method that learns sets.
+        bank_vectors: the bank's vectors by the start, if the method `reads_bank_vectors`.
+        learnt: bool [Q]: training queries that the start was trained on, which are not held out.
+    """
+    networks = {"query": require_network(start.query), "context": require_network(start.bank)}
+    job = TrainingJob(
+        folder=folder / SCRATCH,
+        query=networks["query"],
+        bank=networks["context"],
+        data=TrainingData(queries, bank, scored.candidates, scored.scores, learnt, fixed),
+        seed=seed,
+        trade_off=trade_off,
+        bank_vectors=bank_vectors,
+    )
+    trained = method.fit(job)
+    if trained.ending.kept == "start":
+        log.warning(
+            "training %s: it ranked held-out sets no better than the start, which is kept "
+            "(more training queries may help)",
+            method.title,
         )
-        start = run.get(self.start)
-        query = require_network(start.query)
-        job = TrainingJob(
-            folder=folder / SCRATCH,
-            query=query,
-            bank=require_network(start.bank),
-            data=data,
-            seed=self.seed,
-            trade_off=run.value(self.trade_off),
-            bank_vectors=None if self.bank_vectors is None else run.get(self.bank_vectors),
-        )
-        trained = self.method.fit(job)
-        save_networks(folder, {"query": job.query, "context": job.bank}, trained.params)
-        if trained.ending.kept == "start":
-            log.warning(
-                "training %s: it ranked held-out sets no better than the start, which is kept "
-                "(more training queries may help)",
-                self.method.title,
-            )
-        return {"history": trained.history, "ending": trained.ending._asdict()}
-
-    def load(self, run: Run, folder: Path) -> EncoderPair:
-        return load_networks(folder, run.get(self.start), self.method.title)
-
-    def estimate(self, run: Run) -> Work:
-        effort = self.method.effort()
-        if effort is None:
-            return Work()
-        facts = text_facts(self.start, self.queries, 0.75, training=True)
-        instances = facts.texts - held_out_count(facts.texts)
-        texts = effort.texts * instances * effort.epochs
-        return Work(
-            trained=texts * facts.tokens * facts.parameters,
-            steps=step_count(instances, effort.epochs, effort.batch_size),
-        )
+    notes = {"history": trained.history, "ending": trained.ending._asdict()}
+    return Noted((networks, trained.params), notes)
 
 
 def save_networks(folder: Path, networks: Mapping[str, Encoder], params: Mapping[str, Any]) -> None:

@@ -9,10 +9,10 @@ from functools import cached_property
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.answering import Measurement
+from ceil_jax.pipeline.answering import Metrics
 from ceil_jax.pipeline.plan import Plan, plan
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Run
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Lineup:
     run: Run
     setup: Setup
     rows: tuple[Row, ...]
-    metrics: tuple[Measurement, ...]
+    metrics: tuple[Metrics, ...]
 
     @cached_property
     def plan(self) -> Plan:

@@ -20,33 +20,34 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, Method
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.choosing import Choose, MapSets, Sets
-from ceil_jax.pipeline.fixed_examples import BestSet
-from ceil_jax.pipeline.learning import BlocksInTraining, CrossFitting, TrainedEncoders, TrainedHead
-from ceil_jax.pipeline.rewriting import Rewritten, Skills, SkillTexts
-from ceil_jax.pipeline.scoring import OutputScores, ScoredCandidates, Scores, TradeOff
-from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Stage
-from ceil_jax.pipeline.vectors import (
-    HeadBlocks,
-    HeadInputs,
-    HeadVectors,
-    QueryBlocks,
-    SkillVectors,
-    TextVectors,
-    UnitVectors,
-    UntrainedEncoder,
+from ceil_jax.pipeline import vectors as of_texts
+from ceil_jax.pipeline.choosing import choose, draw_sets, sets_of_each_trade_off
+from ceil_jax.pipeline.fixed_examples import best_set
+from ceil_jax.pipeline.kept import Lazy
+from ceil_jax.pipeline.learning import (
+    HeadValue,
+    blocks_in_training,
+    cross_fit,
+    train_encoders,
+    train_head,
 )
+from ceil_jax.pipeline.rewriting import Skills, rewritten, skill_texts, skills_of
+from ceil_jax.pipeline.scoring import lm_scores, output_scores, scored_sets, tuned
+from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.views import (
     BankQueries,
     Examples,
-    Inputs,
-    Outputs,
-    Parts,
-    RetrievalTexts,
-    WithOutputs,
+    Texts,
+    inputs,
+    outputs,
+    parts,
+    source,
+    with_outputs,
 )
+from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.retrieval.retrievers import NEAREST
+from ceil_jax.training.candidates import CandidateSets, ScoredSets
+from ceil_jax.training.free.rows import Observations
 from ceil_jax.training.held_out import split_held_out
 from ceil_jax.training.samplers import Sampler
 from ceil_jax.training.trade_offs import TRADE_OFFS, TUNING_QUERIES
@@ -60,9 +61,9 @@ _QUERY_ORDER = 3
 class EncoderStages(NamedTuple):
     """The stages of a method's encoders."""
 
-    networks: Stage[EncoderPair]
+    networks: Lazy[EncoderPair]
     """The networks, whose vectors give cosines."""
-    head: TrainedHead | None = None
+    head: HeadValue | None = None
     """The head, whose blocks stand beside the networks' vectors; None without a head."""
 
 
@@ -85,10 +86,10 @@ def encoders(setup: Setup, method: Method) -> EncoderStages:
 
 def untrained_encoder(setup: Setup) -> EncoderStages:
     """Return the stage of the encoder as it was loaded."""
-    return EncoderStages(UntrainedEncoder(setup.untrained_encoder))
+    return EncoderStages(of_texts.untrained_encoder(setup.untrained_encoder))
 
 
-def learning_stage(setup: Setup, method: Method) -> Stage[Any] | None:
+def learning_stage(setup: Setup, method: Method) -> Lazy[Any] | None:
     """Return the stage in which a method itself learns: its head, its trained networks or its fixed
     examples. None if it learns nothing."""
     match method:
@@ -105,7 +106,7 @@ def learning_stage(setup: Setup, method: Method) -> Stage[Any] | None:
 # learning from the bank's outputs
 
 
-def trained_head(setup: Setup, method: LearnsFromOutputs) -> TrainedHead:
+def trained_head(setup: Setup, method: LearnsFromOutputs) -> HeadValue:
     """Return the training stage of a method that learns from the bank's outputs."""
     bank = setup.bank
     networks = untrained_encoder(setup).networks
@@ -116,13 +117,13 @@ def trained_head(setup: Setup, method: LearnsFromOutputs) -> TrainedHead:
         parser=bank.parser,
         outputs=True,
     )
-    return TrainedHead(method, inputs)
+    return train_head(method, inputs)
 
 
 # learning from scores
 
 
-def trained_encoders(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
+def trained_encoders(setup: Setup, method: LearnsFromScores) -> Lazy[EncoderPair]:
     """Return the training stage of a method that learns from scores.
 
     Raises:
@@ -138,7 +139,7 @@ def trained_encoders(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
     bank_view = bank_texts(setup, method)
     fixed = None
     if start.head is not None:
-        fixed = BlocksInTraining(
+        fixed = blocks_in_training(
             start.head,
             queries=query_blocks(start.head, query_view, queries),
             bank=bank_blocks(start.head, bank_view),
@@ -146,7 +147,7 @@ def trained_encoders(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
     start_vectors = None
     if method.reads_bank_vectors:
         start_vectors = bank_vectors(setup, method.start, bank_view)
-    return TrainedEncoders(
+    return train_encoders(
         method,
         scored=scored_candidates(setup, method),
         queries=query_view,
@@ -160,7 +161,7 @@ def trained_encoders(setup: Setup, method: LearnsFromScores) -> TrainedEncoders:
     )
 
 
-def scored_candidates(setup: Setup, method: LearnsFromScores) -> ScoredCandidates:
+def scored_candidates(setup: Setup, method: LearnsFromScores) -> Lazy[ScoredSets]:
     """Return the stage of the candidate sets and scores that a method is trained on, the same for all
     seeds."""
     setup = setup.for_all_seeds
@@ -168,14 +169,14 @@ def scored_candidates(setup: Setup, method: LearnsFromScores) -> ScoredCandidate
     sampler = method.candidate_sampler(len(setup.bank))
     sets = candidate_sets(setup, method, sampler, queries)
     if method.scores == "outputs":
-        by_outputs = OutputScores(
+        by_outputs = output_scores(
             queries=output_vectors(setup, queries),
             bank=output_vectors(setup, setup.bank),
             sets=sets,
         )
-        return ScoredCandidates(sets, by_outputs)
+        return scored_sets(sets, by_outputs)
     what = "candidate sets" if sampler.size > 1 else "candidates"
-    by_lm = Scores(
+    by_lm = lm_scores(
         setup.prompting,
         queries,
         setup.bank,
@@ -183,12 +184,12 @@ def scored_candidates(setup: Setup, method: LearnsFromScores) -> ScoredCandidate
         shape=(sampler.sets, sampler.size),
         label=f"{method.title}'s {what}",
     )
-    return ScoredCandidates(sets, by_lm)
+    return scored_sets(sets, by_lm)
 
 
 def candidate_sets(
     setup: Setup, method: LearnsFromScores, sampler: Sampler, queries: BankQueries
-) -> Sets:
+) -> Lazy[CandidateSets]:
     """Return the stage of the candidate sets of training queries, drawn with the encoders of the
     method's start.
 
@@ -211,7 +212,7 @@ def candidate_sets(
         bank_side = bank_vectors(setup, start)
     if sampler.needs_trade_off:
         trade_off = trade_off_of_training(setup, method)
-    return Sets(
+    return draw_sets(
         sampler,
         queries=texts(setup, queries),
         bank=bank_texts(setup, start),
@@ -226,7 +227,7 @@ def candidate_sets(
 # fixed examples
 
 
-def fixed_examples(setup: Setup, method: FixedPrompt) -> BestSet:
+def fixed_examples(setup: Setup, method: FixedPrompt) -> Lazy[np.ndarray]:
     """Return the stage of the examples that a method puts into every prompt, the same for all
     seeds.
 
@@ -243,7 +244,7 @@ def fixed_examples(setup: Setup, method: FixedPrompt) -> BestSet:
             "which they are not scored; ask for fewer, or give more rows"
         )
     firsts = accumulate(rounds, initial=0)
-    return BestSet(
+    return best_set(
         setup.answering,
         stop=tuple(setup.task.stop),
         metric=setup.task.metric,
@@ -261,7 +262,7 @@ def fixed_examples(setup: Setup, method: FixedPrompt) -> BestSet:
 # λ
 
 
-def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
+def trade_off_of_row(setup: Setup, row: Row) -> float | Lazy[float] | None:
     """Return λ of a row, or its stage if it is tuned: the retriever's own; or that of the training,
     if its encoders were trained on sets; or the configured one. None for a retriever without λ."""
     if row.needs.trade_off != "tunable":
@@ -271,7 +272,7 @@ def trade_off_of_row(setup: Setup, row: Row) -> float | Stage[float] | None:
     return given_or_tuned(setup, row.method, setup.config.trade_off)
 
 
-def trade_off_of_training(setup: Setup, method: Method) -> float | Stage[float] | None:
+def trade_off_of_training(setup: Setup, method: Method) -> float | Lazy[float] | None:
     """Return λ of a method's training, or its stage if it is tuned; None for a method that does not
     learn from sets."""
     setup = setup.trained_by or setup
@@ -283,7 +284,7 @@ def trade_off_of_training(setup: Setup, method: Method) -> float | Stage[float] 
 
 def given_or_tuned(
     setup: Setup, method: Method, value: float | Literal["tuned"]
-) -> float | Stage[float]:
+) -> float | Lazy[float]:
     """Return λ itself, or for "tuned" the stage that tunes it for a method's encoders, once for all
     seeds."""
     if value != "tuned":
@@ -291,7 +292,7 @@ def given_or_tuned(
     queries = tuning_queries(setup)
     shots = setup.config.shots
     shared = setup.for_all_seeds
-    sets = MapSets(
+    sets = sets_of_each_trade_off(
         nearest=nearest(shared, method, queries, setup.config.shortlist),
         query_vectors=query_vectors(shared, method, queries),
         bank_vectors=bank_vectors(shared, method),
@@ -301,7 +302,7 @@ def given_or_tuned(
         queries=queries,
         examples=setup.bank,
     )
-    scores = Scores(
+    scores = lm_scores(
         setup.prompting,
         queries,
         setup.bank,
@@ -313,7 +314,7 @@ def given_or_tuned(
         differing=0.47,
         all_choices=True,
     )
-    return TradeOff(scores, method.name)
+    return tuned(scores, method.name)
 
 
 # queries of the bank, on which methods are trained and λ is tuned
@@ -366,9 +367,7 @@ def tuning_queries(setup: Setup) -> BankQueries:
 # vectors
 
 
-def bank_vectors(
-    setup: Setup, method: Method, view: RetrievalTexts | None = None
-) -> Stage[np.ndarray]:
+def bank_vectors(setup: Setup, method: Method, view: Texts | None = None) -> Lazy[np.ndarray]:
     """Return the stage of the bank's vectors by a method, unit rows.
 
     Args:
@@ -379,23 +378,23 @@ def bank_vectors(
     view = bank_texts(setup, method) if view is None else view
     networks, head = encoders(setup, method)
     side: Literal["query", "bank"] = "query" if share_encoder(networks) else "bank"
-    vectors = TextVectors(networks, view, side)
+    vectors = of_texts.text_vectors(networks, view, side)
     if head is None:
-        return UnitVectors(vectors)
-    return HeadVectors(head, bank_blocks(head, view), vectors)
+        return of_texts.unit_vectors(vectors)
+    return of_texts.head_vectors(head, bank_blocks(head, view), vectors)
 
 
-def query_vectors(setup: Setup, method: Method, queries: Examples) -> Stage[np.ndarray]:
+def query_vectors(setup: Setup, method: Method, queries: Examples) -> Lazy[np.ndarray]:
     """Return the stage of the vectors of queries by a method, unit rows."""
     view = texts(setup, queries)
     networks, head = encoders(setup, method)
-    vectors = TextVectors(networks, view)
+    vectors = of_texts.text_vectors(networks, view)
     if head is None:
-        return UnitVectors(vectors)
-    return HeadVectors(head, query_blocks(head, view, queries), vectors)
+        return of_texts.unit_vectors(vectors)
+    return of_texts.head_vectors(head, query_blocks(head, view, queries), vectors)
 
 
-def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
+def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Lazy[Choice]:
     """Return the stage of the nearest examples of each query, never the query itself.
 
     Args:
@@ -404,7 +403,7 @@ def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
         queries: the queries, in the bank or not.
         n: number of examples for each query, at most as many as the bank has besides the query.
     """
-    return Choose(
+    return choose(
         NEAREST,
         bank=bank_texts(setup, method),
         queries=texts(setup, queries),
@@ -414,33 +413,31 @@ def nearest(setup: Setup, method: Method, queries: Examples, n: int) -> Choose:
     )
 
 
-def share_encoder(encoders: Stage[EncoderPair]) -> bool:
+def share_encoder(encoders: Lazy[EncoderPair]) -> bool:
     """Return whether queries and examples share one untrained encoder, so that one stage of vectors
     serves both."""
-    return isinstance(encoders, UntrainedEncoder) and encoders.encoder.encodes_alike
+    return encoders.is_of(of_texts.untrained_encoder) and encoders.encoder.encodes_alike
 
 
 # a head's blocks and inputs
 
 
-def bank_blocks(head: TrainedHead, view: RetrievalTexts) -> HeadBlocks:
+def bank_blocks(head: HeadValue, view: Texts) -> Lazy[np.ndarray | None]:
     """Return the stage of a head's blocks of the bank's examples, which depend on their outputs."""
-    trained_on_them = head.rows.view.source is view.source
+    trained_on_them = source(head.rows.view) is source(view)
     inputs = head.rows if trained_on_them else head_inputs_like(head, view, outputs=True)
-    return HeadBlocks(head, inputs, "bank")
+    return of_texts.head_blocks(head, inputs, "bank")
 
 
-def query_blocks(
-    head: TrainedHead, view: RetrievalTexts, queries: Examples
-) -> Stage[np.ndarray | None]:
+def query_blocks(head: HeadValue, view: Texts, queries: Examples) -> Lazy[np.ndarray | None]:
     """Return the stage of a head's blocks of queries. If the head was trained on these queries,
     their blocks are cross-fitted, so that none depends on the query's own output."""
-    if isinstance(queries, BankQueries) and queries.bank is head.rows.view.source:
-        return QueryBlocks(CrossFitting(head), queries.positions)
-    return HeadBlocks(head, head_inputs_like(head, view, outputs=False), "query")
+    if isinstance(queries, BankQueries) and queries.bank is source(head.rows.view):
+        return of_texts.blocks_of_bank_queries(cross_fit(head), queries.positions)
+    return of_texts.head_blocks(head, head_inputs_like(head, view, outputs=False), "query")
 
 
-def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) -> HeadInputs:
+def head_inputs_like(head: HeadValue, view: Texts, *, outputs: bool) -> Lazy[Observations]:
     """Return the stage of examples as inputs of a head, in the same form as the bank that it was
     trained on."""
     of_bank = head.rows
@@ -454,13 +451,13 @@ def head_inputs_like(head: TrainedHead, view: RetrievalTexts, *, outputs: bool) 
 
 
 def head_inputs(
-    encoders: Stage[EncoderPair],
-    view: RetrievalTexts,
+    encoders: Lazy[EncoderPair],
+    view: Texts,
     *,
     pairs: bool,
     parser: str,
     outputs: bool,
-) -> HeadInputs:
+) -> Lazy[Observations]:
     """Return the stage of examples as inputs of a head.
 
     Args:
@@ -470,43 +467,47 @@ def head_inputs(
         parser: the name of the parser for outputs that are programs; "" if they are not.
         outputs: whether the head may see the outputs; false for queries.
     """
-    parts = TextVectors(encoders, Parts(view)) if pairs else None
-    return HeadInputs(view, TextVectors(encoders, view), parts, parser, outputs)
+    of_parts = of_texts.text_vectors(encoders, parts(view)) if pairs else None
+    return of_texts.head_inputs(
+        view, of_texts.text_vectors(encoders, view), of_parts, parser, outputs
+    )
 
 
 # vectors of outputs and skills, by the untrained encoder
 
 
-def output_vectors(setup: Setup, examples: Examples) -> UnitVectors:
+def output_vectors(setup: Setup, examples: Examples) -> Lazy[np.ndarray]:
     """Return the stage of the vectors of examples' outputs, unit rows."""
-    return UnitVectors(TextVectors(untrained_encoder(setup).networks, Outputs(examples)))
+    return of_texts.unit_vectors(
+        of_texts.text_vectors(untrained_encoder(setup).networks, outputs(examples))
+    )
 
 
-def skill_vectors(setup: Setup, examples: Examples, orders: Iterable[int]) -> SkillVectors:
+def skill_vectors(setup: Setup, examples: Examples, orders: Iterable[int]) -> Lazy[np.ndarray]:
     """Return the stage of the vectors of the skills of examples, for some orders of the
     demonstrations."""
     views = skills(setup, examples, orders)
-    vectors = TextVectors(untrained_encoder(setup).networks, SkillTexts(views))
-    return SkillVectors(vectors, len(views))
+    vectors = of_texts.text_vectors(untrained_encoder(setup).networks, skill_texts(views))
+    return of_texts.skill_vectors(vectors, len(views))
 
 
 # retrieval texts
 
 
-def texts(setup: Setup, examples: Examples) -> RetrievalTexts:
+def texts(setup: Setup, examples: Examples) -> Texts:
     """Return the stage of the retrieval texts of examples: their inputs, or with `--text skill` the
     skills that these need."""
     if setup.config.text == "input":
-        return Inputs(examples)
+        return inputs(examples)
     [skills_of_order] = skills(setup, examples, [0])
-    return Rewritten(examples, skills_of_order)
+    return rewritten(examples, skills_of_order)
 
 
-def bank_texts(setup: Setup, method: Method) -> RetrievalTexts:
+def bank_texts(setup: Setup, method: Method) -> Texts:
     """Return the stage of the bank's texts for the encoders of a method. With `--context example`,
     trained encoders also read the outputs."""
     plain = texts(setup, setup.bank)
-    return WithOutputs(plain) if bank_context(setup, method) == "example" else plain
+    return with_outputs(plain) if bank_context(setup, method) == "example" else plain
 
 
 def bank_context(setup: Setup, method: Method) -> Literal["input", "example"]:
@@ -524,7 +525,7 @@ def skills(setup: Setup, examples: Examples, orders: Iterable[int]) -> tuple[Ski
     """
     config = setup.config
     return tuple(
-        Skills(
+        skills_of(
             examples,
             setup.skill_lm,
             setup.demonstrations,

@@ -4,19 +4,19 @@ queries."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ceil_jax.methods.registry import ZERO_ROW, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.kept import Files, Noted, kept
 from ceil_jax.pipeline.lineup import Lineup, lineup_of
 from ceil_jax.pipeline.plan import duration, minutes_for, plan
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, setup_of
 from ceil_jax.pipeline.speed import Machine, this_machine, tokens_as_read
-from ceil_jax.pipeline.stage import Run, Stage, unkeyed
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.draws import draw
 
@@ -58,48 +58,54 @@ def cut_to_fit(lineup: Lineup, minutes: float) -> Comparison:
     same cut again. If nothing fits, the smallest comparison is run, which takes longer.
     """
     targets = tuple(metric.key for metric in lineup.metrics)
-    return lineup.run.get(Cut(targets, minutes, lineup))
+    return lineup.run.get(first_cut_that_fits(targets, minutes, lineup))
 
 
-@dataclass(frozen=True)
-class Cut(Stage[Comparison]):
-    """The first cut that fits, stored as its number in `cuts`, with its message."""
+@kept(
+    "minutes",
+    files=Files(
+        lambda folder, value: None,
+        lambda run, cut, folder: _comparison(run, cut.whole, run.notes(cut)),
+    ),
+    unkeyed=("whole",),
+)
+def first_cut_that_fits(
+    run: Run, targets: tuple[str, ...], minutes: float, whole: Lineup
+) -> Comparison | Noted:
+    """Return the first cut that fits, kept as its number in `cuts`, with its message.
 
-    kind = "minutes"
-    targets: tuple[str, ...]
-    minutes: float
-    whole: Lineup = unkeyed()
-    """The comparison before it is cut."""
+    Args:
+        run: measures the machine.
+        targets: the keys of the rows' metrics.
+        minutes: the time limit.
+        whole: the comparison before it is cut.
+    """
+    machine = measured_machine(run, whole.setup, whole.rows)
+    limit = 60 * SHARE * minutes
+    seconds_of_cuts: list[float] = []
+    # if nothing fits, the loop ends with the smallest comparison, which is run all the same
+    for setup, rows in cuts(whole.setup, whole.rows):
+        seconds_of_cuts.append(seconds_of(run, setup, rows, machine))
+        if seconds_of_cuts[-1] <= limit:
+            break
+    seconds = seconds_of_cuts[-1]
+    message = _message(
+        run,
+        setup,
+        rows,
+        all_rows=whole.rows,
+        machine=machine,
+        whole=seconds_of_cuts[0],
+        seconds=seconds,
+    )
+    if seconds > limit:
+        message += f". That is more than --minutes {minutes:g}: fewer queries would show nothing"
+    return Noted(None, {"cut": len(seconds_of_cuts) - 1, "message": message})
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        machine = measured_machine(run, self.whole.setup, self.whole.rows)
-        limit = 60 * SHARE * self.minutes
-        seconds_of_cuts: list[float] = []
-        # if nothing fits, the loop ends with the smallest comparison, which is run all the same
-        for setup, rows in cuts(self.whole.setup, self.whole.rows):
-            seconds_of_cuts.append(seconds_of(run, setup, rows, machine))
-            if seconds_of_cuts[-1] <= limit:
-                break
-        seconds = seconds_of_cuts[-1]
-        message = _message(
-            run,
-            setup,
-            rows,
-            all_rows=self.whole.rows,
-            machine=machine,
-            whole=seconds_of_cuts[0],
-            seconds=seconds,
-        )
-        if seconds > limit:
-            message += (
-                f". That is more than --minutes {self.minutes:g}: fewer queries would show nothing"
-            )
-        return {"cut": len(seconds_of_cuts) - 1, "message": message}
 
-    def load(self, run: Run, folder: Path) -> Comparison:
-        summary = run.summary(self)
-        setup, rows = list(cuts(self.whole.setup, self.whole.rows))[summary["cut"]]
-        return Comparison(lineup_of(run, setup, rows), summary["message"])
+def _comparison(run: Run, whole: Lineup, notes: Mapping[str, Any]) -> Comparison:
+    setup, rows = list(cuts(whole.setup, whole.rows))[notes["cut"]]
+    return Comparison(lineup_of(run, setup, rows), notes["message"])
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:

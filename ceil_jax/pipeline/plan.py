@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ceil_jax.pipeline.kept import Lazy, Work
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.speed import Machine
-from ceil_jax.pipeline.stage import Run, Stage, Work
 
 
-class Plan(dict[Stage[Any], Work]):
+class Plan(dict[Lazy[Any], Work]):
     """The work of each stage that would be computed, needs first."""
 
     @property
@@ -24,10 +25,10 @@ class Plan(dict[Stage[Any], Work]):
         return sum(map(machine.seconds, self.values()))
 
 
-def plan(run: Run, targets: Sequence[Stage[Any]]) -> Plan:
+def plan(run: Run, targets: Sequence[Lazy[Any]]) -> Plan:
     """Return the work of the stages that have to be computed for some targets. The run's LMs may be
     ones that only count tokens."""
-    return Plan({stage: run.estimate(stage) for stage in run.missing(targets)})
+    return Plan({lazy: run.estimate(lazy) for lazy in run.missing(targets)})
 
 
 def minutes_for(seconds: float, share: float) -> str:

@@ -25,10 +25,11 @@ from ceil_jax.lm.openai.address import is_address, parse_address
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS, method_named, registered_methods
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline.answering import Answers, Measurement, Predictions, read_measured
+from ceil_jax.pipeline.answering import Answers, Metrics, answer, read_measured
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
-from ceil_jax.pipeline.rewriting import Skills
-from ceil_jax.pipeline.stage import Run, Stage, closure, unkeyed
+from ceil_jax.pipeline.kept import Files, Lazy, Noted, closure, kept
+from ceil_jax.pipeline.rewriting import Skills, skills_of
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
@@ -111,87 +112,96 @@ class Record:
         return load_arrays(self.root / self.metrics / "metric.npz")["scores"]
 
 
-@dataclass(frozen=True)
-class Texts(Stage[None]):
-    """The texts of queries and bank by id, for reports."""
-
-    queries: Examples
-    bank: Examples
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        sides = {"queries": self.queries.examples, "bank": self.bank.examples}
-        texts = {
-            side: {example.id: [example.input, example.output] for example in examples}
-            for side, examples in sides.items()
-        }
-        write_json(folder / "texts.json", texts)
-        return {side: len(examples) for side, examples in sides.items()}
-
-    def load(self, run: Run, folder: Path) -> None:
-        return None
+@kept(
+    "texts",
+    files=Files(
+        lambda folder, texts: write_json(folder / "texts.json", texts),
+        lambda run, lazy, folder: None,
+    ),
+)
+def texts_by_id(queries: Examples, bank: Examples) -> Noted | None:
+    """Keep the texts of queries and bank by id, for reports."""
+    sides = {"queries": queries.examples, "bank": bank.examples}
+    texts = {
+        side: {example.id: [example.input, example.output] for example in examples}
+        for side, examples in sides.items()
+    }
+    return Noted(texts, {side: len(examples) for side, examples in sides.items()})
 
 
-@dataclass(frozen=True)
-class RecordOfRun(Stage[Record]):
-    """The stage that writes the record of a run, once."""
+def _load_record(run: Run, lazy: Lazy[Any], folder: Path) -> Record:
+    record = _read(run.root, folder)
+    if record is None:
+        raise UserError(
+            f"{folder}, or a folder that it names, was changed while this command ran; run it again"
+        )
+    return record
 
-    kind = "run"
-    what = "recording"
-    task: str
-    method: str
-    metric: str
-    lm: str
-    config: Mapping[str, Any]
-    """The settings, as `settings_of` returns them."""
-    predictions: Answers
-    metrics: Measurement
-    texts: Texts
-    row: Row = unkeyed()
-    training: Stage[Any] | None = unkeyed(None)
-    """The stage in which the row's method learns; None if the row does not use what it learns."""
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        method = self.row.method
-        is_unused = self.training is not None and not method.is_used(run.summary(self.training))
-        trade_off = None
-        if isinstance(self.predictions, Predictions):
-            trade_off = run.summary(self.predictions.choice).get("trade_off")
-        each_query = [self.predictions, self.metrics, *readings_of_queries(self.predictions)]
-        answering = sum(map(run.own_cost, each_query), Cost())
-        costs = {
-            "preparing": asdict(run.cost([self.metrics]) - answering),
-            "answering": asdict(answering),
-        }
-        remarks = {
-            "label": self.row.title,
-            "gains": "log determinant" if self.row.needs.trade_off == "tunable" else "",
-            "kept": method.remark_if_unused if is_unused else "",
-            "trade_off": trade_off,
-            "device": device(),
-        }
-        seed = {"seed": self.config["seed"] if self.row.seeded else None}
-        return costs | seed | {name: value for name, value in remarks.items() if value}
+@kept(
+    "run",
+    files=Files(lambda folder, record: None, _load_record),
+    what="recording",
+    unkeyed=("row", "training"),
+    lazily=("predictions", "metrics", "texts", "training"),
+    reads=lambda record: (record.predictions, record.metrics, record.texts),
+)
+def record_of_run(
+    run: Run,
+    task: str,
+    method: str,
+    metric: str,
+    lm: str,
+    config: Mapping[str, Any],
+    predictions: Answers,
+    metrics: Metrics,
+    texts: Lazy[None],
+    row: Row,
+    training: Lazy[Any] | None = None,
+) -> Record | Noted:
+    """Write the record of a run, once.
 
-    @property
-    def reads(self) -> tuple[Stage[Any], ...]:
-        return (self.predictions, self.metrics, self.texts)
-
-    def load(self, run: Run, folder: Path) -> Record:
-        record = _read(run.root, folder)
-        if record is None:
-            raise UserError(
-                f"{folder}, or a folder that it names, was changed while this command ran; run it "
-                "again"
-            )
-        return record
+    Args:
+        run: gives costs and notes.
+        task: the task's name.
+        method: the row's name.
+        metric: the metric's name.
+        lm: the LM's key.
+        config: the settings, as `settings_of` returns them.
+        predictions: the answers.
+        metrics: their metrics.
+        texts: the texts of queries and bank.
+        row: the row.
+        training: the step in which the row's method learns; None if the row does not use what it
+            learns.
+    """
+    is_unused = training is not None and not row.method.is_used(run.notes(training))
+    trade_off = None
+    if predictions.is_of(answer):
+        trade_off = run.notes(predictions.choice).get("trade_off")
+    each_query: list[Lazy[Any]] = [predictions, metrics, *readings_of_queries(predictions)]
+    answering = sum(map(run.own_cost, each_query), Cost())
+    costs = {
+        "preparing": asdict(run.cost([metrics]) - answering),
+        "answering": asdict(answering),
+    }
+    remarks = {
+        "label": row.title,
+        "gains": "log determinant" if row.needs.trade_off == "tunable" else "",
+        "kept": row.method.remark_if_unused if is_unused else "",
+        "trade_off": trade_off,
+        "device": device(),
+    }
+    seed = {"seed": config["seed"] if row.seeded else None}
+    return Noted(None, costs | seed | {name: value for name, value in remarks.items() if value})
 
 
 def readings_of_queries(predictions: Answers) -> list[Skills]:
-    """Return the stages in which an LM reads the queries themselves before they are answered."""
+    """Return the steps in which an LM reads the queries themselves before they are answered."""
     return [
-        stage
-        for stage in closure([predictions])
-        if isinstance(stage, Skills) and stage.rows.key == predictions.queries.key
+        lazy
+        for lazy in closure([predictions])
+        if lazy.is_of(skills_of) and lazy.rows.key == predictions.queries.key
     ]
 
 

@@ -3,117 +3,114 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ceil_jax.lm.price import Usage, usage_of
+from ceil_jax.pipeline.kept import Lazy, Noted, Work, closure, json_file, kept
 from ceil_jax.pipeline.models import NamedLM
-from ceil_jax.pipeline.stage import Run, Stage, Work, closure
-from ceil_jax.pipeline.views import Examples, RetrievalTexts
+from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.views import Examples
 from ceil_jax.skills.rewriter import MAX_NEW_TOKENS, Demonstration, Rewriter
-from ceil_jax.store.folder import read_json, write_json
 from ceil_jax.tasks.example import Example
 
 _COUNTED = 32
 """Of about how many prompts the tokens are counted to estimate those of all."""
 
 
-@dataclass(frozen=True)
-class Skills(Stage[list[str]]):
-    """The skill that each input needs, as an LM writes it with the demonstrations in one order
-    (Skill-KNN)."""
+def rewriter(
+    run: Run, lm: NamedLM, demonstrations: Sequence[Demonstration], **draws: int
+) -> Rewriter:
+    """Return what rewrites inputs; `draws` are the number of orders and the seed."""
+    return Rewriter(run.lm(lm), demonstrations, **draws)
 
-    rows: Examples
-    lm: NamedLM
-    demonstrations: tuple[Demonstration, ...]
-    orders: int
-    order: int
-    seed: int
 
-    @property
-    def what(self) -> str:
-        return f"rewriting {len(self.rows):,} inputs as skills, order {self.order}"
+def _rewriter_of(run: Run, skills: Skills) -> Rewriter:
+    return rewriter(run, skills.lm, skills.demonstrations, orders=skills.orders, seed=skills.seed)
 
-    def _rewriter(self, run: Run) -> Rewriter:
-        return Rewriter(run.lm(self.lm), self.demonstrations, orders=self.orders, seed=self.seed)
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        rewrites = self._rewriter(run).rewrite(self.rows.examples, self.order)
-        write_json(folder / "skills.json", rewrites.skills)
-        return {
+def work_of_rewriting(run: Run, skills: Skills) -> Work:
+    """Return the work of rewriting inputs as skills."""
+    lm = run.lm(skills.lm)
+    prompts = _rewriter_of(run, skills).prompts(skills.rows.examples, skills.order)
+    counted = prompts[:: max(1, len(prompts) // _COUNTED)]
+    read = float(lm.count_tokens(counted).sum()) * len(prompts) / max(1, len(counted))
+    demonstrated = [demonstration.skill for demonstration in skills.demonstrations]
+    # a skill is as long as a demonstration's, and the LM writes the token that ends it
+    tokens_of_skill = lm.count_tokens(demonstrated).mean() + 1
+    written = min(tokens_of_skill, MAX_NEW_TOKENS) * len(prompts)
+    return Work(read, written, parameters=run.models.counting(skills.lm).parameters)
+
+
+@kept(
+    "skills",
+    files=json_file("skills.json"),
+    what=lambda s: f"rewriting {len(s.rows):,} inputs as skills, order {s.order}",
+    work=work_of_rewriting,
+)
+def skills_of(
+    run: Run,
+    rows: Examples,
+    lm: NamedLM,
+    demonstrations: tuple[Demonstration, ...],
+    orders: int,
+    order: int,
+    seed: int,
+) -> list[str] | Noted:
+    """Return the skill that each input needs, as an LM writes it with the demonstrations in one
+    order (Skill-KNN)."""
+    made = rewriter(run, lm, demonstrations, orders=orders, seed=seed)
+    rewrites = made.rewrite(rows.examples, order)
+    return Noted(
+        rewrites.skills,
+        {
             "failures": dict(rewrites.failures),
             "copies": rewrites.copies,
             "rewrites": rewrites.rewrites,
-        }
-
-    def load(self, run: Run, folder: Path) -> list[str]:
-        return read_json(folder / "skills.json")
-
-    def usage(self, run: Run) -> Usage:
-        """Return the mean numbers of tokens that the LM reads and writes of an input. The
-        demonstrations are the beginning of each prompt."""
-        prompts = self._rewriter(run).prompts(self.rows.examples, self.order)
-        return usage_of(prompts, run.get(self), run.lm(self.lm).count_tokens)
-
-    def estimate(self, run: Run) -> Work:
-        lm = run.lm(self.lm)
-        prompts = self._rewriter(run).prompts(self.rows.examples, self.order)
-        counted = prompts[:: max(1, len(prompts) // _COUNTED)]
-        read = float(lm.count_tokens(counted).sum()) * len(prompts) / max(1, len(counted))
-        demonstrated = [demonstration.skill for demonstration in self.demonstrations]
-        # a skill is as long as a demonstration's, and the LM writes the token that ends it
-        tokens_of_skill = lm.count_tokens(demonstrated).mean() + 1
-        written = min(tokens_of_skill, MAX_NEW_TOKENS) * len(prompts)
-        return Work(read, written, parameters=run.models.counting(self.lm).parameters)
+        },
+    )
 
 
-@dataclass(frozen=True)
-class Rewritten(RetrievalTexts):
-    """The examples with a skill in place of the input."""
-
-    rows: Examples
-    skills: Skills
-
-    @property
-    def source(self) -> Examples:
-        return self.rows
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        pairs = zip(self.rows.examples, run.get(self.skills), strict=True)
-        return [replace(example, input=skill) for example, skill in pairs]
+Skills = Lazy[list[str]]
+"""A value of `skills_of`."""
 
 
-@dataclass(frozen=True)
-class SkillTexts(RetrievalTexts):
-    """An example for each of the m skills of every example, in order."""
-
-    skills: tuple[Skills, ...]
-
-    @property
-    def source(self) -> Examples:
-        return self.skills[0].rows
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        orders = [run.get(skills) for skills in self.skills]
-        return [
-            replace(example, input=skill)
-            for example, *skills in zip(self.source.examples, *orders, strict=True)
-            for skill in skills
-        ]
+def usage_of_rewriting(run: Run, skills: Skills) -> Usage:
+    """Return the mean numbers of tokens that the LM reads and writes of an input. The demonstrations
+    are the beginning of each prompt."""
+    prompts = _rewriter_of(run, skills).prompts(skills.rows.examples, skills.order)
+    return usage_of(prompts, run.get(skills), run.lm(skills.lm).count_tokens)
 
 
-def rewriting_note(run: Run, targets: Iterable[Stage[Any]]) -> str:
+@kept("rewritten")
+def rewritten(rows: Examples, skills: list[str]) -> Sequence[Example]:
+    """Return the examples with a skill in place of the input."""
+    pairs = zip(rows.examples, skills, strict=True)
+    return [replace(example, input=skill) for example, skill in pairs]
+
+
+@kept("skilltexts", lazily=("skills",))
+def skill_texts(run: Run, skills: tuple[Skills, ...]) -> Sequence[Example]:
+    """Return an example for each of the m skills of every example, in order."""
+    orders = [run.get(of_order) for of_order in skills]
+    return [
+        replace(example, input=skill)
+        for example, *several in zip(skills[0].rows.examples, *orders, strict=True)
+        for skill in several
+    ]
+
+
+def rewriting_note(run: Run, targets: Iterable[Lazy[Any]]) -> str:
     """Return a line on how many rewrites failed, how many distinct skills there are, and how many
     are copies of a demonstration's; "" if nothing was rewritten.
 
     The line reveals an LM that is too small for the task: it writes the same skill for all inputs.
     """
-    stages = [stage for stage in closure(targets) if isinstance(stage, Skills)]
+    stages = [lazy for lazy in closure(targets) if lazy.is_of(skills_of)]
     if not stages:
         return ""
-    summaries = [run.summary(stage) for stage in stages]
+    summaries = [run.notes(stage) for stage in stages]
     failed: Counter[str] = sum((Counter(summary["failures"]) for summary in summaries), Counter())
     total = sum(summary["rewrites"] for summary in summaries)
     copies = sum(summary["copies"] for summary in summaries)

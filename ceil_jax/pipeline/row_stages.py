@@ -8,8 +8,6 @@ settings.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ceil_jax.errors import UserError
@@ -17,13 +15,15 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import (
     Answers,
-    Classified,
-    Copied,
-    Majority,
-    Measurement,
-    Predictions,
+    Metrics,
+    answer,
+    classify,
+    copy,
+    measure,
+    most_common,
 )
-from ceil_jax.pipeline.choosing import Choose
+from ceil_jax.pipeline.choosing import choose
+from ceil_jax.pipeline.kept import Lazy
 from ceil_jax.pipeline.method_stages import (
     bank_texts,
     bank_vectors,
@@ -39,14 +39,14 @@ from ceil_jax.pipeline.method_stages import (
 )
 from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Stage
-from ceil_jax.pipeline.views import Examples, Inputs, RetrievalTexts
+from ceil_jax.pipeline.views import Examples, inputs
+from ceil_jax.retrieval.retriever import Choice
 
 
-def metric(setup: Setup, row: Row) -> Measurement:
+def metric(setup: Setup, row: Row) -> Metrics:
     """Return the stage of the task's metrics of a row's answers to the task's queries."""
     task = setup.task
-    return Measurement(predictions(setup, row), task.metric, tuple(task.more_metrics))
+    return measure(predictions(setup, row), task.metric, tuple(task.more_metrics))
 
 
 def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answers:
@@ -57,17 +57,17 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
     """
     queries = setup.queries if queries is None else queries
     if row.answers == "majority":
-        return Majority(queries, setup.bank)
+        return most_common(queries, setup.bank)
     if row.answers == "classifier":
         check_applies(setup, row)
         head = encoders(setup, row.method).head
         assert head is not None, "a classifier is a head"
-        inputs = head_inputs_like(head, texts(setup, queries), outputs=False)
-        return Classified(queries, setup.bank, head, inputs)
+        rows = head_inputs_like(head, texts(setup, queries), outputs=False)
+        return classify(queries, setup.bank, head, rows)
     examples = choice(setup, row, queries)
     if row.answers == "copied":
-        return Copied(queries, setup.bank, replace(examples, k=1))
-    return Predictions(
+        return copy(queries, setup.bank, examples.changed(k=1))
+    return answer(
         queries,
         setup.bank,
         setup.answering,
@@ -78,7 +78,7 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
     )
 
 
-def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
+def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Lazy[Choice]:
     """Return the stage that chooses a row's examples for queries; by default for those of the task.
 
     Raises:
@@ -88,13 +88,13 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
     config = setup.config
     needs = row.needs
     queries = setup.queries if queries is None else queries
-    bank_view: RetrievalTexts = Inputs(setup.bank)
-    query_view: RetrievalTexts = Inputs(queries)
+    bank_view = inputs(setup.bank)
+    query_view = inputs(queries)
     if needs.text:
         bank_view = bank_texts(setup, row.method)
         query_view = texts(setup, queries)
-    bank_side: Stage[np.ndarray] | None = None
-    query_side: Stage[np.ndarray] | None = None
+    bank_side: Lazy[np.ndarray] | None = None
+    query_side: Lazy[np.ndarray] | None = None
     orders: list[int] = []
     if needs.skills == "all":
         orders = list(range(config.skills.orders))
@@ -114,11 +114,11 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Choose:
     rewritten: tuple[tuple[Skills, ...], ...] = ()
     if orders and needs.vectors != "skills":
         rewritten = (skills(setup, setup.bank, orders), skills(setup, queries, orders))
-    fixed: Stage[np.ndarray] | None = None
+    fixed: Lazy[np.ndarray] | None = None
     if needs.fixed != "none":
         assert isinstance(row.method, FixedPrompt), "declared in Needs"
         fixed = fixed_examples(setup, row.method)
-    return Choose(
+    return choose(
         row.retriever,
         bank=bank_view,
         queries=query_view,

@@ -1,23 +1,18 @@
-"""Stages of the scores of candidate sets, by the LM or by the similarity of outputs, and of λ,
+"""The scores of candidate sets, by the LM or by the similarity of outputs, and of λ,
 which is chosen by scores."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
-from ceil_jax.lm.lazy import Lazy
-from ceil_jax.lm.messages import Rendered
 from ceil_jax.lm.request import LMRequest
+from ceil_jax.pipeline.kept import Lazy, Noted, Work, arrays, in_notes, kept
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
-from ceil_jax.pipeline.stage import Run, Stage, Work, unkeyed
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Examples
-from ceil_jax.store.folder import load_arrays, save_arrays
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
@@ -27,149 +22,137 @@ from ceil_jax.training.trade_offs import TRADE_OFFS, best_trade_off, trade_off_n
 log = logging.getLogger(__name__)
 
 LOG_DET_SHARE = "log_det_share"
-"""The name of `training.trade_offs.log_det_share` in the summary of `choosing.MapSets`."""
+"""The name of `training.trade_offs.log_det_share` in the summary of `choosing.sets_of_each_trade_off`."""
 
 
-@dataclass(frozen=True)
-class Scores(Stage[dict[str, np.ndarray]]):
-    """The LM's scores of candidate sets, float64 [Q, M] by name
-    (`training.scoring.score_sets`)."""
+SCORES = arrays("scores.npz")
 
-    version: ClassVar[int] = 2
-    prompting: Prompting
-    queries: Examples
-    bank: Examples
-    sets: Stage[CandidateSets]
-    shape: tuple[int, int] = unkeyed((1, 1))
-    """(M, k): number of sets and of examples in each, to estimate the work."""
-    label: str = unkeyed("candidate sets")
-    differing: float = unkeyed(1.0)
-    """The expected share of distinct sets: equal ones are read once."""
-    all_choices: bool = False
-    """Whether the LM reads all choices of a query, and not only the gold one. `TradeOff` and fixed
-    prompts compare the probabilities of choices; training needs only the gold one's."""
 
-    @property
-    def what(self) -> str:
-        return f"scoring {self.label}"
+def work_of_scoring(run: Run, scores: Scores) -> Work:
+    """Return the work of scoring candidate sets. Random sets take the place of those that are not
+    drawn yet."""
+    some = sample(len(scores.queries))
+    sampled = scores.queries.examples[some]
+    times = len(scores.queries) / max(1, len(sampled))
+    if run.notes(scores.sets):
+        sets = CandidateSets(*(array[some] for array in run.get(scores.sets)))
+    else:
+        sets = random_sets(len(scores.bank), len(sampled), *scores.shape)
+        times *= scores.differing
+    return work_of_reading(run, scores.prompting.lm, requests(run, scores, sampled, sets), times)
 
-    def prompts(self, run: Run, queries: Sequence[Example], sets: CandidateSets) -> Lazy[Rendered]:
-        builder = self.prompting.builder(run, queries)
-        return set_prompts(queries, self.bank.examples, sets, builder, self.prompting.fit)
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        queries = self.queries.examples
-        sets = run.get(self.sets)
-        scores = score_sets(
-            run.lm(self.prompting.lm),
-            queries,
-            self.prompts(run, queries, sets),
-            self.prompting.prompt,
-            self.prompting.per_token,
-            self.all_choices,
+@kept(
+    "scores",
+    files=SCORES,
+    version=2,
+    what=lambda scores: f"scoring {scores.label}",
+    work=work_of_scoring,
+    unkeyed=("shape", "label", "differing"),
+)
+def lm_scores(
+    run: Run,
+    prompting: Prompting,
+    queries: Examples,
+    bank: Examples,
+    sets: CandidateSets,
+    shape: tuple[int, int] = (1, 1),
+    label: str = "candidate sets",
+    differing: float = 1.0,
+    all_choices: bool = False,
+) -> dict[str, np.ndarray]:
+    """Return the LM's scores of candidate sets, float64 [Q, M] by name
+    (`training.scoring.score_sets`).
+
+    Args:
+        run: gives the LM.
+        prompting: the prompts.
+        queries: Q training queries.
+        bank: the bank.
+        sets: M candidate sets of each query.
+        shape: (M, k): number of sets and of examples in each, to estimate the work.
+        label: names the sets in progress bars.
+        differing: the expected share of distinct sets: equal ones are read once.
+        all_choices: whether the LM reads all choices of a query, and not only the gold one. `tuned`
+            compares the probabilities of choices; training needs only the gold one's.
+    """
+    builder = prompting.builder(run, queries.examples)
+    prompts = set_prompts(queries.examples, bank.examples, sets, builder, prompting.fit)
+    lm = run.lm(prompting.lm)
+    return score_sets(
+        lm, queries.examples, prompts, prompting.prompt, prompting.per_token, all_choices
+    )
+
+
+Scores = Lazy[dict[str, np.ndarray]]
+"""A value of `lm_scores`, or of `output_scores`."""
+
+
+def requests(
+    run: Run, scores: Scores, queries: Sequence[Example], sets: CandidateSets
+) -> list[LMRequest]:
+    """Return the LM request that scores each set of each query, query by query, to estimate the work.
+    They are the requests that `lm_scores` makes, so that readings of them are found."""
+    prompting = scores.prompting
+    builder = prompting.builder(run, queries)
+    prompts = set_prompts(queries, scores.bank.examples, sets, builder, prompting.fit)
+    sets_of_query = sets.subsets.shape[1]
+    return [
+        prompting.scoring_request(
+            prompt, queries[number // sets_of_query], all_choices=scores.all_choices
         )
-        save_arrays(folder / "scores.npz", **scores)
-        return {}
-
-    def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:
-        return load_arrays(folder / "scores.npz")
-
-    def estimate(self, run: Run) -> Work:
-        some = sample(len(self.queries))
-        sampled = self.queries.examples[some]
-        times = len(self.queries) / max(1, len(sampled))
-        if run.summary(self.sets):
-            sets = CandidateSets(*(array[some] for array in run.get(self.sets)))
-        else:
-            sets = self._random_sets(len(sampled))
-            times *= self.differing
-        requests = self.requests(run, sampled, sets)
-        return work_of_reading(run, self.prompting.lm, requests, times)
-
-    def requests(
-        self, run: Run, queries: Sequence[Example], sets: CandidateSets
-    ) -> list[LMRequest]:
-        """Return the LM request that scores each set of each query, query by query, to estimate the
-        work. They are the requests that `compute` makes, so that readings of them are found."""
-        sets_of_query = sets.subsets.shape[1]
-        return [
-            self.prompting.scoring_request(
-                prompt, queries[number // sets_of_query], all_choices=self.all_choices
-            )
-            for number, prompt in enumerate(self.prompts(run, queries, sets))
-        ]
-
-    def _random_sets(self, queries: int) -> CandidateSets:
-        """Random sets in place of those that are not drawn yet, to estimate the tokens of
-        prompts."""
-        generator = np.random.default_rng(0)
-        sets, size = self.shape
-        n = min(len(self.bank), max(size, 50))
-        shortlists = [generator.permutation(len(self.bank))[:n] for _ in range(queries)]
-        drawn = [
-            [np.sort(generator.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)
-        ]
-        subsets = np.array(drawn, np.int32).reshape(queries, sets, min(size, n))
-        return CandidateSets(np.stack(shortlists).astype(np.int32), subsets)
+        for number, prompt in enumerate(prompts)
+    ]
 
 
-@dataclass(frozen=True)
-class OutputScores(Stage[dict[str, np.ndarray]]):
-    """TST's scores, in place of an LM's: the cosine between a query's output and each
-    candidate's."""
-
-    version: ClassVar[int] = 2
-    what = "comparing outputs"
-    kind = "outputsimilarity"
-    queries: Stage[np.ndarray]
-    """The vectors of the queries' outputs, unit rows."""
-    bank: Stage[np.ndarray]
-    """The vectors of the bank's outputs, unit rows."""
-    sets: Stage[CandidateSets]
-
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        shortlist = run.get(self.sets).shortlist
-        similarity = output_similarity(run.get(self.queries), run.get(self.bank), shortlist)
-        save_arrays(folder / "scores.npz", lm_scores=similarity)
-        return {}
-
-    def load(self, run: Run, folder: Path) -> dict[str, np.ndarray]:
-        return load_arrays(folder / "scores.npz")
+def random_sets(bank: int, queries: int, sets: int, size: int) -> CandidateSets:
+    """Return random sets in place of those that are not drawn yet, to estimate the tokens of
+    prompts."""
+    generator = np.random.default_rng(0)
+    n = min(bank, max(size, 50))
+    shortlists = [generator.permutation(bank)[:n] for _ in range(queries)]
+    drawn = [
+        [np.sort(generator.permutation(n)[:size]) for _ in range(sets)] for _ in range(queries)
+    ]
+    subsets = np.array(drawn, np.int32).reshape(queries, sets, min(size, n))
+    return CandidateSets(np.stack(shortlists).astype(np.int32), subsets)
 
 
-@dataclass(frozen=True)
-class ScoredCandidates(Stage[ScoredSets]):
-    """The candidate sets of training queries, with their scores."""
-
-    in_memory: ClassVar[bool] = True
-    kind = "scored"
-    sets: Stage[CandidateSets]
-    scores: Scores | OutputScores
-
-    def load(self, run: Run, folder: Path) -> ScoredSets:
-        return ScoredSets(run.get(self.sets), run.get(self.scores)["lm_scores"].astype(np.float32))
+@kept("outputsimilarity", files=SCORES, version=2, what="comparing outputs")
+def output_scores(
+    queries: np.ndarray, bank: np.ndarray, sets: CandidateSets
+) -> dict[str, np.ndarray]:
+    """Return TST's scores, in place of an LM's: the cosine between a query's output and each
+    candidate's, from the vectors of outputs, unit rows."""
+    return {"lm_scores": output_similarity(queries, bank, sets.shortlist)}
 
 
-@dataclass(frozen=True)
-class TradeOff(Stage[float]):
-    """The tuned λ: the value of the grid whose MAP sets make the right outputs of training queries
-    most probable. A note is logged if it is so small that the determinant has no influence."""
+@kept("scored")
+def scored_sets(sets: CandidateSets, scores: dict[str, np.ndarray]) -> ScoredSets:
+    """Return the candidate sets of training queries with their scores."""
+    return ScoredSets(sets, scores["lm_scores"].astype(np.float32))
 
-    scores: Scores
-    """The LM's scores of the sets of `choosing.MapSets`."""
-    label: str = unkeyed("")
 
-    def compute(self, run: Run, folder: Path) -> Mapping[str, Any]:
-        scores = run.get(self.scores)
-        chosen = best_trade_off(scores.get("choice", scores["lm_scores"]))
-        log.info(
-            "%s: λ = %g of %s", self.label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS)
-        )
-        run.get(self.scores.sets)
-        note = trade_off_note(chosen, run.summary(self.scores.sets)[LOG_DET_SHARE])
-        if note:
-            log.info("%s: %s", self.label, note)
-        return {"trade_off": chosen, "note": note}
+@kept(
+    "tradeoff",
+    files=in_notes(lambda notes: notes["trade_off"]),
+    unkeyed=("label",),
+    lazily=("scores",),
+)
+def tuned(run: Run, scores: Scores, label: str = "") -> float | Noted:
+    """Return the tuned λ: the value of the grid whose MAP sets make the right outputs of training
+    queries most probable. A note is logged if it is so small that the determinant has no influence.
 
-    def load(self, run: Run, folder: Path) -> float:
-        return run.summary(self)["trade_off"]
+    Args:
+        run: gives the scores.
+        scores: the LM's scores of `choosing.sets_of_each_trade_off`.
+        label: the method, for the log.
+    """
+    found = run.get(scores)
+    chosen = best_trade_off(found.get("choice", found["lm_scores"]))
+    log.info("%s: λ = %g of %s", label, chosen, ", ".join(f"{value:g}" for value in TRADE_OFFS))
+    run.get(scores.sets)
+    note = trade_off_note(chosen, run.notes(scores.sets)[LOG_DET_SHARE])
+    if note:
+        log.info("%s: %s", label, note)
+    return Noted(chosen, {"trade_off": chosen, "note": note})

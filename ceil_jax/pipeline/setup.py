@@ -16,7 +16,7 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM, NamedModels, named_models
 from ceil_jax.pipeline.prompting import Prompting
-from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Bank, Examples
 from ceil_jax.registry import load_plugins
 from ceil_jax.skills.rewriter import Demonstration, load_demonstrations

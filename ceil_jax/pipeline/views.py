@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
-from ceil_jax.pipeline.stage import Run, Stage
+from ceil_jax.pipeline.kept import Lazy, kept
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.structures import structure_parser_of
@@ -66,73 +64,39 @@ class Bank(Examples):
         return next((name for name, known in PARSERS.items() if known is parser), "")
 
 
-class RetrievalTexts(Stage[Sequence[Example]]):
-    """Examples whose `input` is the retrieval text."""
-
-    in_memory: ClassVar[bool] = True
-
-    @property
-    def source(self) -> Examples:
-        """The task's examples that the view was made from."""
-        raise TypeError(f"{type(self).__name__} does not define `source`")
+Texts = Lazy[Sequence[Example]]
+"""Examples whose `input` is the retrieval text: given by one of the functions below, or of
+`rewriting`."""
 
 
-@dataclass(frozen=True)
-class Inputs(RetrievalTexts):
-    """The examples themselves: their inputs are the retrieval texts."""
-
-    rows: Examples
-
-    @property
-    def source(self) -> Examples:
-        return self.rows
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        return self.rows.examples
+@kept("inputs")
+def inputs(rows: Examples) -> Sequence[Example]:
+    """Return the examples themselves: their inputs are the retrieval texts."""
+    return rows.examples
 
 
-@dataclass(frozen=True)
-class WithOutputs(RetrievalTexts):
-    """The examples with their output after the input."""
-
-    view: RetrievalTexts
-
-    @property
-    def source(self) -> Examples:
-        return self.view.source
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        return [
-            replace(example, input=context_text(example, "example"))
-            for example in run.get(self.view)
-        ]
+@kept("withoutputs")
+def with_outputs(view: Sequence[Example]) -> Sequence[Example]:
+    """Return the examples with their output after the input."""
+    return [replace(example, input=context_text(example, "example")) for example in view]
 
 
-@dataclass(frozen=True)
-class Outputs(RetrievalTexts):
-    """The examples with their output in place of the input."""
-
-    rows: Examples
-
-    @property
-    def source(self) -> Examples:
-        return self.rows
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        return [replace(example, input=example.output) for example in self.rows.examples]
+@kept("outputs")
+def outputs(rows: Examples) -> Sequence[Example]:
+    """Return the examples with their output in place of the input."""
+    return [replace(example, input=example.output) for example in rows.examples]
 
 
-@dataclass(frozen=True)
-class Parts(RetrievalTexts):
-    """An example for each of the two texts of every example's input, in order."""
+@kept("parts")
+def parts(view: Sequence[Example]) -> Sequence[Example]:
+    """Return an example for each of the two texts of every example's input, in order."""
+    check_pairs(view)
+    return [replace(example, input=text) for example in view for text in example.texts]
 
-    view: RetrievalTexts
 
-    @property
-    def source(self) -> Examples:
-        return self.view.source
-
-    def load(self, run: Run, folder: Path) -> Sequence[Example]:
-        examples = run.get(self.view)
-        check_pairs(examples)
-        return [replace(example, input=text) for example in examples for text in example.texts]
+def source(view: Texts) -> Examples:
+    """Return the task's examples that retrieval texts were made from."""
+    given = view.given
+    if "view" in given:
+        return source(given["view"])
+    return given["rows"] if "rows" in given else source(given["skills"][0])

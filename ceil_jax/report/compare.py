@@ -10,8 +10,8 @@ from typing import Any
 from ceil_jax.lm.price import Price, Usage
 from ceil_jax.pipeline.evaluate import Evaluation, evaluate_rows
 from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.page import chart, render
 from ceil_jax.report.run_tables import RunTable, run_table
 from ceil_jax.report.runs import cost_table

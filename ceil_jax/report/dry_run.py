@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ceil_jax.lm.price import Price
+from ceil_jax.pipeline.kept import Lazy, closure
 from ceil_jax.pipeline.lineup import Lineup
 from ceil_jax.pipeline.plan import Plan, duration
 from ceil_jax.pipeline.speed import Machine, this_machine
-from ceil_jax.pipeline.stage import Stage, closure
 from ceil_jax.report.table import Table
 
 WITHOUT_LM = "this machine, without the time of the LM"
@@ -27,7 +27,7 @@ class DryRun:
     """
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"this machine": this_machine()})
-    stages: dict[Stage[Any], str] = field(default_factory=dict)
+    stages: dict[Lazy[Any], str] = field(default_factory=dict)
     """The name of the task of each stage, in an order in which they could run."""
     missing: Plan = field(default_factory=Plan)
     """The work of the stages that are not on disk."""
@@ -37,7 +37,7 @@ class DryRun:
         count tokens."""
         self.missing |= lineup.plan
         for stage in closure(lineup.metrics):
-            if stage in self.missing or lineup.run.summary(stage):
+            if stage in self.missing or lineup.run.notes(stage):
                 self.stages.setdefault(stage, lineup.setup.task.name)
 
     def text(self, price: Price | None = None) -> str:

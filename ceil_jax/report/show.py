@@ -11,9 +11,10 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.methods.base import LearnsFromScores
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
-from ceil_jax.pipeline.answering import Predictions
+from ceil_jax.pipeline.answering import answer, prompts_of
+from ceil_jax.pipeline.kept import Lazy
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.tasks.example import Example
 
 _SETS = 6
@@ -79,21 +80,21 @@ def _scored_methods(row: Row) -> list[LearnsFromScores]:
 def _answered(run: Run, setup: Setup, row: Row, position: int) -> Iterator[str]:
     """How a row answered a held-out query."""
     stage = row_stages.predictions(setup, row)
-    answer = run.get(stage)[position]
+    found = run.get(stage)[position]
     query = setup.queries.examples[position]
     bank = {example.id: example for example in setup.bank.examples}
     yield f"{row.label}, query {query.id}: {_cut(query.input)}"
     yield ""
-    if answer["examples"]:
+    if found["examples"]:
         yield "examples in prompt order (relevance, gain):"
-    for example_id, relevance, gain in answer["examples"]:
+    for example_id, relevance, gain in found["examples"]:
         yield f"  {relevance:.3f}  {gain:+.3f}  {_shown(bank[example_id])}"
-    if isinstance(stage, Predictions):
+    if stage.is_of(answer):
         choice = run.get(stage.choice)
         one = type(choice)(*(array[position : position + 1] for array in choice))
-        [prompt] = stage.prompts(run, [query], one)
+        [prompt] = prompts_of(run, stage, [query], one)
         yield from ("", "prompt:", *(f"  {line}" for line in prompt.text.splitlines()))
-    yield from ("", f"answer: {_cut(answer['prediction'])}", f"gold:   {_cut(answer['gold'])}")
+    yield from ("", f"answer: {_cut(found['prediction'])}", f"gold:   {_cut(found['gold'])}")
 
 
 def _learnt(run: Run, setup: Setup, row: Row, query_id: str) -> Iterator[str]:
@@ -120,7 +121,7 @@ def _learnt(run: Run, setup: Setup, row: Row, query_id: str) -> Iterator[str]:
             yield f"  {scores[number, subset]:8.3f}  {_joined([bank[i] for i in members])}"
 
 
-def _steps(run: Run, target: Stage[object]) -> Iterator[str]:
+def _steps(run: Run, target: Lazy[object]) -> Iterator[str]:
     """The kept steps of a row, the first to be computed first, with their folders."""
     yield from ("", "computed in these folders:")
     for name, (what, cost) in run.costs([target]).items():

@@ -17,16 +17,18 @@ from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS
 from ceil_jax.metrics.bootstrap import Sample, mean
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.answering import Answers, Predictions
-from ceil_jax.pipeline.choosing import Choose
+from ceil_jax.pipeline.answering import ANSWERS, answer, prompts_of
+from ceil_jax.pipeline.choosing import choose
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.kept import Lazy, closure
 from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
 from ceil_jax.pipeline.speed import this_machine
-from ceil_jax.pipeline.stage import Run, closure
 from ceil_jax.pipeline.usage import before_answering
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
+from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.draws import draw
@@ -151,10 +153,10 @@ class Field:
             self._builders[ids] = self.base.answering.builder(self.run, queries)
         setup, row = self.setup_and_row(candidate)
         stage = row_stages.predictions(setup, row, Examples(queries))
-        assert isinstance(stage, Predictions), "the LM answers every candidate"
+        assert stage.is_of(answer), "the LM answers every candidate"
         choice = self.run.get(stage.choice)
         builder = self._builders[ids]
-        prompts = [built.prompt for built in stage.prompts(self.run, queries, choice, builder)]
+        prompts = [built.prompt for built in prompts_of(self.run, stage, queries, choice, builder)]
         if candidate.prepared:
             for key, cost in self._unpaid(stage.choice).items():
                 self._paid.add(key)
@@ -172,7 +174,7 @@ class Field:
             preparing=self.run.cost([stage.choice]).tokens if candidate.prepared else 0,
         )
 
-    def _unpaid(self, choice: Choose) -> dict[str, Cost]:
+    def _unpaid(self, choice: Lazy[Choice]) -> dict[str, Cost]:
         """The cost of each stage on disk that choosing some examples needs and the budget has not
         paid for, by key."""
         costs = self.run.costs([choice])
@@ -328,7 +330,7 @@ class Field:
         setup, row = self.setup_and_row(candidate)
         predictions = row_stages.predictions(setup, row, Examples(queries))
         missing = self.run.missing([predictions])
-        return all(isinstance(stage, Answers | Choose) for stage in missing)
+        return all(lazy.is_of(choose, *ANSWERS) for lazy in missing)
 
     def preparation(
         self, candidate: Candidate, known: Entrant, affordable: float

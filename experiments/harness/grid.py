@@ -19,8 +19,8 @@ from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import Record
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Session, open_run
-from ceil_jax.pipeline.stage import Run
 from ceil_jax.report.runs import Runs
 from ceil_jax.store.folder import DONE
 from ceil_jax.tasks.example import Task

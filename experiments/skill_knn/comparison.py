@@ -15,11 +15,12 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.choosing import Choose
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
-from ceil_jax.pipeline.rewriting import Skills, rewriting_note
-from ceil_jax.pipeline.stage import Run, closure
+from ceil_jax.pipeline.kept import Lazy, closure
+from ceil_jax.pipeline.rewriting import rewriting_note, skills_of
+from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Table
+from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.cost import Cost
 from ceil_jax.tasks import TASKS
 from skill_knn import diversity, gold
@@ -123,13 +124,11 @@ def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     return replace(table, sections=sections, notes=notes)
 
 
-def rewriting(run: Run, chosen: Sequence[Choose]) -> Iterator[str]:
+def rewriting(run: Run, chosen: Sequence[Lazy[Choice]]) -> Iterator[str]:
     """Yield how many rewrites failed and what rewriting cost, if any method rewrites."""
     if not (note := rewriting_note(run, chosen)):
         return
-    cost = sum(
-        (run.own_cost(stage) for stage in closure(chosen) if isinstance(stage, Skills)), Cost()
-    )
+    cost = sum((run.own_cost(stage) for stage in closure(chosen) if stage.is_of(skills_of)), Cost())
     yield note
     yield f"rewriting bank and queries took {cost.seconds:,.0f} s and {cost.tokens:,} LM tokens"
 

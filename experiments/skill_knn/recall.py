@@ -10,7 +10,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.answering import Predictions
+from ceil_jax.pipeline.answering import answer, prompts_of
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.setup import Session
 from ceil_jax.report.table import Table, Value
@@ -19,13 +19,13 @@ from skill_knn.analysis import recall_at
 RANKS = (1, 2, 3, 5, 7, 10, 20, 50, 100)
 
 
-def prompts_of(session: Session, method: str) -> list[str]:
+def answered_prompts(session: Session, method: str) -> list[str]:
     """Return the prompt that each query was answered with."""
     run, setup = session
     stage = row_stages.predictions(setup, setup.row(method))
-    assert isinstance(stage, Predictions)
+    assert stage.is_of(answer)
     choice = run.get(stage.choice)
-    return [prompt.text for prompt in stage.prompts(run, setup.queries.examples, choice)]
+    return [prompt.text for prompt in prompts_of(run, stage, setup.queries.examples, choice)]
 
 
 def sample(session: Session, method: str, count: int, temperature: float) -> list[list[str]]:
@@ -51,7 +51,7 @@ def sample(session: Session, method: str, count: int, temperature: float) -> lis
         )
     if temperature <= 0 or count < 1:
         raise UserError(f"--samples {count} --temperature {temperature}: both must be above 0")
-    prompts = prompts_of(session, method)
+    prompts = answered_prompts(session, method)
     copies = [prompt for prompt in prompts for _ in range(count)]
     seeds = [*range(count)] * len(prompts)
     with lm.metered(f"sampling: {ROWS[method].label}"):

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest, Reading
+from ceil_jax.pipeline.kept import Noted, array, kept
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.store import folder as stored
 from ceil_jax.store.cost import Cost
-from ceil_jax.store.folder import load_arrays, save_arrays
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 MODELS = Models()
@@ -86,25 +86,16 @@ def chaos_of_readings(chosen):
         assert Readings(folder).find(KEYS) == KEPT
 
 
-@dataclass(frozen=True)
-class Sum(Stage[float]):
+@kept("sum", files=array("sum.npz", "total"))
+def added(run, value, others=()):
     """A sum of others, in an array, and a reading. It needs no jax, which a fork would hang."""
-
-    value: int
-    others: tuple[Stage[float], ...] = ()
-
-    def compute(self, run, folder):
-        total = self.value + sum(run.get(other) for other in self.others)
-        run.readings.keep({KEYS[self.value]: KEPT[KEYS[self.value]]})
-        save_arrays(folder / "sum.npz", total=np.full(2000, float(total)))
-        return {"total": float(total)}
-
-    def load(self, run, folder):
-        return float(load_arrays(folder / "sum.npz")["total"][0])
+    total = value + sum(float(other[0]) for other in others)
+    run.readings.keep({KEYS[value]: KEPT[KEYS[value]]})
+    return Noted(np.full(2000, float(total)), {"total": float(total)})
 
 
-FIRST = Sum(1)
-LAST = Sum(5, (Sum(3, (FIRST,)), Sum(4, (FIRST, Sum(2)))))
+FIRST = added(1)
+LAST = added(5, (added(3, (FIRST,)), added(4, (FIRST, added(2)))))
 TOTAL = 5 + (3 + 1) + (4 + 1 + 2)
 
 
@@ -141,7 +132,7 @@ def chaos_of_kills(events):
             assert process.exitcode in (0, -signal.SIGKILL)
         stored._checked.clear()
         run = Run(folder, Models())
-        assert run.get(LAST) == TOTAL
+        assert run.get(LAST)[0] == TOTAL
         assert run.missing([LAST]) == []
         assert run.readings.find(KEYS) == {key: KEPT[key] for key in KEYS[1:6]}
         assert list(folder.rglob("*.part")) == []

@@ -18,7 +18,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.export import export_row
-from ceil_jax.pipeline.learning import CrossFitting
+from ceil_jax.pipeline.learning import cross_fit
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
@@ -141,7 +141,7 @@ def test_a_head_of_a_new_kind_is_fitted_cross_fitted_exported_and_opened(plugin,
     run, setup = open_run(config.with_method(EPR, start=ROWS["first_words"].method), FEW)
     head = method_stages.encoders(setup, ROWS["first_words"].method).head
     assert run.get(head).words == ("bad", "good")
-    assert run.get(CrossFitting(head)).shape == (60, 3)
+    assert run.get(cross_fit(head)).shape == (60, 3)
     bank = FEW.train[:6]
     picks = choose(run, setup, "first_words", bank)
     for query, chosen in zip(bank, picks, strict=True):

@@ -12,8 +12,8 @@ from ceil_jax import CeilSelector, load_encoder
 from ceil_jax.encoders.side_prompts import Prompts, SavedPrompts, read_prompts
 from ceil_jax.encoders.text_encoder import EncoderPair, sides
 from ceil_jax.pipeline.models import Models, NamedEncoder
-from ceil_jax.pipeline.stage import Run
-from ceil_jax.pipeline.vectors import UntrainedEncoder
+from ceil_jax.pipeline.run import Run
+from ceil_jax.pipeline.vectors import untrained_encoder
 
 FILE = "config_sentence_transformers.json"
 TEXTS = ["the old bridge", "a slow river", "ducks"]
@@ -146,7 +146,7 @@ def test_a_run_encodes_queries_and_bank_with_their_prompts(bert, tmp_path):
     folder = changed(bert, tmp_path / "m", FILE, prompts={"query": "ducks , "})
     run = Run(tmp_path / "runs", Models())
     encoder = load_encoder(folder)
-    found = run.get(UntrainedEncoder(NamedEncoder(run.models, str(folder))))
+    found = run.get(untrained_encoder(NamedEncoder(run.models, str(folder))))
     assert isinstance(found, EncoderPair)
     np.testing.assert_array_equal(found.query.encode(TEXTS), encoder.sides.query.encode(TEXTS))
     np.testing.assert_array_equal(found.bank.encode(TEXTS), encoder.encode(TEXTS))

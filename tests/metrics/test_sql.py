@@ -12,9 +12,10 @@ from refusing import refused
 
 from ceil_jax.metrics import METRICS, sql_worker
 from ceil_jax.metrics.sql import SqlSandbox
-from ceil_jax.pipeline.answering import Majority, Measurement
+from ceil_jax.pipeline.answering import ROWS_FILE, measure
+from ceil_jax.pipeline.kept import kept
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.stage import Run
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks import Example, Task, Template
 from ceil_jax.tasks.load import load_task
@@ -288,11 +289,11 @@ def test_a_measurement_runs_each_query_once(database, tmp_path, monkeypatch):
     predictions = ["SELECT 4", "SELECT 5", "SELECT 6"]
     rows = [{"id": sql, "examples": [], "prediction": sql, "gold": ""} for sql in predictions]
 
-    class Written(Majority):
-        def compute(self, run, folder):
-            return self.save(folder, rows)
+    @kept("written", files=ROWS_FILE)
+    def written(queries, bank):
+        return rows
 
-    metric = Measurement(Written(Examples(task.validation), Examples([])), task.metric)
+    metric = measure(written(Examples(task.validation), Examples([])), task.metric)
     assert Run(tmp_path, Models()).get(metric).value == 1 / 3
     assert asked == predictions
 

@@ -16,7 +16,9 @@ from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.registry import usable_with
 from ceil_jax.pipeline import method_stages
+from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.export import export_row
+from ceil_jax.pipeline.fixed_examples import random_sets
 from ceil_jax.pipeline.method_stages import fixed_examples
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
@@ -32,6 +34,10 @@ def opened(out, task=FEW, **models):
 
 def best_of(setup):
     return fixed_examples(setup, setup.row("fixed").method)
+
+
+def sets_of(best):
+    return random_sets(best.bank, best.rounds, best.sets, best.size, best.seed)
 
 
 class Asked(TinyLM):
@@ -70,7 +76,7 @@ def test_no_row_is_scored_with_itself_in_the_prompt_and_the_answer_is_scored_as_
         assert not any(example.rpartition(" It is ")[0] in held for example in examples)
     # the winner's prompt begins as those that answer the task's queries
     stage = metric_of(setup, "fixed").predictions
-    [prompt, *_] = stage.prompts(run, FEW.validation, run.get(stage.choice))
+    [prompt, *_] = prompts_of(run, stage, FEW.validation, run.get(stage.choice))
     beginning = prompt.text.rpartition("\n")[0]
     assert sum(asked.startswith(beginning) for asked in lm.asked) == len(held)
 
@@ -94,7 +100,7 @@ def test_each_round_has_rows_of_its_own_and_half_of_the_sets(tmp_path):
 def test_the_set_that_helps_most_is_found(tmp_path):
     """The LM is made to like one of the random sets."""
     run, setup = opened(tmp_path / "plain")
-    [*_, liked] = best_of(setup)._random_sets()
+    [*_, liked] = sets_of(best_of(setup))
     inputs = [FEW.train[position].input for position in liked]
 
     class Partial(TinyLM):
@@ -211,7 +217,7 @@ def test_a_selector_has_the_prompt_of_the_run(tmp_path, method):
     assert f"{setup.row(method).label} on films" in said
     selector = CeilSelector.from_pretrained(tmp_path / "selector")
     stage = metric_of(setup, method).predictions
-    prompts = stage.prompts(run, FEW.validation, run.get(stage.choice))
+    prompts = prompts_of(run, stage, FEW.validation, run.get(stage.choice))
     for query, prompt in zip(FEW.validation, prompts, strict=True):
         chosen = selector.select(query, k=4)
         assert chosen.prompt == prompt.text

@@ -11,7 +11,7 @@ from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import register_row
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.learning import CrossFitting
+from ceil_jax.pipeline.learning import cross_fit
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.store import progress
@@ -43,7 +43,7 @@ def test_learning_from_outputs_says_how_far_it_is(said, tmp_path):
     head = method_stages.encoders(setup, Labels()).head
     run.get(head)
     assert said("training label head") == ["100%"]
-    run.get(CrossFitting(head))
+    run.get(cross_fit(head))
     assert said("cross-fitting label head") == ["20%", "40%", "60%", "80%", "100%"]
 
 
@@ -65,9 +65,9 @@ def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
     head = method_stages.encoders(setup, TwoHeads()).head
     assert run.get(head) is None
-    assert run.summary(head)["taken"] == "cosine"
-    assert set(run.summary(head)) >= {"cosine", "first head", "second head"}
-    assert not TwoHeads().is_used(run.summary(head))
+    assert run.notes(head)["taken"] == "cosine"
+    assert set(run.notes(head)) >= {"cosine", "first head", "second head"}
+    assert not TwoHeads().is_used(run.notes(head))
     assert choose(run, setup, "two_heads", TASK.validation) == choose(
         run, setup, "topk", TASK.validation
     )

@@ -8,12 +8,12 @@ from films import SMALL, TASK, evaluated
 
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.free import Free
-from ceil_jax.pipeline.answering import Majority, Measurement
+from ceil_jax.pipeline.answering import measure, most_common
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, settings_of
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import Run
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.tasks.example import Example
 
@@ -102,6 +102,6 @@ def test_a_bit_of_a_records_key_is_told_in_a_process_that_has_read_it(tmp_path):
 def test_queries_of_one_program_are_resampled_together(tmp_path):
     outputs = ["f(state, 1)", "f(state, 2)", "f(river, 1)"]
     rows = Examples([Example(output, f"question {output}", output) for output in outputs])
-    measured = Run(tmp_path, Models()).get(Measurement(Majority(rows, rows), "exact_match"))
+    measured = Run(tmp_path, Models()).get(measure(most_common(rows, rows), "exact_match"))
     first, second, third = measured.overlap.question
     assert first == second != third

@@ -15,12 +15,13 @@ from ceil_jax.methods.registry import applicable
 from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.learning import CrossFitting
+from ceil_jax.pipeline.answering import prompts_of
+from ceil_jax.pipeline.kept import closure
+from ceil_jax.pipeline.learning import cross_fit
 from ceil_jax.pipeline.method_stages import bank_queries
-from ceil_jax.pipeline.scoring import Scores, TradeOff
+from ceil_jax.pipeline.scoring import lm_scores, requests, tuned
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import closure
-from ceil_jax.pipeline.vectors import HeadBlocks, QueryBlocks
+from ceil_jax.pipeline.vectors import blocks_of_bank_queries, head_blocks
 from ceil_jax.tasks.example import Example, Task, Template
 
 FEW = replace(TASK, validation=TASK.validation[:6])
@@ -39,8 +40,8 @@ def read_by(monkeypatch):
     return asked
 
 
-def of(kind, setup, name):
-    return [one for one in closure([metric_of(setup, name)]) if isinstance(one, kind)]
+def of(function, setup, name):
+    return [one for one in closure([metric_of(setup, name)]) if one.is_of(function)]
 
 
 def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_trained):
@@ -77,16 +78,16 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     of_bank = bank_queries(setup, 4)
     for kind in (Free, EPR, CEIL):
         method = config.method(kind)
-        assert isinstance(method_stages.query_vectors(setup, method, of_bank).blocks, QueryBlocks)
+        blocks = method_stages.query_vectors(setup, method, of_bank).blocks
+        assert blocks.is_of(blocks_of_bank_queries)
         near = method_stages.nearest(setup, method, of_bank, 3)
-        assert isinstance(near.query_vectors.blocks, QueryBlocks)
+        assert near.query_vectors.blocks.is_of(blocks_of_bank_queries)
         # and what answers the task's own queries is the head with all that it has learnt
-        assert isinstance(
-            method_stages.query_vectors(setup, method, setup.queries).blocks, HeadBlocks
-        )
-    assert CrossFitting in kinds(method_stages.trained_encoders(setup, config.method(CEIL)).fixed)
+        blocks = method_stages.query_vectors(setup, method, setup.queries).blocks
+        assert blocks.is_of(head_blocks)
+    assert cross_fit in functions(method_stages.trained_encoders(setup, config.method(CEIL)).fixed)
     plain = open_run(SMALL, TASK).setup
-    assert CrossFitting not in kinds(networks_of(plain, CEIL))
+    assert cross_fit not in functions(networks_of(plain, CEIL))
     assert method_stages.trained_encoders(plain, SMALL.method(EPR)).fixed is None
     head = method_stages.encoders(setup, Labels()).head
     seen = run.get(
@@ -96,8 +97,8 @@ def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taug
     assert (seen[of_bank.positions] != unseen).any()
 
 
-def kinds(stage):
-    return {type(need) for need in closure([stage])}
+def functions(stage):
+    return [need.function for need in closure([stage])]
 
 
 def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
@@ -117,7 +118,7 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     run, setup = open_run(config, replace(FEW, train=train))
     head = method_stages.encoders(setup, Free()).head
     assert run.get(head) is None
-    assert run.summary(head)["taken"] == "cosine"
+    assert run.notes(head)["taken"] == "cosine"
     by_free, by_none = (
         run.get(method_stages.nearest(setup, method, bank_queries(setup, 4), 3)).positions
         for method in (Free(), Untrained())
@@ -132,7 +133,7 @@ def test_labels_are_seen_whatever_the_metric(tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path), task)
     head = method_stages.encoders(setup, Free()).head
     run.get(head)
-    assert run.summary(head)["head"] > 0.5  # tried, and compared with cosines
+    assert run.notes(head)["head"] > 0.5  # tried, and compared with cosines
     assert evaluated(run, setup, "classifier").value > 50
     named = [setup.row(name) for name in ("classifier", "copied", "topk")]
     kept, left_out = applicable(task, named)
@@ -199,15 +200,16 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
     run, setup = open_run(config, UNEVEN)
     scores = method_stages.given_or_tuned(setup, Untrained(), "tuned").scores
     asked = scores.queries.examples[:8]
-    tuned = scores.prompts(run, scores.queries.examples, run.get(scores.sets))
-    each = len(tuned) // len(scores.queries)
+    read = requests(run, scores, scores.queries.examples, run.get(scores.sets))
+    of_sets = [request.prompt for request in read]
+    each = len(of_sets) // len(scores.queries)
     for number, trade_off in [(1, 0.005), (4, 0.1)]:
         _, answers = open_run(
             replace(config, trade_off=trade_off), replace(UNEVEN, validation=list(asked))
         )
         stage = metric_of(answers, "dpp").predictions
-        prompts = stage.prompts(run, asked, run.get(stage.choice))
-        assert [prompt.text for prompt in prompts] == tuned[number : 8 * each : each]
+        prompts = prompts_of(run, stage, asked, run.get(stage.choice))
+        assert [prompt.text for prompt in prompts] == of_sets[number : 8 * each : each]
         assert all(0 < len(prompt.order) < 8 for prompt in prompts)
 
 
@@ -222,7 +224,7 @@ def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
         assert run.get(stage) == trade_off
     note = "base: λ = 0.001: the set is the nearest examples (log det has"
     assert (note in caplog.text) == noted
-    assert bool(run.summary(stage)["note"]) == noted
+    assert bool(run.notes(stage)["note"]) == noted
 
 
 def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, moved_for_trained):
@@ -236,7 +238,7 @@ def test_all_choices_are_read_only_for_the_trade_off(tmp_path, monkeypatch, move
         return score(self, prompts, choices, **how)
 
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", scored)
-    for scores in of(Scores, setup, "ceil"):
+    for scores in of(lm_scores, setup, "ceil"):
         read.clear()
         run.get(scores)
         tunes = scores.label.startswith("λ")
@@ -249,10 +251,10 @@ def test_a_row_is_charged_what_it_needs_whatever_ran_before(tmp_path, moved_for_
     config = replace(SMALL, out=tmp_path, trade_off="tuned").with_method(CEIL, trade_off=0.05)
     run, setup = open_run(config, FEW)
     found = {name: evaluated(run, setup, name) for name in names}
-    assert of(TradeOff, setup, "ceil") == []
-    assert len(of(TradeOff, setup, "epr_map")) == 1
+    assert of(tuned, setup, "ceil") == []
+    assert len(of(tuned, setup, "epr_map")) == 1
     for name, record in found.items():
-        scoring = sum(run.own_cost(one).tokens for one in of(Scores, setup, name))
+        scoring = sum(run.own_cost(one).tokens for one in of(lm_scores, setup, name))
         assert record.preparing.tokens == scoring > 0
     assert found["ceil"].trade_off == 0.05
 
@@ -290,7 +292,10 @@ def test_prompts_end_with_the_most_relevant_and_a_task_may_compare_per_token(tmp
         for y in (TASK.train, FEW.validation)
     )
     for per_token in (False, True):
-        task = replace(FEW, train=bank, validation=queries, per_token=per_token)
+        # a task of the papers', whose bank may have one label
+        task = replace(
+            FEW, name="movie_reviews", train=bank, validation=queries, per_token=per_token
+        )
         assert (
             evaluated(*open_run(replace(SMALL, out=tmp_path), task), "random").value
             == 100 * per_token

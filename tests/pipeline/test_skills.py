@@ -10,10 +10,11 @@ from films import SMALL, choice_of_row, choose, evaluated, metric_of, networks_o
 from ceil_jax.errors import UserError
 from ceil_jax.lm import TinyLM
 from ceil_jax.methods.epr import EPR
+from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.config import SkillConfig
-from ceil_jax.pipeline.rewriting import Skills, rewriting_note
+from ceil_jax.pipeline.kept import closure
+from ceil_jax.pipeline.rewriting import rewriting_note, skills_of
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import closure
 from ceil_jax.report.compare import compare
 from ceil_jax.tasks.example import Example, Task, Template
 
@@ -102,7 +103,7 @@ def test_the_seed_draws_random_examples_and_the_order_of_the_demonstrations(conf
         [choice_of_row(setup, name) for name in ("random", *SKILL_METHODS)] for setup in setups
     )
     orders = [
-        [stage.order for stage in closure([choice[1]]) if isinstance(stage, Skills)]
+        [stage.order for stage in closure([choice[1]]) if stage.is_of(skills_of)]
         for choice in (first, second, third)
     ]
     assert orders == [[0, 0], [1, 1], [0, 0]]
@@ -122,7 +123,7 @@ def test_every_retriever_can_see_the_skill(config, asked, moved_for_trained):
     assert len(asked) == 36  # one order, all methods
     # prompts hold inputs, not skills
     stage = metric_of(setup, "topk").predictions
-    prompts = stage.prompts(run, TASK.validation, run.get(stage.choice))
+    prompts = prompts_of(run, stage, TASK.validation, run.get(stage.choice))
     for query, prompt in zip(TASK.validation, prompts, strict=True):
         assert prompt.text.endswith(f"{query.input}\t")
         assert "counting rows" not in prompt.text

@@ -11,6 +11,7 @@ from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.pipeline import row_stages as rows_module
 from ceil_jax.pipeline import ways
+from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.ways import (
     NO_OPTION,
@@ -73,7 +74,9 @@ def test_labels_that_the_lm_is_held_to_are_asked_for_once(tmp_path):
     assert rows[-1]["trouble"] == "length"
     # what was read is kept under a key of its own
     lm = run.lm(setup.lm)
-    prompts = [built.prompt for built in stage.prompts(run, FEW.validation, run.get(stage.choice))]
+    prompts = [
+        built.prompt for built in prompts_of(run, stage, FEW.validation, run.get(stage.choice))
+    ]
     way = way_of_answering(lm, setup.answering, (), FEW.validation)
     assert lm.missing(way.requests(prompts, FEW.validation)) == 0
     unheld = replace(way, held=False).requests(prompts, FEW.validation)

@@ -10,11 +10,12 @@ from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.price import Price
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.config import SkillConfig
+from ceil_jax.pipeline.kept import closure
 from ceil_jax.pipeline.lineup import lineup_of
-from ceil_jax.pipeline.rewriting import Skills
+from ceil_jax.pipeline.rewriting import skills_of
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import closure
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
 from ceil_jax.report.write import write_page
@@ -103,7 +104,7 @@ def test_a_price_makes_columns_of_money(tmp_path):
     lm = TinyLM()
 
     def counted(stage):
-        prompts = stage.prompts(run, FEW.validation, run.get(stage.choice))
+        prompts = prompts_of(run, stage, FEW.validation, run.get(stage.choice))
         return [prompt.text for prompt in prompts], lm.count_tokens([p.text for p in prompts])
 
     texts, lengths = counted(fixed)
@@ -139,7 +140,7 @@ def test_rewriting_a_query_is_paid_for_too(tmp_path):
     [skills] = [
         stage
         for stage in closure([predictions])
-        if isinstance(stage, Skills) and stage.rows.key == predictions.queries.key
+        if stage.is_of(skills_of) and stage.rows.key == predictions.queries.key
     ]
     rewriter = Rewriter(TinyLM(), skills.demonstrations, orders=skills.orders, seed=skills.seed)
     rewriting = TinyLM().count_tokens(rewriter.prompts(FEW.validation, skills.order)).mean()
@@ -148,7 +149,9 @@ def test_rewriting_a_query_is_paid_for_too(tmp_path):
         .count_tokens(
             [
                 prompt.text
-                for prompt in predictions.prompts(run, FEW.validation, run.get(predictions.choice))
+                for prompt in prompts_of(
+                    run, predictions, FEW.validation, run.get(predictions.choice)
+                )
             ]
         )
         .mean()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import films
 import pytest
@@ -15,12 +15,13 @@ from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.registry import ROWS, register_row
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS, register_metric
-from ceil_jax.pipeline.answering import Majority, Measurement
+from ceil_jax.pipeline.answering import ROWS_FILE, measure
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.pipeline.kept import Noted, in_notes, kept
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.records import RecordOfRun, Texts, read_records, settings_of
+from ceil_jax.pipeline.records import read_records, record_of_run, settings_of, texts_by_id
+from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.stage import Run, Stage
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.report import page as page_module
 from ceil_jax.report.run_tables import tables
@@ -44,38 +45,24 @@ TASK = Task(
 )
 
 
-@dataclass(frozen=True)
-class Before(Stage[None]):
+NOTHING = in_notes(lambda notes: None)
+
+
+@kept("before", files=NOTHING)
+def work_before():
     """The work before any query is answered."""
 
-    def compute(self, run, folder):
-        return {}
 
-    def load(self, run, folder):
-        return None
-
-
-@dataclass(frozen=True)
-class Written(Majority):
-    """Predictions that are given."""
-
-    rows: tuple[str, ...]
-    by: str
-    before: Before = Before()
-
-    def compute(self, run, folder):
-        return self.save(folder, [json.loads(row) for row in self.rows])
+@kept("written", files=ROWS_FILE)
+def written(queries, bank, rows, by, before):
+    """Answers that are given."""
+    return [json.loads(row) for row in rows]
 
 
-@dataclass(frozen=True)
-class KeptStart(Stage[None]):
+@kept("keptstart", files=NOTHING)
+def kept_start():
     """A training that ended with the weights that it began from."""
-
-    def compute(self, run, folder):
-        return {"ending": {"kept": "start"}}
-
-    def load(self, run, folder):
-        return None
+    return Noted(None, {"ending": {"kept": "start"}})
 
 
 def keep(root, method, predictions, config=None, task=TASK, training=None):
@@ -92,15 +79,17 @@ def keep(root, method, predictions, config=None, task=TASK, training=None):
         for query, prediction in zip(task.validation, predictions, strict=True)
     ]
     run = Run(root, Models())
-    answers = Written(queries, bank, tuple(map(json.dumps, rows)), method)
-    metrics = Measurement(answers, task.metric)
+    answers = written(queries, bank, tuple(map(json.dumps, rows)), method, work_before())
+    metrics = measure(answers, task.metric)
     run.get(metrics)
     for stage, cost in ((answers.before, [2.0, 30]), (answers, [1.0, 40]), (metrics, [0.0, 0])):
-        finish(run.folder(stage), {**run.summary(stage), "cost": cost})
+        finish(run.folder(stage), {**run.notes(stage), "cost": cost})
     config = config or RunConfig(task=task.name, out=root)
     row = config.row(method)
     named = task.name, method, task.metric, "an LM", settings_of(config, row.method.chain)
-    return run.get(RecordOfRun(*named, answers, metrics, Texts(queries, bank), row, training))
+    return run.get(
+        record_of_run(*named, answers, metrics, texts_by_id(queries, bank), row, training)
+    )
 
 
 @pytest.fixture
@@ -206,7 +195,7 @@ def test_templates_tell_runs_apart(tmp_path):
 
 
 def test_below_the_table_stands_which_weights_are_the_starting_ones(runs, tmp_path):
-    keep(runs, "ceil", ["good", "bad", "bad", "bad"], training=KeptStart())
+    keep(runs, "ceil", ["good", "bad", "bad", "bad"], training=kept_start())
     [table] = tables(read_records(runs)[0])
     assert [line.label for line in table.rows][-1] == "CEIL"
     assert table.remarks == "CEIL: training kept EPR's encoder."

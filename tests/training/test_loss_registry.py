@@ -36,7 +36,7 @@ def test_a_loss_from_outside_trains_ceil(tmp_path):
         with_loss = config.with_method(CEIL, loss=name, loss_options=options)
         run, setup = open_run(with_loss, TASK)
         run.get(networks_of(setup, CEIL))
-        history = run.summary(networks_of(setup, CEIL))["history"]
+        history = run.notes(networks_of(setup, CEIL))["history"]
         losses[name, options] = [row["loss"] for row in history if "loss" in row]
     assert all(len(rows) > 2 for rows in losses.values())
     assert len({tuple(rows) for rows in losses.values()}) == 2
