@@ -48,10 +48,10 @@ def parse_address(spec: str) -> Address:
         # Python's message would repeat what stands in the port's place: http://me:password, with
         # the @ forgotten
         host = None
-    if not host:
+    if not host or not spec.strip().isprintable():
         raise UserError(
-            "the address of an endpoint has no host, a port that is no number below 65536, or [ ] "
-            "without an IPv6 address; expected http://host:port/v1#model-name"
+            "the address of an endpoint has no host, a port that is no number below 65536, [ ] "
+            "without an IPv6 address, or a control character; expected http://host:port/v1#model-name"
         )
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(

@@ -318,6 +318,12 @@ class Client:
                     sent = self._config.body(body)
                     text = await self._openai.post(path, cast_to=str, body=sent, options=options)
                 return self._without_keys(text.removeprefix("\ufeff"), LONG_KEY)
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.start + 1]
+            raise UserError(
+                f"{where}: a text has {half!r}, one half of a character, which cannot be sent; take "
+                "it out of the data"
+            ) from None
         except openai.APIStatusError as error:
             status = error.status_code
             if error.code == "content_filter" and path == "/chat/completions":

@@ -46,6 +46,7 @@ def test_names_that_are_no_addresses(name):
         "http://me:sesame/v1",
         "http://[sesame]/v1",
         "http:///v1",
+        "http://sesame\0/v1",
     ],
 )
 def test_addresses_hold_no_keys(spec):

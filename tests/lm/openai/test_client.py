@@ -240,6 +240,12 @@ def test_a_pair_without_a_name_or_a_value_is_refused(flag, given):
     assert "sesame" not in str(refusal.value)
 
 
+def test_half_a_character_is_not_sent(server, address):
+    said = message(Client(address, QUICK), lambda client: post(client, prompt=["a\ud800b"]))
+    assert r"a text has '\ud800', one half of a character" in said
+    assert server.requests == []
+
+
 @pytest.mark.parametrize("where", ["headers", "body"])
 def test_what_drips_ends_at_the_deadline(where):
     """A byte every 20 ms, each of them within the time of a single read."""
