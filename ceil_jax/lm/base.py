@@ -144,7 +144,7 @@ class LanguageModel:
         Args:
             prompts: N prompts.
             labels: the labels that each answer may be.
-            limit: the most new tokens of an answer, with what the LM writes around the label.
+            limit: the most new tokens of a label, or of reasoning and the label.
         """
         raise NotImplementedError
 

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 CONTEXT_LENGTH = 4096
 """The assumed context length if neither the server nor the user states it: Ollama's default."""
+AROUND_LABEL = 32
+"""The most tokens of the JSON around a label."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -167,7 +169,7 @@ class EndpointLM(LanguageModel):
     def write_labels(
         self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
     ) -> list[Answer]:
-        body = self._interface.settings(limit)
+        body = self._interface.settings(limit + AROUND_LABEL)
         pairs = zip(prompts, labels, strict=True)
         answers = self._chats([(prompt, body | held_to(names)) for prompt, names in pairs])
         return [label_in(answer) for answer in answers]
