@@ -99,12 +99,14 @@ axes.legend(loc="lower right")
 # %% [markdown]
 # ## Queries
 #
-# `scores` has the metric of each query. Where do two methods differ?
+# `statistics` has what the metric is computed from, for each seed and query; here it is 1 for a right answer.
+# Where do two methods differ?
 
 # %%
 ours, theirs = runs["CEIL"], runs["dense top-k"]
-gained = int((ours.scores > theirs.scores).sum())
-lost = int((ours.scores < theirs.scores).sum())
+right, before = (found.statistics[0, :, 0] for found in (ours, theirs))
+gained = int((right > before).sum())
+lost = int((right < before).sum())
 print(f"with its first seed, CEIL answers {gained} queries that top-k does not, and loses {lost}")
 
 # %% [markdown]
