@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.openai.config import EndpointConfig
 
-QUICK = EndpointConfig(timeout=5)
+QUICK = EndpointConfig(timeout=30)
 TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 

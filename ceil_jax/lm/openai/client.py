@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
@@ -251,8 +252,10 @@ class Client:
             except BaseException:
                 # an interruption, or whoever reads the results has failed
                 pool.shutdown(wait=False, cancel_futures=True)
-                for running in list(self._running):
-                    running.cancel()
+                while not all(future.done() for future in numbers):
+                    for running in list(self._running):
+                        running.cancel()
+                    time.sleep(0.02)  # a worker may be about to ask
                 raise
         if failure is not None:
             raise failure

@@ -324,10 +324,17 @@ def test_a_proxy_that_cannot_be_used_ends_in_one_line(monkeypatch, proxy):
 
 
 def test_no_more_at_once_than_the_limit(server, address):
+    together = threading.Barrier(3)
+
+    def held(path, request, answer):
+        together.wait(30)
+        return answer
+
+    server.change = held
     client = Client(address, replace(QUICK, concurrency=3))
-    asked = [(BODY | {"prompt": [f" {i} {i}"]}, texts) for i in range(20)]
-    assert client.ask_all("/completions", asked) == [[f" {i}" * 2] for i in range(20)]
-    assert 1 < server.most_at_once <= 3
+    asked = [(BODY | {"prompt": [f" {i} {i}"]}, texts) for i in range(12)]
+    assert client.ask_all("/completions", asked) == [[f" {i}" * 2] for i in range(12)]
+    assert server.most_at_once <= 3
 
 
 def test_the_first_failure_ends_the_others(server, address):
@@ -444,7 +451,7 @@ def test_whoever_stops_reading_ends_what_is_asked(server, address):
 
     def change(path, request, answer):
         if request["prompt"] == [" held"]:
-            held.wait(10)
+            held.wait(60)
         return answer
 
     server.change = change
@@ -452,7 +459,7 @@ def test_whoever_stops_reading_ends_what_is_asked(server, address):
     assert next(results) == (0, [" b a"])
     began = time.monotonic()
     results.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     held.set()
     assert len(server.requests) < 5
 
