@@ -3,9 +3,8 @@
 - `main`: the command `ceil-jax`, and `command`, which all commands of the project use
 - `commands`: its sub-commands
 - `first`: the first checks of every command: flags, names, libraries, servers, data and models
-- `mistakes`: messages of one line about mistakes in a command line
 - `task_list`: the list of tasks with their metrics, and the details of a task
 - `data_flags`: the flags of a user's file, and the task of a command
 - `propose`: proposals for the columns and the metric of a file
-- `helptext`: the help texts of flags, for `--help` and `--help-all`
+- `helptext`: the flags of settings, and their help texts
 """

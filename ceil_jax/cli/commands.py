@@ -83,7 +83,7 @@ def compare_command(
     """Compare ways of choosing examples on one task, and write a report.
 
     The flag --scale tiny (the default, a quick check), demo, small or paper sets the defaults of
-    all other flags; all flags are shown by --help-all, and with --quiet only warnings are logged.
+    all other flags; --help-verbose says what each flag does; with --quiet only warnings are logged.
     Stages and report-TASK-*/report.html are written into the folder runs (--out); the next run
     reuses the stages.
 
@@ -207,8 +207,6 @@ def tune_command(
     from ceil_jax.cli.first import begin
     from ceil_jax.lm.price import parse_price
 
-    if config.trade_off != RunConfig().trade_off or config.shots != RunConfig().shots:
-        raise UserError("--shots and --trade-off are searched: give --ks and --trade-offs")
     tokens_price = None if price is None else parse_price(price)
     opened = begin(config, own_data, search.method, held_out=HELD_OUT)
     # the rest imports jax, for which nobody has to wait who mistyped a flag

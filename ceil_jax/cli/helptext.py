@@ -1,7 +1,7 @@
-"""The help texts of flags: the docstring of each setting as one paragraph, and its range.
+"""How tyro makes flags of settings: those of a method begin with its name, and the help of a flag
+is the docstring of its setting as one paragraph, with its range.
 
-tyro keeps the indentation and the line breaks of a docstring; `help_registry` makes a registry for
-it that joins the lines. `--help` shows only the settings in COMMON, `--help-all` all.
+tyro itself keeps the line breaks of such a docstring.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Annotated, Any, get_type_hints
 
-import tyro
 from tyro.constructors import (
     ConstructorRegistry,
     PrimitiveConstructorSpec,
@@ -27,79 +26,44 @@ from tyro.constructors import (
 from ceil_jax.errors import range_of
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import method_named
-from ceil_jax.pipeline.config import RunConfig, method_flags
+from ceil_jax.pipeline.config import TUNE, RunConfig, method_flags
 
-_COMMON = """
-task data_dir encoder lm shots limit bank_limit trade_off min_relevance token_budget system form
-text context seed out endpoint
-data validation options input output template metric stop max_new_tokens delimiter encoding
-skip_bad_rows
-method ks trade_offs encoders lm_tokens minutes tolerance
-api_key_env chat context_length tokenizer concurrency max_tokens
-"""
-COMMON = frozenset(_COMMON.split())
-"""The settings that the pages for users name: of a run, of a user's file, of a search and of a
-server."""
-
-SEARCHED = frozenset({"shots", "trade_off"})
-"""The settings of a run that `tune` refuses and does not show, because it searches them."""
-
-SHORTENED = ("RunConfig", "OwnData", "FileOptions", "TuneConfig", "EndpointConfig")
-"""The dataclasses of which `--help` shows only the settings in COMMON."""
+SEARCHED = ("shots", "trade_off")
+"""The settings of a run that are no flags of `tune`, because it searches them."""
 
 
-def help_registry(arguments: list[str]) -> tuple[list[str], ConstructorRegistry]:
-    """Return the arguments in tyro's words, and the registry for as much help as they ask for."""
-    everything = "--help-all" in arguments
-    short = not everything and ("-h" in arguments or "--help" in arguments)
-    # settings are left out only when help is printed, because tyro refuses flags that it does not
-    # show
-    prints_help = short or everything
-    left_out = SEARCHED if prints_help and arguments[:1] == ["tune"] else frozenset()
+def flag_registry() -> ConstructorRegistry:
+    """Return the registry with which tyro makes the flags of all commands."""
     registry = ConstructorRegistry()
-    registry.struct_rule(partial(_of_dataclass, short, left_out))
-    return ["--help" if argument == "--help-all" else argument for argument in arguments], registry
+    registry.struct_rule(_of_dataclass)
+    return registry
 
 
-def _of_dataclass(
-    short: bool, left_out: frozenset[str], info: StructTypeInfo
-) -> StructConstructorSpec | None:
+def _of_dataclass(info: StructTypeInfo) -> StructConstructorSpec | None:
     """Return how tyro builds a dataclass from flags; None, for tyro's own way, for generic types and
-    for those without a default instance.
-
-    Args:
-        short: whether the help shows only the settings in COMMON of the classes in SHORTENED.
-        left_out: settings of a run that the help does not show either.
-        info: tyro's view of the dataclass, with its default instance.
-    """
+    for those without a default instance."""
     is_generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or is_generic or not isinstance(info.default, info.type):
         return None
-    cut = short and info.type.__name__ in SHORTENED
     settings = {field.name: getattr(info.default, field.name) for field in fields(info.type)}
-    instantiate: Callable[..., Any] = info.type
-    # hidden flags work, but are not shown
-    hidden = {name for name in settings if name not in COMMON} if cut else set()
-    if isinstance(info.default, RunConfig):
-        hidden |= left_out
-    flags = [_flag(info.type, name, default, name in hidden) for name, default in settings.items()]
+    instantiate: Callable[..., Any] = partial(replace, info.default)
+    methods: dict[str, Method] = {}
     if isinstance(info.default, RunConfig):
         # the settings of methods are groups of flags by the methods' names
-        flags = [flag for flag in flags if flag.name != "methods"]
         methods = method_flags(info.default)
-        flags += [_method_flag(name, method, cut) for name, method in methods.items()]
-        instantiate = partial(_config, [*methods])
+        instantiate = partial(_config, info.default, [*methods])
+        for name in ("methods", *(SEARCHED if info.default == TUNE else ())):
+            del settings[name]
+    flags = [_flag(info.type, name, default) for name, default in settings.items()]
+    flags += [_method_flag(name, method) for name, method in methods.items()]
     return StructConstructorSpec(instantiate=instantiate, fields=tuple(flags))
 
 
-def _flag(kind: type, name: str, default: Any, hidden: bool) -> StructFieldSpec:
+def _flag(kind: type, name: str, default: Any) -> StructFieldSpec:
     hint = _hints(kind)[name]
-    if hint is Method:
-        hint = _METHOD
-    elif hidden:
-        hint = _hidden(hint)
     # docstrings are read from the source only when help is printed
-    return StructFieldSpec(name, hint, default, helptext=partial(_help, kind, name, hint))
+    help_text = partial(_help, kind, name, hint)
+    return StructFieldSpec(name, _METHOD if hint is Method else hint, default, help_text)
 
 
 @cache
@@ -107,23 +71,17 @@ def _hints(kind: type) -> Mapping[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _method_flag(name: str, method: Method, cut: bool) -> StructFieldSpec:
+def _method_flag(name: str, method: Method) -> StructFieldSpec:
     """The settings of a method as flags that begin with its name: --ceil.epochs."""
-    kind = type(method)
-    summary = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
-    return StructFieldSpec(name, _hidden(kind) if cut else kind, method, helptext=summary)
+    summary = " ".join((inspect.getdoc(type(method)) or "").partition("\n\n")[0].split())
+    return StructFieldSpec(name, type(method), method, summary)
 
 
-def _hidden(hint: Any) -> Any:
-    # type checkers take this marker for a generic alias
-    suppress: Any = tyro.conf.Suppress
-    return suppress[hint]
-
-
-def _config(names: Sequence[str], **settings: Any) -> RunConfig:
-    """A configuration from settings, of which those in `names` are methods."""
+def _config(default: RunConfig, names: Sequence[str], **settings: Any) -> RunConfig:
+    """A configuration with other settings than the default, of which those in `names` are
+    methods."""
     methods = tuple(settings.pop(name) for name in names)
-    return RunConfig(**settings, methods=methods)
+    return replace(default, **settings, methods=methods)
 
 
 _METHOD = Annotated[

@@ -8,17 +8,18 @@ import errno
 import functools
 import io
 import logging
+import operator
 import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from ceil_jax.cli import commands
-from ceil_jax.cli.helptext import help_registry
-from ceil_jax.cli.mistakes import deferred, parsed
+from ceil_jax.cli.helptext import flag_registry
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
 from ceil_jax.registry import imported_module, load_plugins
@@ -28,8 +29,8 @@ from ceil_jax.tasks.assets import cache_path, has_cache
 DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
 
 The commands compare CEIL, EPR, Skill-KNN and baselines, and export one as a selector for an application. All take
---quiet, which prints results and warnings only; --help shows the flags that the pages for users name, --help-all
-the rest: how methods are trained (--epr.*, --ceil.*, --tst.*), how skills are written (--skills.*), and rare ones.
+--quiet, which prints results and warnings only. ceil-jax COMMAND --help lists the flags: those of the run and of a
+file of your own, of servers (--endpoint.*), and of each method (--epr.*, --ceil.*); --help-verbose explains them.
 
 On a file with the columns text and label (tune searches within a budget and exports what it finds; export finds what
 compare trained in the folder runs):
@@ -42,6 +43,8 @@ SCALED = ("compare", "show", "export")
 """The commands that take `--scale`."""
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 """The flags of all commands. They are read first, because the scale sets the defaults of the
@@ -56,27 +59,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code."""
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
-        names: dict[str, Callable[..., Callable[[], int | None]]] = {
-            "demo": deferred(commands.demo_command),
-            "tasks": deferred(commands.tasks_command),
-            "compare": functools.partial(deferred(commands.compare_command), config=config),
-            "tune": functools.partial(deferred(commands.tune_command), config=TUNE),
-            "report": deferred(commands.report_command),
-            "show": functools.partial(deferred(commands.show_command), config=config),
-            "export": functools.partial(deferred(commands.export_command), config=config),
+        functions: dict[str, Callable[..., Callable[[], int | None]]] = {
+            "demo": _deferred(commands.demo_command),
+            "tasks": _deferred(commands.tasks_command),
+            "compare": functools.partial(_deferred(commands.compare_command), config=config),
+            "tune": functools.partial(_deferred(commands.tune_command), config=TUNE),
+            "report": _deferred(commands.report_command),
+            "show": functools.partial(_deferred(commands.show_command), config=config),
+            "export": functools.partial(_deferred(commands.export_command), config=config),
         }
-
-        def parse(words: list[str]) -> Callable[[], int | None]:
-            words, registry = help_registry(words)
-            return tyro.extras.subcommand_cli_from_dict(
-                names, prog="ceil-jax", description=DESCRIPTION, args=words, registry=registry
-            )
-
-        scaled = ", ".join(SCALED)
-        misplaced = {"--scale": f"only {scaled} have scales; leave it out"}
-        return parsed(rest, parse, list(names), misplaced)()
+        sub_commands = [
+            Annotated[Any, tyro.conf.subcommand(name, constructor=function)]
+            for name, function in functions.items()
+        ]
+        any_of_them: Any = functools.reduce(operator.or_, sub_commands)
+        chosen: Callable[[], int | None] = tyro.cli(
+            any_of_them,
+            prog="ceil-jax",
+            description=DESCRIPTION,
+            args=rest,
+            registry=flag_registry(),
+            compact_help=True,
+        )
+        return chosen()
 
     return command("ceil-jax", run, arguments, APPLIED, SCALED)
+
+
+def _deferred(function: Callable[..., T]) -> Callable[..., Callable[[], T]]:
+    """Return a function with the same parameters that returns the call of `function` with its
+    arguments: tyro would show a ValueError from inside a command as a mistake in a flag."""
+
+    @functools.wraps(function)
+    def bound(*args: Any, **kwargs: Any) -> Callable[[], T]:
+        return functools.partial(function, *args, **kwargs)
+
+    return bound
 
 
 def command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import tyro
 
 from ceil_jax.cli.first import check_first
-from ceil_jax.cli.helptext import help_registry
+from ceil_jax.cli.helptext import flag_registry
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.methods.registry import ROWS
@@ -136,9 +136,13 @@ class Experiment:
             ) -> tuple[ExperimentOptions, RunConfig]:
                 return options, config
 
-            rest, registry = help_registry(rest)
             options, config = tyro.cli(
-                parse, prog=f"{self.name}.py", description=self.title, args=rest, registry=registry
+                parse,
+                prog=f"{self.name}.py",
+                description=self.title,
+                args=rest,
+                registry=flag_registry(),
+                compact_help=True,
             )
             further = [replace(config, lm=lm) for lm in options.lms]
             further += [replace(config, encoder=encoder) for encoder in options.encoders]

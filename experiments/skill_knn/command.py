@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NoReturn
 
 import tyro
 
-from ceil_jax.cli.helptext import help_registry
+from ceil_jax.cli.helptext import flag_registry
 from ceil_jax.cli.main import command
 from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS
@@ -135,13 +135,13 @@ def main(options: Analysis, name: str, arguments: Sequence[str] | None = None) -
 
     def parsed(config: RunConfig, rest: list[str]) -> None:
         kind = type(options)
-        rest, registry = help_registry(rest)
         chosen = tyro.cli(
             kind,
             prog=f"{name}.py",
             description=kind.__doc__,
             args=rest,
-            registry=registry,
+            registry=flag_registry(),
+            compact_help=True,
             default=replace(options, config=config),
         )
         if chosen.config.task != config.task:

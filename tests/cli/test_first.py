@@ -153,7 +153,6 @@ def test_a_missing_encoder_ends_the_command_before_the_lm_is_loaded(capsys, tmp_
     [
         ("tune", ["--metric", "acuracy"], "unknown metric 'acuracy'; did you mean 'accuracy'?"),
         ("tune", ["--method", "topp"], "unknown method 'topp'; did you mean 'topk'?"),
-        ("tune", ["--shots", "3"], "--shots and --trade-off are searched"),
         ("tune", ["--encoder", "nowhere", "--method", "topk"], "unknown encoder 'nowhere'"),
         ("compare", ["--metric", "acuracy"], "unknown metric 'acuracy'"),
         ("compare", ["--template", "{inptu} is {output}"], "inptu"),

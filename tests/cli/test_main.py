@@ -69,7 +69,7 @@ def test_a_mistyped_flag_is_refused_with_a_suggestion(apart):
 def test_help_is_wrapped_where_the_terminal_ends(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
-        main(["compare", "--help-all"])
+        main(["compare", "--help-verbose"])
     out = capsys.readouterr().out
     words = " ".join(out.replace("│", " ").split())
     # docstrings of several lines in the source, of the run's own fields and of a part's, across
@@ -173,17 +173,19 @@ def test_tasks_lists_all_and_shows_one(capsys):
     assert shown.count(" It is\n") == 5
 
 
-def test_help_shows_what_most_people_need_and_help_all_the_rest(capsys, monkeypatch):
+def test_help_lists_the_flags_and_verbose_help_explains_them(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     flags = {}
-    for asked in ("--help", "--help-all"):
+    lines = {}
+    for asked in ("--help", "--help-verbose"):
         with pytest.raises(SystemExit):
             main(["compare", asked])
-        flags[asked] = set(re.findall(r"^\W? ?(--[a-z][a-z.-]*)", capsys.readouterr().out, re.M))
-    assert {"--task", "--lm", "--encoder", "--data", "--method", "--json"} <= flags["--help"]
-    assert len(flags["--help"]) < len(flags["--help-all"]) / 2
-    assert {"--epr.epochs", "--endpoint.batch", "--seed"} <= flags["--help-all"]
-    assert flags["--help"] < flags["--help-all"]
+        shown = capsys.readouterr().out
+        flags[asked] = set(re.findall(r"^\W? ?(--[a-z][a-z.-]*)", shown, re.M))
+        lines[asked] = shown.count("\n")
+    assert {"--task", "--lm", "--data", "--epr.epochs", "--endpoint.batch"} <= flags["--help"]
+    assert flags["--help"] == flags["--help-verbose"]
+    assert lines["--help"] < lines["--help-verbose"] / 2
 
 
 def test_json_quietly(tmp_path, reviews, apart):
@@ -286,7 +288,7 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
 def test_settings_that_a_dataclass_inherits_have_their_help(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
-        main(["compare", "--help-all"])
+        main(["compare", "--help-verbose"])
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
     assert "--epr.no-in-batch-negatives With the contrastive loss: whether" in shown
     assert "--ceil.sets-per-step INT|{auto,all} How many of each query's candidate sets" in shown

@@ -102,7 +102,7 @@ def flags_of(command):
 
     out = io.StringIO()
     with redirect_stdout(out), pytest.raises(SystemExit):
-        cli.main([command, "--help-all"])
+        cli.main([command, "--help-verbose"])
     return set(re.findall(r"--[a-z][a-z0-9.-]*", out.getvalue()))
 
 

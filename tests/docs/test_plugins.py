@@ -180,7 +180,7 @@ def test_its_settings_are_flags(plugin, tmp_path, capsys, monkeypatch, moved_for
     plugin("extending.md", "my_method")
     monkeypatch.setenv("COLUMNS", "100")  # too few for two columns of help
     with pytest.raises(SystemExit):
-        main(["compare", "--plugin", "my_method", "--help-all"])
+        main(["compare", "--plugin", "my_method", "--help-verbose"])
     help_text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--relative.share FLOAT The share of an example's mean score" in help_text
     assert "--relative.start METHOD" in help_text
