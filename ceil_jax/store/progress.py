@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,9 @@ def _tqdm(**options: Any) -> Any:
     """A bar with some options of tqdm, removed at its end; `TQDM_DISABLE` (--quiet) hides it."""
     is_notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
     interval = 0.1 if sys.stderr.isatty() or is_notebook else _IN_A_LOG
-    return tqdm(leave=False, mininterval=interval, **options)
+    # tqdm reads the variable when it is imported, which is before --quiet sets it
+    hidden = bool(os.environ.get("TQDM_DISABLE"))
+    return tqdm(leave=False, mininterval=interval, disable=hidden, **options)
 
 
 class CommandBar:
