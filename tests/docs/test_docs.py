@@ -158,17 +158,21 @@ def selector():
 
 
 def exported():
-    """The tutorial's file and its exported selector, from an encoder that was not trained."""
+    """The tutorial's file, and the selector that its command exports with models for tests."""
     import csv
 
-    from ceil_jax import CeilSelector
+    from ceil_jax.cli.main import main
 
     pytest.importorskip("langchain_core")
-    rows = [{"input": f"film {i} was {w}", "output": w} for i in range(9) for w in ("good", "bad")]
     with open("reviews.csv", "w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
-        out.writerows([("text", "label"), *((row["input"], row["output"]) for row in rows)])
-    CeilSelector.from_examples(rows[:12], encoder="tiny").save_pretrained("my-selector")
+        out.writerow(("text", "label"))
+        out.writerows((f"film {i} was {w}", w) for i in range(20) for w in ("good", "bad"))
+    [command] = [
+        code for _, _, code in blocks(ROOT / "docs" / "tutorial.md", "sh") if " export " in code
+    ]
+    _, *words = shlex.split(command.replace("\\\n", " "))
+    assert main([*words, "--method", "topk", "--encoder", "tiny", "--lm", "tiny"]) == 0
     return {}
 
 

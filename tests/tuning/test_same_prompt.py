@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 from films import SMALL
-from lm_server import QUICK, Server, listening
+from lm_server import Server, listening
 from refusing import refused
 
 from ceil_jax import CeilSelector, Example, Task, Template
 from ceil_jax.lm.prompts import NAMES_LABELS
+from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.methods.registry import ROWS
+from ceil_jax.pipeline.export import export_row
 from ceil_jax.tuning.candidates import Candidate
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.search import Search
@@ -59,8 +62,8 @@ def server():
 
 
 def search_at(address, out, task=TASK, **settings):
-    config = replace(SMALL, lm=f"{address}#tiny", endpoint=QUICK, out=out, **settings)
-    return Search(config, task, SEARCH)
+    config = replace(SMALL, lm=f"{address}#tiny", out=out, **settings)
+    return Search(config.with_method(FixedPrompt, sets=2, rows=2), task, SEARCH)
 
 
 def asked(server):
@@ -105,9 +108,6 @@ def test_the_messages_of_the_final_rows_are_those_of_the_selector(server, tmp_pa
 
 @pytest.mark.parametrize("method", SEARCH.method)
 def test_every_candidate_is_written_as_it_is_judged(server, tmp_path, method):
-    from ceil_jax.methods.registry import ROWS
-    from ceil_jax.pipeline.export import export_row
-
     _, address = server
     search = search_at(address, tmp_path / "runs", system="One of {labels}: {{x}}.")
     candidate = Candidate(ROWS[method], 0 if method == "zero" else 4)
