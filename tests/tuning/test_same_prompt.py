@@ -95,15 +95,16 @@ def test_the_messages_of_the_final_rows_are_those_of_the_selector(server, tmp_pa
     assert page.index("<dt>system</dt>") < page.index("<dt>user</dt>")
     assert 'id="copy"' in page
 
-    # the program that is printed asks the same server with the same messages
+    # the selector's program asks the same server with the same messages
     made.requests.clear()
+    program = program_of(search, files.selector)
     out = io.StringIO()
     with redirect_stdout(out):
-        exec(files.program, {})
+        exec(program, {})
     [sent] = asked(made)
     assert sent == selector.select("a new text").messages
     assert out.getvalue().strip() in LABELS
-    assert len(files.program.splitlines()) <= 12
+    assert len(program.splitlines()) <= 12
 
 
 @pytest.mark.parametrize("method", SEARCH.method)
