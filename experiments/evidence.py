@@ -101,13 +101,15 @@ def _gain(task: str, ours: Runs, base: Runs) -> Gain:
         return estimate({task: paired(one.sample, other.sample)})
 
     shared = alike(ours) is not ours
+    record = ours.record
+    assert isinstance(record, Published), "read from the results file"
     return Gain(
-        ours.record.row,
+        record.row,
         (ours.record.cost.tokens - base.record.cost.tokens) / 1e6,
         len(ours.records),
         over(ours, base),
         over(alike(ours), alike(base)) if shared else None,
-        _paper(task, ours.record.row),
+        _paper(task, record.row),
     )
 
 

@@ -151,10 +151,10 @@ def _kept(table: Crossed) -> list[str]:
     for name, bases in table.minus.items():
         for row in dict.fromkeys(row for row, _ in bases):
             pairs = [
-                (ours.statistics, other.statistics)
-                for (of_row, task), other in bases.items()
+                (ours.statistics, theirs.statistics)
+                for (of_row, task), base in bases.items()
                 if of_row == row
-                for ours, other in zip(table.runs[row, task].records, other.records, strict=False)
+                for ours, theirs in zip(table.runs[row, task].records, base.records, strict=False)
                 if ours.seed is not None and ours.statistics is not None
             ]
             same = sum(np.array_equal(ours, other) for ours, other in pairs if other is not None)

@@ -11,6 +11,7 @@ from harness.results_file import Published
 
 from ceil_jax.lm.price import Price
 from ceil_jax.metrics.bootstrap import paired
+from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, Value
 
@@ -281,7 +282,7 @@ class Comparison:
         others = [task for task in self.tasks if task not in labels]
         columns = [tasks for tasks in (labels, others) if tasks]
         prompts = [BEST_PROMPT] * all((BEST_PROMPT, task) in self.runs for task in self.tasks)
-        body = [
+        body: list[list[Value]] = [
             [
                 row,
                 *(self.ahead(OURS, row, tasks) for tasks in columns),
@@ -328,6 +329,6 @@ def _programs(runs: Runs) -> bool:
     return alike(runs) is not runs
 
 
-def _written(record: Published) -> bool:
+def _written(record: Record) -> bool:
     """Return whether the LM writes its answers, and does not choose among labels."""
     return record.metric != "accuracy"
