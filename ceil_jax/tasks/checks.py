@@ -11,8 +11,8 @@ Of a task (`separated` and what it calls):
 - `check_labels`: all outputs are one (refused where the LM chooses among labels, else a warning)
 - `spelled_alike`: labels that look the same (one spelling is taken, with a warning)
 - `warn_if_swapped`: the input repeats as labels do, and the output does not (warning)
-- `separated`: a query's text in the bank, two rows of one text (left out, with a warning), and two
-  answers for one text (warning)
+- `separated`: a query's text or group in the bank, two rows of one text (left out, with a warning),
+  two answers for one text (warning), and a column that may name groups (a line)
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ def warn_if_swapped(rows: Sequence[Example], input: str, output: str, source: st
 
 
 def separated(task: Task, source: str = "") -> Task:
-    """Return a task whose bank has no row with the same text before the answer as a query, and no
-    two such rows; the first is kept.
+    """Return a task whose bank has no row with the same text before the answer as a query, none of a
+    query's group, and no two of one text; the first is kept.
 
     The papers' tasks are not passed through here: they keep the papers' own rule. A query with the
     same id as a row of the bank, but another text, gets a new id. Warnings say how many rows are
@@ -273,19 +273,23 @@ def separated(task: Task, source: str = "") -> Task:
     rows = [*task.train, *task.validation]
     questions = [question_key(task.template.query(row)) for row in rows]
     of_queries = set(questions[len(task.train) :])
-    others = [
+    groups = {task.group_of(row) for row in task.validation} - {""}
+    apart = [
         (question, row)
         for question, row in zip(questions, task.train, strict=False)
-        if question not in of_queries
+        if task.group_of(row) not in groups
     ]
+    others = [(question, row) for question, row in apart if question not in of_queries]
     if not others:
+        shared = f"text or the {task.group!r}" if task.group else "text"
         raise UserError(
-            f"{source}: every row has the text of a query, so that none is left for the bank"
+            f"{source}: every row has the {shared} of a query, so that none is left for the bank"
         )
     bank = [row for _, row in first_of_each(others, lambda pair: pair[0])]
     _warn_of_answers(rows, questions, source)
     for count, what in (
-        (len(task.train) - len(others), "with a query's text"),
+        (len(task.train) - len(apart), f"with a query's {task.group!r}"),
+        (len(apart) - len(others), "with a query's text"),
         (len(others) - len(bank), "with another's text"),
     ):
         if count:
@@ -298,7 +302,32 @@ def separated(task: Task, source: str = "") -> Task:
     ]
     task = replace(task, train=bank, validation=queries)
     check_labels(task, source)
+    if not task.group:
+        _note_groups(task, source)
     return task
+
+
+def _note_groups(task: Task, source: str) -> None:
+    """Log a line on the first column whose values stand on both sides and may be names of documents,
+    customers or threads: there are ten or more, and two to twenty rows of each on average."""
+    rows = [*task.train, *task.validation]
+    for name in dict.fromkeys(name for row in rows for name in row.fields):
+        sides = [
+            {row.fields[name] for row in side if name in row.fields}
+            for side in (task.train, task.validation)
+        ]
+        values = len(set.union(*sides))
+        shared = len(set.intersection(*sides))
+        if shared and values >= 10 and 2 <= sum(name in row.fields for row in rows) / values <= 20:
+            log.info(
+                "%s: %d values of the column %r stand in the bank and among the queries; if they "
+                "are documents, customers or threads, --group %s keeps the rows of each on one side",
+                source,
+                shared,
+                name,
+                name,
+            )
+            return
 
 
 def _checked(task: Task, side: str, examples: Sequence[Any]) -> list[Example]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ceil_jax.errors import UserError
-from ceil_jax.tasks.identity import same_text
+from ceil_jax.tasks.identity import question_key, same_text
 
 
 @dataclass(frozen=True)
@@ -262,6 +262,13 @@ class Task:
     theirs."""
     output_key: str = "output"
     """The column of the outputs."""
+    group: str = ""
+    """The field whose rows of one value, such as a customer's, are all in the bank or all among the
+    queries; "" if each row stands for itself."""
+
+    def group_of(self, example: Example) -> str:
+        """Return a key that is equal for examples of one group; "" for one without a group."""
+        return question_key(example.field(self.group) or "") if self.group else ""
 
     @property
     def asked(self) -> str:

@@ -31,6 +31,10 @@ DATABASE = "database"
 sql_execution needs it."""
 
 
+OF_LABELS = ("accuracy", "macro_f1", "balanced_accuracy")
+"""The metrics of labels, among which the LM chooses."""
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """How a user's table is read and what its columns mean: keywords of `load_file`, and flags of
@@ -46,8 +50,9 @@ class FileOptions:
     name. By default each column stands on a line behind its name, 'Text: {text}' and 'Label:
     {label}'."""
     metric: str | None = None
-    """accuracy (the LM chooses among the distinct outputs of the file), exact_match, squad_em
-    (equal but for articles, case and punctuation), char_bleu (overlap of characters), lf_em (equal
+    """accuracy, macro_f1 or balanced_accuracy (in these two, each label counts as much as any other):
+    the LM chooses among the distinct outputs of the file. exact_match, squad_em (equal but for
+    articles, case and punctuation), char_bleu (overlap of characters), lf_em (equal
     QDMR graphs), sql_execution (equal results of the query), or one that --plugin registers; by
     default accuracy where outputs are labels, else exact_match."""
     stop: Sequence[str] | None = None
@@ -61,6 +66,9 @@ class FileOptions:
     , ; | and tab that its header shows."""
     encoding: str = "utf-8"
     """The encoding of a text file, such as cp1252 or utf-16."""
+    group: str | None = None
+    """Keep the rows of one document, customer or thread on one side, in the bank or among the
+    queries: the column that says whose they are."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
 
@@ -102,6 +110,7 @@ class FileKeywords(TypedDict, total=False):
     max_new_tokens: int | None
     delimiter: str | None
     encoding: str
+    group: str | None
     skip_bad_rows: bool
 
 
@@ -131,7 +140,7 @@ def load_file(
         validation: the fraction of the distinct inputs that is held out as queries, or a table of
             queries.
         choices: the answers to choose from; every output must be one of them. By default, where
-            the metric is accuracy, the distinct answers of the table.
+            the metric is one of labels, the distinct answers of the table.
         separator: the text between examples; by default an empty line, or the first of `stop` on a
             line of its own where an empty line does not hold it.
         seed: draws the queries that are held out, and what `limit` and `bank_limit` keep.
@@ -158,7 +167,7 @@ def load_file(
     warn_if_swapped(rows, ", ".join(options.inputs), options.answer, table.source)
     if isinstance(validation, int | float):
         reader, rows = _with_labels(reader, rows, None, table.source)
-        bank, queries = _hold_out(rows, validation, seed, table.source)
+        bank, queries = _hold_out(rows, validation, seed, table.source, options.group)
     else:
         table_of_queries = read_table(validation, options.delimiter, options.encoding)
         reader, bank = _with_labels(reader, rows, table_of_queries, table.source)
@@ -184,6 +193,7 @@ def load_file(
         # several columns are joined, and have no name together
         input_key=options.inputs[0] if len(options.inputs) == 1 else "input",
         output_key=options.answer,
+        group=options.group or "",
     )
     task = separated(task, table.source)
     return replace(
@@ -210,7 +220,8 @@ class _Reader:
         """Return the example of each row. Its id is the value of the column `id`, else `name` and
         the row's number."""
         needs_database = self.metric == "sql_execution"
-        field_names = (*self.template.fields, *((DATABASE,) if needs_database else ()))
+        group = filter(None, [self.options.group])
+        field_names = (*self.template.fields, *group, *((DATABASE,) if needs_database else ()))
         columns = Columns(self.options.inputs, self.options.answer, field_names)
         hint = "--input, --output and --template name columns"
         if needs_database:
@@ -241,7 +252,7 @@ class _Reader:
         if self.choices:
             choice = choice_of(example.output.strip(), self.choices, output, self.source)
             return replace(example, output=choice, choices=self.choices)
-        if self.metric != "accuracy":  # a choice may contain a stop string
+        if self.metric not in OF_LABELS:  # a choice may contain a stop string
             check_end(example.output, self.options.stops or (), output)
         return example
 
@@ -259,7 +270,7 @@ def _with_labels(
     """The reader and the rows of the bank, now that their outputs are known.
 
     Outputs that are labels get one spelling each. Their metric is accuracy if nothing else was
-    said, and with accuracy they are the choices.
+    said, and with a metric of labels they are the choices.
 
     Args:
         reader: has read the rows.
@@ -267,14 +278,14 @@ def _with_labels(
         queries: the table of queries, if there is one.
         source: the file of the rows, for messages.
     """
-    is_choosing = reader.metric == "accuracy"
+    is_choosing = reader.metric in OF_LABELS
     if reader.choices or not (is_choosing or labels_of(rows)):
         return reader, rows
     rows = spelled_alike(rows, source)
     if not reader.options.metric:
         others = [] if queries is None else reader.examples(queries, "validation")
         reader = replace(reader, metric=_metric_of_labels(rows, others, source))
-    if reader.metric != "accuracy":
+    if reader.metric not in OF_LABELS:
         return reader, rows
     choices = tuple(sorted({row.output for row in rows}))
     reader = replace(reader, choices=choices, source=f" (the answers in {source})")
@@ -350,17 +361,18 @@ def named_lines(columns: Mapping[str, str]) -> str:
 
 
 def _hold_out(
-    examples: list[Example], fraction: float, seed: int, path: str
+    examples: list[Example], fraction: float, seed: int, path: str, group: str | None
 ) -> tuple[list[Example], list[Example]]:
-    """Return (bank, queries). A query without an id gets `validation-` and its position in the
-    file."""
+    """Return (bank, queries). Rows with equal inputs, or with equal values of the field `group`,
+    stay together. A query without an id gets `validation-` and its position in the file."""
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
-    keys = [question_key(example.input) for example in examples]
+    keys = [question_key((group and example.field(group)) or example.input) for example in examples]
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:
         raise UserError(
-            f"{path}: all rows have one input; at least 2 different ones make a bank and a query"
+            f"{path}: all rows have one {group or 'input'}; at least 2 different ones make a bank "
+            "and a query"
         )
     held_out_keys = set(
         draw(distinct, min(math.ceil(fraction * len(distinct)), len(distinct) - 1), seed)

@@ -4,6 +4,8 @@ rows."""
 from __future__ import annotations
 
 import logging
+import random
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
@@ -77,14 +79,37 @@ def split_rows(
             f"each are needed: give {5 * FEWEST_ROWS} different rows or more (some hundreds for "
             "certain answers), or another number of --tuning-rows, --final-rows or --limit"
         )
-    tuning_rows = list(draw(task.train, tuning, seed + 1))
+    raced, bank = _apart(task, tuning, seed + 1)
+    if len(bank) < FEWEST_ROWS:
+        raise UserError(
+            f"{task.name}: the rows of one {task.group!r} stay together, which leaves {len(bank):,} "
+            f"for the bank; at least {FEWEST_ROWS} are needed: give rows of more of them, or a "
+            "smaller --tuning-rows"
+        )
+    tuning_rows = list(draw(raced, tuning, seed + 1))
     final_rows = list(draw(queries, final, seed + 2))
     # the rows of a round, and those that are answered when the time is over, are then rows like any
     # other, also of a file that is in the order of its labels
     rng = np.random.default_rng([seed, _ORDERS])
     tuning_order = rng.permutation(tuning)
     final_order = rng.permutation(final)
-    raced = {example.id for example in tuning_rows}
-    bank = [example for example in task.train if example.id not in raced]
     rest = replace(task, train=bank, validation=[final_rows[i] for i in final_order])
     return rest, [tuning_rows[i] for i in tuning_order], len(task.validation) - len(queries)
+
+
+def _apart(task: Task, tuning: int, seed: int) -> tuple[list[Example], list[Example]]:
+    """Return rows to race on, at least `tuning` of them, and the bank. No group of the task has rows
+    on both sides; a row without a group stands for itself."""
+    rows_of: dict[Hashable, list[Example]] = {}
+    for row in task.train:
+        rows_of.setdefault(task.group_of(row) or (row.id,), []).append(row)
+    order = list(rows_of.values())
+    random.Random(seed).shuffle(order)
+    before = np.cumsum([0, *map(len, order)])[:-1]
+    raced = {
+        row.id for rows, count in zip(order, before, strict=True) if count < tuning for row in rows
+    }
+    return (
+        [row for row in task.train if row.id in raced],
+        [row for row in task.train if row.id not in raced],
+    )

@@ -192,3 +192,47 @@ def test_an_answer_that_differs_from_the_query_s_is_counted(tmp_path, caplog):
         validation=pd.DataFrame({"text": ["q"], "label": ["bad"]}),
     )
     assert "1 text has more than one answer, such as 'q' with 'good', 'bad'" in caplog.text
+
+
+CALLS = [
+    {"text": f"call {i} of {i // 4}", "team": "ab"[i % 2], "customer": f"C{i // 4}"}
+    for i in range(80)
+]
+
+
+def sides(task):
+    return [{row.fields["customer"] for row in side} for side in (task.train, task.validation)]
+
+
+def test_rows_of_one_group_stand_on_one_side(caplog):
+    named = {"input": "text", "output": "team", "validation": 0.2}
+    with caplog.at_level("INFO"):
+        apart = load_file(CALLS, **named)
+    bank, queries = sides(apart)
+    said = f"{len(bank & queries)} values of the column 'customer' stand in the bank and among"
+    assert said in caplog.text
+    assert "--group customer keeps the rows of each on one side" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        task = load_file(CALLS, group="customer", **named)
+    bank, queries = sides(task)
+    assert not bank & queries
+    assert (len(bank), len(queries), len(task.validation)) == (16, 4, 16)
+    assert "--group" not in caplog.text
+    # rows without a customer are on their own
+    calls = [{**row, "customer": row["customer"] if i < 40 else ""} for i, row in enumerate(CALLS)]
+    task = load_file(calls, group="customer", **named)
+    assert not ({*sides(task)[0]} - {""}) & ({*sides(task)[1]} - {""})
+    with refused("no column 'client'; it has 'text', 'team', 'customer'"):
+        load_file(CALLS, group="client", **named)
+    with refused("all rows have one customer; at least 2 different ones make a bank and a query"):
+        load_file(CALLS[:4], group="customer", **named)
+
+
+def test_a_query_s_group_leaves_the_bank(caplog):
+    queries = [{"text": "a new call", "team": "a", "customer": " C3"}]
+    task = load_file(CALLS, input="text", output="team", group="customer", validation=queries)
+    assert "4 rows with a query's 'customer' left out" in caplog.text
+    assert len(task.train) == 76
+    with refused("every row has the text or the 'customer' of a query"):
+        load_file(CALLS[12:16], input="text", output="team", group="customer", validation=queries)

@@ -211,6 +211,13 @@ def test_answers_of_several_lines_have_an_end_of_their_own(tmp_path):
     )
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1", "balanced_accuracy"])
+def test_with_a_metric_of_labels_the_lm_chooses(metric):
+    rows = [{"ticket": f"printer {i} burns", "team": ("it", "hr")[i % 2]} for i in range(20)]
+    task = load_file(rows, input="ticket", output="team", metric=metric)
+    assert (task.metric, task.train[0].choices) == (metric, ("hr", "it"))
+
+
 def test_a_list_of_rows_is_a_table():
     rows = [{"ticket": f"printer {i} burns", "team": ("it", "hr")[i % 2]} for i in range(20)]
     task = load_file(rows, input="ticket", output="team")
