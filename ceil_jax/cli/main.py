@@ -12,6 +12,7 @@ import operator
 import os
 import re
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -124,6 +125,7 @@ def command(
             os.environ["TQDM_DISABLE"] = "1"
         words = [_with_home(word) for word in rest]
         _warn_of_repeated_flags(words)
+        _check_temporary_folder()
         _check_platforms()
         load_plugins()
         import_plugins(shared_flags.plugin)
@@ -225,6 +227,14 @@ def _output_ended(name: str, error: OSError) -> int:
     kept = "what was finished is kept: make room and run the same command again"
     print(f"{name}: cannot write the output: {error.strerror}; {kept}", file=sys.stderr)
     return 2
+
+
+def _check_temporary_folder() -> None:
+    """Raise a UserError if no folder takes temporary files, which torch needs to be imported."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise UserError(f"{error.strerror}; set TMPDIR to a folder that can be written") from None
 
 
 def _check_platforms() -> None:

@@ -351,6 +351,16 @@ def run_command(*words, **options):
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, **options)
 
 
+def test_no_folder_for_temporary_files_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/proc"])
+    assert said(capsys, "tasks") == (
+        2,
+        "ceil-jax: No usable temporary directory found in ['/proc']; set TMPDIR to a folder that "
+        "can be written",
+    )
+
+
 def test_devices_that_are_not_here_are_one_line():
     ended = run_command("tasks", env={**os.environ, "JAX_PLATFORMS": "no_such"})
     assert ended.returncode == 2
