@@ -94,7 +94,7 @@ axes.set(
     ylabel="method",
     ylim=(len(by_query) - 0.5, -0.5),
 )
-figure.legend(loc="outside upper center", ncols=2)
+axes.legend(loc="lower right")
 
 # %% [markdown]
 # ## Queries
