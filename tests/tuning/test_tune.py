@@ -15,7 +15,7 @@ from films import SMALL, One, choice_of_row, choose
 from html_parts import Parts
 from refusing import refused
 
-from ceil_jax import CeilSelector, Example, Needs, Task, Template, register_retriever
+from ceil_jax import CeilSelector, Example, LabelClassifier, Needs, Task, Template, register_retriever
 from ceil_jax.cli.main import main
 from ceil_jax.lm.price import Price, Usage
 from ceil_jax.lm.tiny import TinyLM
@@ -697,6 +697,26 @@ def test_bad_input_is_named(tmp_path):
     assert outcome.finals.rows == 40
     assert outcome.finals.standings
     assert not outcome.race
+
+
+def test_a_recommended_classifier_is_written_and_answers_as_it_was_judged(finished, tmp_path):
+    made, outcome, _ = finished
+    assert outcome.finals.needs_no_lm
+    files = write_outcome(made, outcome, tmp_path / "tune")
+    assert files.note.startswith("selector/ holds ")
+    expected = {row["id"]: row["prediction"] for row in made.field.run.get(classifier_of(made))}
+    classifier = LabelClassifier.from_pretrained(files.classifier)
+    predicted = classifier.predict([row.input for row in made.final]).labels
+    assert predicted == [expected[row.id] for row in made.final]
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(files.program, {})
+    assert out.getvalue().strip() in {f"['{label}']" for label in classifier.classes}
+    assert len([line for line in files.program.splitlines() if line]) == 3
+    # a recommended prompt has none
+    prompt = replace(outcome, finals=replace(outcome.finals, without_lm=None))
+    assert write_outcome(made, prompt, tmp_path / "prompt").classifier is None
+    assert not (tmp_path / "prompt" / "classifier").exists()
 
 
 def test_what_is_written_works(finished, tmp_path):
