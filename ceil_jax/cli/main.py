@@ -123,7 +123,8 @@ def command(
         logging.getLogger("ceil_jax").setLevel(level)
         if shared_flags.quiet:
             os.environ["TQDM_DISABLE"] = "1"
-        words = [_with_home(word) for word in rest]
+        # --help-all was the name of tyro's --help-verbose
+        words = ["--help-verbose" if word == "--help-all" else _with_home(word) for word in rest]
         _warn_of_repeated_flags(words)
         _check_temporary_folder()
         _check_platforms()

@@ -177,7 +177,7 @@ def test_help_lists_the_flags_and_verbose_help_explains_them(capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "100")
     flags = {}
     lines = {}
-    for asked in ("--help", "--help-verbose"):
+    for asked in ("--help", "--help-verbose", "--help-all"):
         with pytest.raises(SystemExit):
             main(["compare", asked])
         shown = capsys.readouterr().out
@@ -186,6 +186,7 @@ def test_help_lists_the_flags_and_verbose_help_explains_them(capsys, monkeypatch
     assert {"--task", "--lm", "--data", "--epr.epochs", "--endpoint.batch"} <= flags["--help"]
     assert flags["--help"] == flags["--help-verbose"]
     assert lines["--help"] < lines["--help-verbose"] / 2
+    assert lines["--help-all"] == lines["--help-verbose"]
 
 
 def test_json_quietly(tmp_path, reviews, apart):
