@@ -43,7 +43,7 @@ def test_the_figure_has_a_panel_for_each_bank_and_a_line_for_each_count():
     gains = list(determinant.coverage_gains(planted_bank(copies=3)))
     drawn = determinant.drawing(gains)
     assert drawn.count("<polyline") == len({one.shots for one in gains}) == len(determinant.COUNTS)
-    assert drawn.count("coverage, GeoQuery") == 1
+    assert drawn.count(">coverage<") == drawn.count(">GeoQuery<") == 1
     printed = determinant.table(gains).splitlines()
     assert len(printed) == 2 + len(determinant.COUNTS)
     assert "λ = 0.05" in printed[0]

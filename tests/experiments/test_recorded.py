@@ -180,7 +180,7 @@ def test_intervals_in_sentences_stand_in_a_marked_table(page):
     text = re.sub(r"^\|.*\n", "", page.read_text("utf-8"), flags=re.M)
     said = {one.replace("\n", " ") for one in INTERVAL.findall(" ".join(text.split()))}
     printed = {interval for *_, cell in ALL for interval in INTERVAL.findall(cell)}
-    assert len(said) > 2
+    assert said
     assert said - printed == set()
 
 

@@ -64,6 +64,12 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(LanguageModel, "at_once", SMALL_CHUNKS)
 
 
+forks = pytest.mark.filterwarnings(
+    "ignore:os.fork", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+"""jax warns of threads when a process forks; the child here only writes a file and is killed."""
+
+
 def opened(folder, lm=None, **how):
     """A CachedLM and the LM below it."""
     lm = lm or Counted()
@@ -395,6 +401,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path, caplog, name, harm):
     assert names(tmp_path) == {FILE, OTHER, aside.name}
 
 
+@forks
 def test_a_flipped_bit_gives_no_other_reading_and_loses_one_or_is_told(tmp_path, caplog):
     """A killed process leaves its readings in the one file, which has no log behind it."""
     if not (child := os.fork()):
@@ -433,6 +440,7 @@ def test_what_lies_beside_a_file_as_a_log_gives_no_other_reading(tmp_path, endin
     assert found_in(tmp_path) == readings_of(0, 900)
 
 
+@forks
 def test_a_file_of_an_earlier_version_with_its_log_is_read(tmp_path):
     fill(tmp_path, 0, 300)
     if not (child := os.fork()):

@@ -7,6 +7,7 @@ from ceil_jax.methods.copied import Copied
 from ceil_jax.methods.registry import ROWS, applicable
 from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.config import COMPARED, RunConfig
+from ceil_jax.pipeline.run import lms_of
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.tasks.load import load_task
 
@@ -32,7 +33,7 @@ def test_it_asks_no_lm(tmp_path):
     metric = row_stages.metric(setup, setup.row("copied"))
     run.get(metric)
     assert run.cost([metric]).tokens == 0
-    assert metric.predictions.lms == []
+    assert lms_of(metric.predictions) == []
 
 
 def test_a_query_without_a_near_example_gets_no_answer(tmp_path):

@@ -164,7 +164,7 @@ def test_what_cannot_be_exported(tmp_path):
             UserError, match="is there already and is no selector; choose another folder"
         ):
             export_row(run, setup, setup.row("dpp"), folder)
-    for name in ("bm25", "classifier", "majority"):
+    for name in ("bm25", "majority"):
         with pytest.raises(UserError, match=rf"{name} neither ends in DPP-MAP nor .*ceil"):
             export_row(run, setup, setup.row(name), tmp_path / "new")
     skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), FEW)

@@ -15,7 +15,15 @@ from films import SMALL, One, choice_of_row, choose
 from html_parts import Parts
 from refusing import refused
 
-from ceil_jax import CeilSelector, Example, LabelClassifier, Needs, Task, Template, register_retriever
+from ceil_jax import (
+    CeilSelector,
+    Example,
+    LabelClassifier,
+    Needs,
+    Task,
+    Template,
+    register_retriever,
+)
 from ceil_jax.cli.main import main
 from ceil_jax.lm.price import Price, Usage
 from ceil_jax.lm.tiny import TinyLM
