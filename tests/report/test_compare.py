@@ -16,6 +16,7 @@ from ceil_jax.pipeline.kept import closure
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.rewriting import skills_of
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.ways import NO_OPTION, without_label
 from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
 from ceil_jax.report.write import write_page
@@ -74,7 +75,8 @@ def test_troubled_answers_are_columns_of_the_table_and_of_every_later_page(tmp_p
     }
     said = [
         "Unmatched: answers of the LM that are none of the options, or several at once, and so "
-        "counted as wrong: 3 of 4 (zero examples).",
+        "counted as wrong: 3 of 4 (zero examples)."
+        + without_label([("who knows?", NO_OPTION)] * 3),
         "Cut off: answers of the LM that are cut by the limit of 128 tokens (--max-new-tokens): "
         "1 of 4 (zero examples).",
     ]
