@@ -137,10 +137,12 @@ class _Factory:
 
 
 def _made_by(name: str) -> Encoder:
-    factory = ENCODERS.get(name)
-    if factory is None:
-        factory = _named[name] = imported("encoder", name, ENCODERS)
-    return made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
+    if name in ENCODERS:
+        return made_by(ENCODERS[name], "encoder", name, Encoder).renamed(name, factory=name)
+    factory = imported("encoder", name, ENCODERS)
+    encoder = made_by(factory, "encoder", name, Encoder).renamed(name, factory=name)
+    _named[name] = factory
+    return encoder
 
 
 def _download(name: str) -> Path:
@@ -175,8 +177,8 @@ def _tiny() -> Encoder:
 
 
 _named: dict[str, Callable[[], Encoder]] = {}
-"""The functions `module:function` that the user has named in this process, to which saved folders
-may refer."""
+"""The functions `module:function` that have made an encoder for the user in this process, to which
+saved folders may refer."""
 
 ENCODERS: Registry[Callable[[], Encoder]] = Registry("encoder")
 ENCODERS.register("tiny", _tiny)

@@ -26,8 +26,8 @@ def _tqdm(**options: Any) -> Any:
     is_notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
     interval = 0.1 if sys.stderr.isatty() or is_notebook else _IN_A_LOG
     # tqdm reads the variable when it is imported, which is before --quiet sets it
-    hidden = bool(os.environ.get("TQDM_DISABLE"))
-    return tqdm(leave=False, mininterval=interval, disable=hidden, **options)
+    options.setdefault("disable", bool(os.environ.get("TQDM_DISABLE")))
+    return tqdm(leave=False, mininterval=interval, **options)
 
 
 class CommandBar:
