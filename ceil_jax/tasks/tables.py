@@ -20,7 +20,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,9 +130,9 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise UserError(f"delimiter {delimiter!r}: expected one character, such as ';' or a tab")
     try:
+        _check_ending(file.suffix, (*ENDINGS, *COMPRESSED))
         ending, content = _unpacked(file)
-        if ending not in ENDINGS:
-            raise ValueError(f"its name ends in {ending!r}")
+        _check_ending(ending, ENDINGS)
         if ending == ".parquet":
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -140,12 +140,21 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
             return _arrow_rows(pq.read_table(pa.BufferReader(content)), str(file))
         text = _decoded(content, encoding)
         if ending == ".json":
-            return Table([_row(value) for value in _json_list(text)], str(file))
-        rows = _json_lines(text) if ending == ".jsonl" else _csv_rows(file, text, delimiter)
-        numbered = dict(rows)
-        return Table([*numbered.values()], str(file), [*numbered], "line")
+            table = Table([_row(value) for value in _json_list(text)], str(file))
+        else:
+            rows = _json_lines(text) if ending == ".jsonl" else _csv_rows(file, text, delimiter)
+            numbers, values = zip(*rows, strict=True) if rows else ((), ())
+            table = Table(values, str(file), numbers, "line")
+        if table.rows and not table.columns:
+            raise ValueError(f"{table.unit} {table.place(0)}: {table.rows[0]}")
+        return table
     except _UNREADABLE as error:
         raise _unreadable(file, error) from None
+
+
+def _check_ending(ending: str, known: Collection[str]) -> None:
+    if ending.lower() not in known:
+        raise ValueError(f"its name ends in {ending!r}")
 
 
 _UNREADABLE = (
@@ -221,8 +230,8 @@ def _decoded(content: bytes, encoding: str) -> str:
         raise ValueError(f"line {line} is not {encoding} ({error.reason})") from None
 
 
-def _csv_rows(file: Path, text: str, delimiter: str | None) -> Iterator[tuple[int, Row | RowError]]:
-    """Yield the first line and the cells of each row below the header."""
+def _csv_rows(file: Path, text: str, delimiter: str | None) -> list[tuple[int, Row | RowError]]:
+    """The first line and the cells of each row below the header."""
     if delimiter is None:
         is_tsv = ".tsv" in (suffix.lower() for suffix in file.suffixes)
         marks = f"\t{DELIMITERS}" if is_tsv else DELIMITERS  # of several that do, the first
@@ -231,14 +240,14 @@ def _csv_rows(file: Path, text: str, delimiter: str | None) -> Iterator[tuple[in
     line, header = next(records, (0, []))
     names = [name.strip() for name in header]
     check_names(names, str(file))
+    shown = f"the header has {len(names)} (line {line}: {', '.join(map(repr, names)):.80})"
+    rows: list[tuple[int, Row | RowError]] = []
     for number, cells in records:
-        row: Row | RowError = RowError(
-            f"{len(cells)} cells, the header has {len(names)} (line {line}: "
-            f"{', '.join(map(repr, names)):.80})"
-        )
         if len(cells) == len(names):
-            row = dict(zip(names, cells, strict=True))
-        yield number, row
+            rows.append((number, dict(zip(names, cells, strict=True))))
+        else:
+            rows.append((number, RowError(f"{len(cells)} cells, {shown}")))
+    return rows
 
 
 def _first_cells(text: str, delimiter: str) -> list[str]:
@@ -263,15 +272,17 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _json_lines(text: str) -> Iterator[tuple[int, Row | RowError]]:
-    """Yield the line and the object of each line that is not blank."""
+def _json_lines(text: str) -> list[tuple[int, Row | RowError]]:
+    """The number and the object of each line that is not blank."""
+    rows: list[tuple[int, Row | RowError]] = []
     for number, line in enumerate(io.StringIO(text, newline=None), 1):
         if line.strip():
             try:
-                row = _row(json.loads(line, object_pairs_hook=_object))
+                rows.append((number, _row(json.loads(line, object_pairs_hook=_object))))
             except (ValueError, RecursionError) as error:
-                row = RowError(f"not JSON ({error}): {line.strip()[:60]!r}")
-            yield number, row
+                wrong = RowError(f"not JSON ({error}): {line.strip()[:60]!r}")
+                rows.append((number, wrong))
+    return rows
 
 
 def _json_list(text: str) -> list[Any]:
