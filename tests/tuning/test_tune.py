@@ -32,6 +32,7 @@ from ceil_jax.methods.registry import ROWS as ROWS_BY_NAME
 from ceil_jax.methods.registry import TOPK_ROW, usable_with
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline.run import lms_of
 from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking, NearestVectors
 from ceil_jax.tasks.identity import question_key
@@ -148,7 +149,7 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     first = finals_table(finals).lines()[1]
     assert (first[0], first[-1]) == ("classifier alone", "recommended, asks no LM")
     assert "a classifier alone does as well and asks no LM" in advice(finals)[0]
-    assert classifier_of(made).lms == []
+    assert lms_of(classifier_of(made)) == []
 
 
 @pytest.mark.parametrize(
