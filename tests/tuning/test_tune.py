@@ -792,9 +792,11 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert capsys.readouterr().out.lstrip().startswith("Recommended: ")
     for wrong, said in (
         (["--method", "topq"], "unknown method 'topq'"),
-        (["--shots", "4"], "--ks"),
         (["--tuning-rows", "150"], "rows make"),
         (["--ks", "0"], "--ks"),
     ):
         assert main([*arguments, *wrong]) == 2
         assert said in capsys.readouterr().err.strip().splitlines()[-1]
+    with pytest.raises(SystemExit) as ended:  # tyro's own refusal: K is searched
+        main([*arguments, "--shots", "4"])
+    assert ended.value.code == 2
