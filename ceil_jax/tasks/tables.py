@@ -143,8 +143,8 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
             table = Table([_row(value) for value in _json_list(text)], str(file))
         else:
             rows = _json_lines(text) if ending == ".jsonl" else _csv_rows(file, text, delimiter)
-            numbers, values = zip(*rows, strict=True) if rows else ((), ())
-            table = Table(values, str(file), numbers, "line")
+            values = [row for _, row in rows]
+            table = Table(values, str(file), [number for number, _ in rows], "line")
         if table.rows and not table.columns:
             raise ValueError(f"{table.unit} {table.place(0)}: {table.rows[0]}")
         return table
