@@ -31,7 +31,7 @@ def test_a_file_in_another_encoding_with_another_delimiter(tmp_path):
         )
 
 
-@pytest.mark.parametrize("command", ["compare", "tune", "export", "score"])
+@pytest.mark.parametrize("command", ["compare", "tune", "export"])
 def test_every_option_of_a_file_is_a_flag(command, capsys):
     with pytest.raises(SystemExit):
         main([command, "--help"])
