@@ -163,7 +163,7 @@ def read_results(file: Path) -> list[Published]:
     Raises:
         UserError: a line is no result.
     """
-    return [record_of(line) for _, line in _lines(file)]
+    return [record for _, _, record in _lines(file)]
 
 
 def keep(file: Path, records: Iterable[Published]) -> None:
@@ -183,7 +183,7 @@ def keep(file: Path, records: Iterable[Published]) -> None:
     with held(file.parent, f".{file.name}.lock"):
         texts = {}
         if file.exists():
-            for text, line in _lines(file):
+            for text, line, _ in _lines(file):
                 texts[tuple(line[name] for name in IDENTITY)] = text
         for record in records:
             line = line_of(record)
@@ -192,16 +192,15 @@ def keep(file: Path, records: Iterable[Published]) -> None:
         write(file, "".join(text + "\n" for text in texts.values()).encode())
 
 
-def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Return each line's text and the object that it holds."""
-    texts_and_lines = []
+def _lines(file: Path) -> list[tuple[str, dict[str, Any], Published]]:
+    """Return each line's text, the object that it holds, and its record."""
+    checked = []
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:
             line = json.loads(content)
+            record = record_of(line)
             columns = (
-                []
-                if (record := record_of(line)).statistics is None
-                else [record.statistics, *(record.overlap or ())]
+                [] if record.statistics is None else [record.statistics, *(record.overlap or ())]
             )
             if any(len(column) != record.queries for column in columns):
                 raise ValueError(f"expected statistics and overlap of {record.queries:,} queries")
@@ -209,8 +208,8 @@ def _lines(file: Path) -> list[tuple[str, dict[str, Any]]]:
             raise UserError(
                 f"{file}, line {number} is no result: {wrong!r}; correct or remove it"
             ) from None
-        texts_and_lines.append((content.decode(), line))
-    return texts_and_lines
+        checked.append((content.decode(), line, record))
+    return checked
 
 
 def _packed(statistics: np.ndarray) -> str | list[Any]:
@@ -221,8 +220,12 @@ def _packed(statistics: np.ndarray) -> str | list[Any]:
 
 
 def _unpacked(value: str | list[Any]) -> np.ndarray:
-    rows = [[int(digit)] for digit in value] if isinstance(value, str) else value
-    return np.array(rows, np.float64)
+    if not isinstance(value, str):
+        return np.array(value, np.float64)
+    digits = np.frombuffer(value.encode("ascii"), np.uint8)[:, None] - ord("0")
+    if not (digits < 10).all():
+        raise ValueError(f"expected digits, found {value:.40}")
+    return digits.astype(np.float64)
 
 
 def _packed_overlap(overlap: Overlap) -> dict[str, Any]:

@@ -72,9 +72,14 @@ def cells(text):
 
 
 @cache
+def published():
+    return read_results(RESULTS)
+
+
+@cache
 def runs(experiment, shots, lm, data_dir=None):
     """(row, task) → the runs of that row."""
-    records = read_results(RESULTS)
+    records = published()
     if " and " in experiment:
         records = results.together(records, *experiment.split(" and "), data_dir)
     experiment, _, task = experiment.partition(" on ")
@@ -126,6 +131,7 @@ def same(printed, cell):
     return f"{printed} ".startswith(f"{cell} ")
 
 
+@cache
 def agrees(experiment, shots, lm, first, second, cell, data_dir=None):
     found = runs(experiment, shots, lm, data_dir)
     rows = {row for row, _ in found}
@@ -211,7 +217,7 @@ def test_tables_of_measured_numbers_say_where_they_come_from(page):
 
 @cache
 def gains():
-    return evidence.gains(read_results(RESULTS))
+    return evidence.gains(published())
 
 
 def test_the_figure_is_of_the_recorded_runs():
