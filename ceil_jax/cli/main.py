@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from ceil_jax.cli import commands
+from ceil_jax.cli.demo import demo_command
 from ceil_jax.cli.helptext import flag_registry
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.pipeline.config import APPLIED, SCALES, TUNE, RunConfig
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
         functions: dict[str, Callable[..., Callable[[], int | None]]] = {
-            "demo": _deferred(commands.demo_command),
+            "demo": _deferred(demo_command),
             "tasks": _deferred(commands.tasks_command),
             "compare": functools.partial(_deferred(commands.compare_command), config=config),
             "tune": functools.partial(_deferred(commands.tune_command), config=TUNE),

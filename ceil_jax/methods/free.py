@@ -31,8 +31,8 @@ class Labels(LearnsFromOutputs):
 
     Examples:
         >>> from ceil_jax import load_task
-        >>> Labels().refusal(load_task("assistant", limit=2, bank_limit=40))
-        'the outputs of assistant are no labels that many examples share'
+        >>> Labels().refusal(load_task("repairs", limit=2, bank_limit=40))
+        'the outputs of repairs are no labels that many examples share'
     """
 
     name: ClassVar[str] = "head"

@@ -282,27 +282,8 @@ def from_free(config: RunConfig) -> RunConfig:
 
 
 APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
-"""The defaults of `ceil-jax compare`, `score` and `export`, in which training has the best start. In
+"""The defaults of `ceil-jax compare` and `export`, in which training has the best start. In
 experiments, which study training itself, EPR starts untrained, as in the papers."""
-
-DEMO_LABELS = replace(APPLIED["demo"], task="movie_reviews")
-"""The demo's first half: outputs are labels, which can be learnt from the bank without an LM."""
-
-DEMO_LABELS_ROWS = ("classifier", "zero", "topk", "free", "free_map")
-
-DEMO_PROGRAMS = from_free(
-    RunConfig(
-        task="assistant",
-        shots=4,
-        methods=(
-            EPR(instances=160, candidates=12, epochs=4),
-            CEIL(instances=160, subsets=10),
-        ),
-    )
-)
-"""The demo's second half: outputs are programs of known parts in new combinations."""
-
-DEMO_PROGRAMS_ROWS = ("random", "topk", "free", "epr", "ceil")
 
 TUNE = from_free(
     RunConfig(

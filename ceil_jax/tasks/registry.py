@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ceil_jax.registry import Registry
-from ceil_jax.tasks.families import assistant, cogs, pairs, parsing, questions, sentiment, sql
+from ceil_jax.tasks.families import cogs, pairs, parsing, questions, repairs, sentiment, sql
 from ceil_jax.tasks.spec import TaskSpec
 
 TASKS: Registry[TaskSpec] = Registry("task")
@@ -19,6 +19,6 @@ def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
     TASKS.register(spec.name, spec, replace=replace)
 
 
-for _family in (sentiment, pairs, questions, parsing, sql, cogs, assistant):
+for _family in (sentiment, pairs, questions, parsing, sql, cogs, repairs):
     for _spec in _family.ENTRIES:
         register_task(_spec)

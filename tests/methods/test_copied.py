@@ -11,7 +11,7 @@ from ceil_jax.pipeline.run import lms_of
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.tasks.load import load_task
 
-ASSISTANT = load_task("assistant", limit=5, bank_limit=40)
+REPAIRS = load_task("repairs", limit=5, bank_limit=40)
 FILMS = load_task("movie_reviews", limit=5, bank_limit=40)
 
 
@@ -21,15 +21,15 @@ def opened(task, tmp_path, **settings):
 
 @pytest.mark.parametrize("shots", [0, 4])
 def test_each_query_gets_the_output_of_its_nearest_example(tmp_path, shots):
-    run, setup = opened(ASSISTANT, tmp_path, shots=shots)
+    run, setup = opened(REPAIRS, tmp_path, shots=shots)
     answers = run.get(row_stages.predictions(setup, setup.row("copied")))
     nearest = run.get(method_stages.nearest(setup, Copied(), setup.queries, 1)).positions[:, 0]
-    expected = [ASSISTANT.train[position].output for position in nearest]
+    expected = [REPAIRS.train[position].output for position in nearest]
     assert [row["prediction"] for row in answers] == expected
 
 
 def test_it_asks_no_lm(tmp_path):
-    run, setup = opened(ASSISTANT, tmp_path)
+    run, setup = opened(REPAIRS, tmp_path)
     metric = row_stages.metric(setup, setup.row("copied"))
     run.get(metric)
     assert run.cost([metric]).tokens == 0
@@ -37,7 +37,7 @@ def test_it_asks_no_lm(tmp_path):
 
 
 def test_a_query_without_a_near_example_gets_no_answer(tmp_path):
-    run, setup = opened(ASSISTANT, tmp_path, min_relevance=1.0)
+    run, setup = opened(REPAIRS, tmp_path, min_relevance=1.0)
     answers = run.get(row_stages.predictions(setup, setup.row("copied")))
     assert {row["prediction"] for row in answers} == {""}
 

@@ -100,10 +100,10 @@ CASES = {
         "call Al\t|[IN:CALL ]",
         "",
     ),
-    "assistant": (
-        {"command": "call Anna on Friday", "call": "call(anna,on(friday))"},
-        "call Anna on Friday",
-        "call Anna on Friday\t|call(anna,on(friday))",
+    "repairs": (
+        {"request": "Riga: the tap is slow", "call": "fix(tap(Leo),slow(oil),Riga(red))"},
+        "Riga: the tap is slow",
+        "Riga: the tap is slow\t|fix(tap(Leo),slow(oil),Riga(red))",
         "",
     ),
     "smcalflow": (UTTERANCE, "Who is coming?", "Who is coming?\t|(Yield (Attendees))", ""),

@@ -14,13 +14,13 @@ from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.search import Search
 from ceil_jax.tuning.without_lm import row_without_lm
 
-ASSISTANT = load_task("assistant", limit=30, bank_limit=60)
+REPAIRS = load_task("repairs", limit=30, bank_limit=60)
 FILMS = load_task("movie_reviews", limit=5, bank_limit=40)
 
 
 def test_labels_are_classified_and_written_outputs_copied():
     assert row_without_lm(FILMS).name == "classifier"
-    assert row_without_lm(ASSISTANT).name == "copied"
+    assert row_without_lm(REPAIRS).name == "copied"
 
 
 def test_options_of_a_query_are_answered_by_nothing_but_an_lm():
@@ -36,7 +36,7 @@ def outcome(tmp_path_factory):
     out = tmp_path_factory.mktemp("copied")
     config = replace(TUNE, encoder="tiny", lm="tiny", out=out)
     options = TuneConfig(lm_tokens=200_000, ks=(2,), method=("topk",), minutes=None)
-    return Search(config, ASSISTANT, options).run()
+    return Search(config, REPAIRS, options).run()
 
 
 def test_the_nearest_output_stands_beside_the_prompts(outcome):

@@ -1,0 +1,105 @@
+"""`ceil-jax demo`: labels with a small LM, and parts in new combinations with a program in place of
+one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ceil_jax.cli.commands import compare_command
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.pipeline.config import APPLIED, RunConfig
+
+LABELS = replace(APPLIED["demo"], task="movie_reviews")
+"""The first half: outputs are labels, which can be learnt from the bank without an LM."""
+
+LABELS_ROWS = ("classifier", "zero", "topk", "free", "free_map")
+
+PARTS = RunConfig(task="repairs", lm="ceil_jax.cli.demo:copier", shots=8, trade_off=0.2)
+"""The second half: every query combines parts that the bank has only apart. Number of examples and λ
+were chosen on other seeds of the task."""
+
+PARTS_ROWS = ("random", "topk", "mmr", "dpp")
+
+_PART = re.compile(r"(\w+)\((\w+)\)")
+"""A part of a call of `repairs`, and what belongs to it."""
+
+
+class Copier(LanguageModel):
+    r"""A program in place of an LM, for the task `repairs`: it copies from the examples of its prompt
+    what belongs to the parts of the query. So its answer is right if and only if the examples show
+    all of these parts: its score is how many queries the examples cover.
+
+    Examples:
+        >>> one, other = "a tap is slow\tfix(tap(Al),slow(oil))", "a fan is stuck\tfix(fan(Jo),stuck(saw))"
+        >>> Copier().generate([f"{one}\n{other}\na tap is stuck\t"], 20, ["\n"])
+        ['fix(tap(Al),stuck(saw))']
+    """
+
+    name = "copier"
+    context_length = 4096
+    tokens_read = 0
+    can_score = False
+
+    def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([len(text.split()) for text in texts], np.int64)
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        limit: int,
+        stop: Sequence[str],
+        temperature: float,
+        seeds: list[int],
+    ) -> list[str]:
+        return [_copied(prompt) for prompt in prompts]
+
+
+def copier() -> LanguageModel:
+    """Return the program that `PARTS` names."""
+    return Copier()
+
+
+def _copied(prompt: str) -> str:
+    *examples, query = prompt.splitlines()
+    words = set(re.findall(r"\w+", query))
+    # the parts of a call stand in the order of their kinds
+    kinds: dict[int, str] = {}
+    for example in examples:
+        for kind, (part, other) in enumerate(_PART.findall(example.partition("\t")[2])):
+            if part in words:
+                kinds[kind] = f"{part}({other})"
+    return f"fix({','.join(kinds[kind] for kind in sorted(kinds))})"
+
+
+def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
+    """Compare ways of choosing examples with a 135M LM on film reviews (labels), and by what their
+    examples cover on requests for repairs (no LM), in ten minutes on any machine, then cached.
+
+    Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE).
+    Writes stages, a report of each half and report.html, a page of both, into the folder runs.
+
+    Args:
+        out: The folder for stages and reports.
+        minutes: What does not fit into so many minutes here is left out, and said.
+    """
+    from ceil_jax.report.write import write_page
+
+    print("1 of 2. Labels: what the bank's own answers teach, for nothing", flush=True)
+    compare_command(replace(LABELS, out=out), LABELS_ROWS, minutes=minutes)
+    print("""
+2 of 2. Parts in new combinations: what a set of examples covers, and the nearest ones do not.
+No LM answers here, but a program that copies from its examples: a query is right if they show all of
+its parts.""")
+    compare_command(replace(PARTS, out=out), PARTS_ROWS)
+    print(f"\nboth: {write_page([out], out / 'report.html')}")
+    print("""
+On your own file (a column with the text, a column with the answer):
+
+  ceil-jax tune --data FILE --input COLUMN --output COLUMN --minutes 20
+
+Without --input and --output, it looks at the file and proposes them.""")
