@@ -78,7 +78,7 @@ class Row:
 
     @property
     def exports(self) -> bool:
-        """Whether it can be exported as a selector."""
+        """Whether a selector can hold it; a row that classifies is exported as a classifier."""
         needs = self.needs
         known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
         known = known or not self.chooses

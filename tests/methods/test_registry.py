@@ -103,10 +103,10 @@ def test_what_a_row_says_of_itself():
         name: (row.trains, row.seeded, row.learns_from_lm, row.exports, row.chooses)
         for name, row in ROWS.items()
     }
-    assert facts["zero"] == (False, False, False, False, False)
+    assert facts["zero"] == (False, False, False, True, False)
     assert facts["random"] == (False, True, False, False, True)
     assert facts["topk"] == (False, False, False, True, True)
-    assert facts["classifier"] == (True, True, False, True, False)
+    assert facts["classifier"] == (True, True, False, False, False)
     assert facts["tst"] == (True, True, False, True, True)
     assert facts["ceil"] == (True, True, True, True, True)
     assert facts["skill_base"] == (False, True, False, False, True)

@@ -74,8 +74,8 @@ def test_troubled_answers_are_columns_of_the_table_and_of_every_later_page(tmp_p
         "dense top-k": ("", ""),
     }
     said = [
-        "Unmatched: answers of the LM that are none of the options, or several at once, and so "
-        "counted as wrong: 3 of 4 (zero examples)."
+        "Unmatched: answers of the LM that are none of the labels in their first or last line, and "
+        "so counted as wrong: 3 of 4 (zero examples)."
         + without_label([("who knows?", NO_OPTION)] * 3),
         "Cut off: answers of the LM that are cut by the limit of 128 tokens (--max-new-tokens): "
         "1 of 4 (zero examples).",
