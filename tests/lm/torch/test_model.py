@@ -6,7 +6,6 @@ import torch
 from lm_models import model, tokenizer
 
 from ceil_jax.errors import UserError
-from ceil_jax.lm import load_lm
 from ceil_jax.lm.messages import Messages
 from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.lm.torch.padded import PaddedReader
@@ -280,26 +279,21 @@ def test_nothing_asked_is_nothing_answered(lm):
     assert lm.generate([], 5) == []
 
 
-@pytest.mark.slow
-@pytest.mark.packages
 def test_a_shared_opening_longer_than_a_sliding_window_changes_no_text():
-    lm = load_lm("gemma-3-270m", dtype="float32")
-    reviews = [
-        f"Review {n}: film number {n} was {w}.\n" for n in range(20) for w in ("dull", "a joy")
-    ]
-    prompts = ["".join(reviews) + rest for rest in ("Review 80: film", "Review 81: it was the")]
-    assert 512 < lm.count_tokens(["".join(reviews)])[0] < 600
+    kind = ("gemma3", True)  # its first layer sees the last 8 tokens only
+    network = model(kind[0])
+    lm = language_model(network, kind)
+    opening = "film; so; " * 5
+    assert lm.count_tokens([opening])[0] > 2 * 8
+    prompts = [opening + rest for rest in ("It is good", "so so")]
     written = lm.generate(prompts, 3)
     found = lm.log_likelihood(prompts, written)
-    network = lm.model
     fast = lm.tokenizer
     for prompt, answer, score in zip(prompts, written, found, strict=True):
         ids = fast(prompt + answer)["input_ids"]
         start = len(fast(prompt)["input_ids"])
         with torch.no_grad():
-            logits = network(torch.tensor([ids]), logits_to_keep=len(ids) - start + 1).logits[
-                0, :-1
-            ]
+            logits = network(torch.tensor([ids])).logits[0, start - 1 : -1]
         asked = torch.tensor(ids[start:])
         assert logits.argmax(-1).tolist() == asked.tolist()
         expected = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
