@@ -23,10 +23,10 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.openai.address import is_address
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
-from ceil_jax.store.hub import hub_name, hub_snapshot
+from ceil_jax.store.hub import hub_name
 from ceil_jax.store.opened import Files
 from ceil_jax.store.places import user_path
-from ceil_jax.store.weights import check_weights, inner_models, several_models
+from ceil_jax.store.weights import no_model
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
@@ -42,10 +42,9 @@ def load_encoder(
         name_or_path: the first of these that applies: a registered name ("tiny",
             "all-MiniLM-L6-v2", "all-mpnet-base-v2", or one given to `register_encoder`; a `Path`
             of that name is the folder); `module:function`, a function that returns an `Encoder`; a
-            folder written by `save_pretrained`, transformers or sentence-transformers, or one that
-            the hub's cache made; the id of a Hugging Face hub repository; the address of a server's
-            model, `http://host:8000/v1#model-name`, which gives a `TextEncoder` that cannot be
-            trained.
+            folder written by `save_pretrained`, transformers or sentence-transformers; the id of a
+            Hugging Face hub repository; the address of a server's model,
+            `http://host:8000/v1#model-name`, which gives a `TextEncoder` that cannot be trained.
         endpoint: settings for a server; by default `EndpointConfig()`.
 
     Raises:
@@ -64,7 +63,6 @@ def load_encoder(
     if not is_folder and (name in ENCODERS or is_function(name)):
         tell_of_folder("encoder", name)
         return _made_by(name)
-    folder = hub_snapshot(folder)
     if (folder / FREE_FILE).is_file():
         raise UserError(
             f"{name} holds a head that a bank's outputs have trained, over an encoder; expected an "
@@ -77,7 +75,6 @@ def load_encoder(
             f"{name} is not a folder; expected a saved encoder, a hub id, or one of "
             f"{sorted(ENCODERS)}"
         )
-    check_weights(name, "encoder")
     return _from_folder(_download(name), name)
 
 
@@ -94,11 +91,10 @@ def _from_folder(folder: Path, name: str) -> Encoder:
     marks = (FACTORY_FILE, "modules.json", "config.json")
     if not any((folder / file).is_file() for file in marks):
         # archives are often unpacked into an inner folder
-        inner = inner_models(folder)
-        if len(inner) > 1:
-            raise UserError(several_models(folder, inner))
-        folder = inner[0] if inner else folder
-    check_weights(folder, "encoder")
+        inner = {file.parent for mark in marks for file in folder.glob(f"*/{mark}")}
+        if len(inner) != 1:
+            raise no_model(folder, "encoder")
+        [folder] = inner
     with Files(folder) as files:
         return read_encoder(files, name)
 

@@ -15,10 +15,10 @@ from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.lm.torch.gguf import PACKAGED, converted
 from ceil_jax.registry import Registry, imported, is_function, made_by, tell_of_folder
-from ceil_jax.store.hashing import file_sha256, is_sidecar
-from ceil_jax.store.hub import hub_name, hub_snapshot
+from ceil_jax.store.hashing import POINTER, file_sha256, is_pointer, is_sidecar
+from ceil_jax.store.hub import hub_name
 from ceil_jax.store.places import user_path
-from ceil_jax.store.weights import check_weights, inner_models, several_models
+from ceil_jax.store.weights import no_model
 
 LMS: Registry[Callable[[], LanguageModel]] = Registry("language model")
 """The language models that `register_lm` has added, by name."""
@@ -118,14 +118,15 @@ def source_of(spec: str) -> tuple[str, str]:
     if spec in PACKAGED:
         tell_of_folder("language model", spec)
         return str(converted(spec)), spec
-    folder = hub_snapshot(user_path(spec))
+    folder = user_path(spec)
     if folder.is_dir():
-        check_weights(folder, "lm")
-        if not (folder / "config.json").is_file() and (inner := inner_models(folder)):
-            raise UserError(several_models(folder, inner))
+        weights = sorted(folder.glob("*.safetensors"))
+        if not weights or not (folder / "config.json").is_file():
+            raise no_model(folder, "lm")
+        for file in filter(is_pointer, weights):
+            raise UserError(f"{file} {POINTER}")
         return str(folder), f"{hub_name(folder)}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
-        check_weights(spec, "lm")
         return spec, spec
     hint = f"A folder, a hub id (owner/name) or module:function will do too; {SERVED}"
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)

@@ -173,7 +173,8 @@ def loading_errors(what: str, source: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, SafetensorError, ImportError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = lines[0].rstrip(".")
+        # without the advice to read pickles
+        reason = lines[0].partition(" and thus cannot be loaded with `safetensors`")[0].rstrip(".")
         if other := _NOT_CAUSAL.match(reason):
             reason = f"a model of the kind {other[1]} is no causal language model"
         advice = "" if Path(source).is_dir() else f"; {SERVED}"

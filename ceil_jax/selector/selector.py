@@ -36,7 +36,6 @@ from ceil_jax.selector.vectors import (
     embed,
     unit_vectors,
 )
-from ceil_jax.store.hub import hub_snapshot
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.tasks.tables import TableLike
@@ -209,7 +208,7 @@ class CeilSelector(Settings):
             UserError: the folder does not exist; a file is missing, damaged or of another save; an
                 encoder is not registered or not given, or is not the one that embedded the bank.
         """
-        path = hub_snapshot(user_path(folder))
+        path = user_path(folder)
         path = path if path.is_dir() else download(os.fspath(folder))
         given: dict[str, Any] = {}
         if encoder is not None:

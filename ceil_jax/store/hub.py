@@ -1,33 +1,18 @@
-"""The Hugging Face hub: whether it can be reached, and the folders of its cache,
-`models--owner--name/snapshots/COMMIT/…`."""
+"""The Hugging Face hub: whether it can be reached, and what its cache has."""
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
-import ssl
-import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ceil_jax.errors import UserError
-from ceil_jax.store.opened import Files
-from ceil_jax.store.places import user_path
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 1.0
-"""How many seconds the hub, or the proxy before it, has to accept a connection."""
-
-ANSWER_SECONDS = 5.0
-"""How many seconds it then has to answer."""
-
-SNAPSHOTS = "snapshots"
+SECONDS = 3.0
+"""How many seconds the hub has to accept a connection, and then to answer."""
 
 
 def check_hub(models: Mapping[str, str], datasets: Sequence[str], advice: str = "") -> None:
@@ -63,88 +48,28 @@ def go_offline_without_hub(repositories: Iterable[str]) -> bool:
     offline = os.environ.get("HF_HUB_OFFLINE", "")
     if offline:
         return offline.upper() in ("1", "ON", "YES", "TRUE")
-    if _reachable(os.environ.get("HF_ENDPOINT", "https://huggingface.co")):
-        return False
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    log.warning(
-        "the hub cannot be reached; looking for %s in its cache only", ", ".join(repositories)
-    )
-    return True
+    import httpx  # the client of `huggingface_hub`: the same proxies and certificates
 
-
-def _reachable(address: str) -> bool:
-    """Whether a server accepts a connection soon and then sends any answer; proxies of the
-    environment are used."""
-    parts = urllib.parse.urlsplit(address)
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    if proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
-        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        if not _connects(parts.hostname or "", port):
-            return False
-        urllib.request.urlopen(
-            urllib.request.Request(address, method="HEAD"), timeout=ANSWER_SECONDS
-        ).close()
-    except urllib.error.HTTPError:
+        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        log.warning(
+            "the hub cannot be reached; looking for %s in its cache only", ", ".join(repositories)
+        )
         return True
-    except (OSError, ValueError) as error:
-        # the hub's libraries may know a certificate that Python does not know
-        return isinstance(getattr(error, "reason", None), ssl.SSLError)
-    return True
-
-
-def _connects(host: str, port: int) -> bool:
-    """Whether a host accepts a connection within CONNECT_SECONDS."""
-    connected = threading.Event()
-
-    def connect() -> None:
-        with suppress(OSError, ValueError):
-            socket.create_connection((host, port), CONNECT_SECONDS).close()
-            connected.set()
-
-    # looking up a host's name has no time limit, so that it runs in a thread that ends with us
-    attempt = threading.Thread(target=connect, daemon=True)
-    attempt.start()
-    attempt.join(CONNECT_SECONDS)
-    return connected.is_set()
+    return False
 
 
 def in_hub_cache(name: str) -> bool:
-    """Return whether the hub's cache on this machine has a model `owner/name`, of any commit."""
-    home = os.environ.get("HF_HOME") or Path(
-        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
-    )
-    caches = [os.environ.get(name) for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")]
-    cache = user_path(next(filter(None, caches), Path(home, "hub")))
-    return (cache / f"models--{name.replace('/', '--')}" / SNAPSHOTS).is_dir()
+    """Return whether the hub's cache on this machine has a model `owner/name`."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
-
-def hub_snapshot(folder: Path) -> Path:
-    """Return the snapshot folder inside a repository's folder of the hub's cache; any other folder
-    unchanged.
-
-    The snapshot is that of the branch `main`, or else the only one.
-
-    Raises:
-        UserError: there is no snapshot, or there are several and none is that of `main`.
-    """
-    snapshots = folder / SNAPSHOTS
-    if not (snapshots.is_dir() and (folder / "refs").is_dir()):
-        return folder
-    if (folder / "refs" / "main").is_file():
-        with Files(folder) as files:
-            commit = files.read("refs/main", 1000).decode(errors="replace").strip()
-        snapshot = snapshots / commit
-        if snapshot.parent == snapshots and snapshot.is_dir():
-            return snapshot
-    commits = sorted(path for path in snapshots.iterdir() if path.is_dir())
-    if len(commits) == 1:
-        return commits[0]
-    if commits:
-        what = f"{len(commits)} snapshots, and none is the branch main; name one of them"
-        raise UserError(f"{folder} holds {what}, such as {commits[-1]}")
-    raise UserError(f"{folder} is a folder of the hub's cache without a snapshot; fetch it again")
+    try:
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
+    except HFValidationError:
+        return False
 
 
 def hub_name(folder: Path) -> str:
@@ -152,6 +77,6 @@ def hub_name(folder: Path) -> str:
     resolved = folder.resolve()
     for path in (resolved, *resolved.parents[:2]):
         kind, *names = path.name.split("--")
-        if kind in ("models", "datasets") and len(names) > 1 and (path / SNAPSHOTS).is_dir():
+        if kind in ("models", "datasets") and len(names) > 1 and (path / "snapshots").is_dir():
             return "/".join(names)
     return resolved.name

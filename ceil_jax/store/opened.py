@@ -27,6 +27,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import POINTER, is_pointer
 from ceil_jax.store.progress import bar
+from ceil_jax.store.weights import no_model
 
 T = TypeVar("T")
 
@@ -324,7 +325,7 @@ class Files:
         names = [name for name in self.names() if name.startswith("model")]
         names = [name for name in names if name.endswith(".safetensors")]
         if not names:
-            raise UserError(f"{self.path()} holds no model.safetensors")
+            raise no_model(self.path(), "encoder")
         tensors: dict[str, np.ndarray] = {}
         for name in names:
             tensors |= self._tensors(name)
@@ -354,6 +355,8 @@ class Files:
         return tensors
 
     def _unreadable(self, name: str, why: object) -> UserError:
+        if is_pointer(self.path(name)):
+            return UserError(f"{self.path(name)} {POINTER}")
         reason = str(why).partition("\n")[0]
         return UserError(f"{self.path(name)} cannot be read ({reason:.160}); {AGAIN}")
 

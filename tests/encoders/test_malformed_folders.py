@@ -105,7 +105,7 @@ def test_another_field_of_the_config(folder, field, value, said):
     ("file", "said"),
     [
         ("config.json", "config.json is missing"),
-        ("model.safetensors", "holds no model.safetensors"),
+        ("model.safetensors", "model.safetensors beside it"),
         ("tokenizer.json", "holds no tokenizer.json; transformers writes it"),
     ],
 )

@@ -113,11 +113,18 @@ def test_a_plain_hugging_face_folder_is_mean_pooled(bert, tmp_path):
     np.testing.assert_allclose(unit, load_encoder(bert).encode(TEXTS), atol=1e-6)
 
 
+def test_a_clone_without_lfs_says_so(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "cloned")
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with refused(f"{folder}/model.safetensors is a Git LFS pointer.*git lfs pull"):
+        load_encoder(folder)
+
+
 def test_weights_in_pickles_are_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with refused(
-        r"pytorch_model.bin alone.* Convert it once.*AutoModel as M.*then --encoder ./conv"
+        r"model.safetensors beside it, but .*pytorch_model.bin.*AutoModel as M.*--encoder ./conv"
     ):
         load_encoder(folder)
 
@@ -224,11 +231,10 @@ def test_unknown_names(own_module, name, said):
         load_encoder(name)
 
 
-def test_the_hubs_cache_named_whole(bert, tmp_path):
-    cached = tmp_path / "models--owner--name"
-    (cached / "refs").mkdir(parents=True)
-    shutil.copytree(bert, cached / "snapshots" / "0123abcd")
-    encoder = load_encoder(cached)
+def test_a_snapshot_of_the_hubs_cache_has_its_repositorys_name(bert, tmp_path):
+    snapshot = tmp_path / "models--owner--name" / "snapshots" / "0123abcd"
+    shutil.copytree(bert, snapshot)
+    encoder = load_encoder(snapshot)
     assert encoder.name == "owner/name"
     assert encoder.fingerprint == load_encoder(bert).fingerprint
 

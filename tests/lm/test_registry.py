@@ -54,16 +54,9 @@ def test_a_folder_is_another_lm_when_a_byte_of_it_is_another(tmp_path, file):
     assert names[0] == names[2] != names[1]
 
 
-@pytest.mark.parametrize("settings", ['{"base_model_name_or_path": "owner/base"}', "no json", "[]"])
-def test_an_adapter_is_told_from_a_model(tmp_path, settings):
-    (tmp_path / "adapter_config.json").write_text(settings)
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"{}")
-    with pytest.raises(
-        UserError, match=r"holds an adapter \(PEFT\) of the model .*merge_and_unload"
-    ):
-        source_of(str(tmp_path))
-    # beside a whole model it is not in the way
-    (tmp_path / "config.json").write_text("{}")
+def test_an_adapter_beside_a_whole_model_is_not_in_the_way(tmp_path):
+    for name in ("adapter_config.json", "adapter_model.safetensors", "config.json"):
+        (tmp_path / name).write_text("{}")
     assert source_of(str(tmp_path))[0] == str(tmp_path)
 
 

@@ -89,6 +89,8 @@ def test_no_key_loads_weights(tmp_path, monkeypatch):
 
 
 def test_loading_says_what_is_wrong(tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
     with pytest.raises(UserError, match="cannot load the language model"):
         load_lm(str(tmp_path))
     with pytest.raises(UserError, match="cannot load the language model nobody/nothing"):
