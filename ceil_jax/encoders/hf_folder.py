@@ -22,7 +22,7 @@ from ceil_jax.encoders.checkpoint import Checkpoint
 from ceil_jax.encoders.encoder import Encoder, check_same_shapes
 from ceil_jax.encoders.hf_names import UNUSED, base_name, hugging_face_name, network_config, turned
 from ceil_jax.encoders.side_prompts import SavedPrompts, read_prompts
-from ceil_jax.encoders.tokenizers import PretrainedTokenizer
+from ceil_jax.encoders.tokenizers import PretrainedTokenizer, failures
 from ceil_jax.encoders.transformer import Pooling, Transformer, TransformerConfig
 from ceil_jax.errors import UserError
 from ceil_jax.store.opened import Files, RelativePath
@@ -43,6 +43,8 @@ _SHORTEST = 3
 _MOST_OF_A_WORD = 1000
 """The most characters of a word that a tokenizer may split into pieces; beyond, its time grows with
 the cube of their number."""
+
+_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
 
 _KEPT = re.compile(r"(bos|eos|unk|sep|pad|cls|mask)_token|model_max_length|truncation_side")
 """The entries of tokenizer_config.json that are written back."""
@@ -127,6 +129,12 @@ def _read(files: Files, name: str) -> Encoder:
         )
     # Hugging Face's name → tensor; no number of them is read before their shapes are checked
     tensors = {base_name(key): tensor for key, tensor in inner.tensors().items()}
+    layers = {match[1] for key in tensors if (match := _LAYER.match(key))}
+    if len(layers) != network.layers:  # building more than there are would take long
+        raise UserError(
+            f"{inner.path()}: a checkpoint of another architecture: weights of {len(layers)} layers "
+            f"where config.json says {network.layers}"
+        )
     shapes = {"pooler.dense.weight": (network.width,) * 2, "pooler.dense.bias": (network.width,)}
     pooler = {
         key: np.array(tensors[key])
@@ -210,14 +218,11 @@ def _tokenizer(
         )
     content = files.json("tokenizer.json", dict[str, Any])
     _check_parts(content, folder)
-    try:
+    with failures(f"{folder}: cannot read the tokenizer"):
         backend = Backend.from_buffer(files.read("tokenizer.json"))
-    except Exception as error:  # the tokenizers library raises Exception itself
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"{folder}: cannot read the tokenizer ({reason:.160}); fetch it again"
-        ) from None
-    most = max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
+        # the vocabulary, and a text with what stands around it
+        ids = [*backend.get_vocab(with_added_tokens=True).values(), *backend.encode("a").ids]
+    most = max(ids, default=-1)
     if most >= network.vocab_size or network.pad_id >= network.vocab_size:
         raise UserError(
             f"{folder}: the tokenizer has {most + 1} tokens and the network {network.vocab_size}; "

@@ -22,8 +22,8 @@ FAMILIES: dict[str, Family] = {
 }
 """`model_type` in config.json → the family of the network."""
 
-_MOST_LAYERS = 128
-"""The most layers of a network; the largest of these families have 48."""
+_MOST_LAYERS = 48
+"""The most layers of a network; the largest of these families have 24."""
 
 UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
 """Tensors of a checkpoint that do not affect vectors: the pretraining heads, and BERT's pooler,

@@ -114,9 +114,9 @@ def read_encoder(files: Files, name: str) -> Encoder:
     known = {**_named, **ENCODERS}
     if factory not in known:
         raise UserError(
-            f"{name} is made by {factory[:80]!r}, which nobody has named here: look at it, then call "
-            f"load_encoder({factory[:80]!r}) or register_encoder({factory[:80]!r}, …) before you load "
-            "the folder"
+            f"{name} is made by {factory[:80]!r}, which nobody has named here: if it is yours, call "
+            f"register_encoder({factory[:80]!r}, …) before you load the folder, or give the encoder "
+            "itself, encoder=…"
         )
     encoder = made_by(known[factory], "encoder", factory, Encoder).renamed(name, factory)
     tensors = files.tensors()

@@ -9,6 +9,7 @@ import re
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -128,17 +129,13 @@ class PretrainedTokenizer:
         texts = [self.prefix + text for text in texts]
         if self.lower_case:
             texts = [text.lower() for text in texts]
-        try:
-            with _truncating:
-                self.backend.no_padding()
-                side = self.config.get("truncation_side", "right")
-                self.backend.enable_truncation(max_length, direction=side)
-                encoded = self.backend.encode_batch(texts)
-        except Exception as error:  # the tokenizers library raises Exception itself
-            raise _failed(str(error)) from None
-        ids = [encoding.ids for encoding in encoded]
-        if any(len(ids_of_text) > max_length for ids_of_text in ids):
-            raise _failed(f"more than {max_length} tokens after cutting a text to them")
+        with failures("the encoder's tokenizer fails"), _truncating:
+            self.backend.no_padding()
+            side = self.config.get("truncation_side", "right")
+            self.backend.enable_truncation(max_length, direction=side)
+            ids = [encoding.ids for encoding in self.backend.encode_batch(texts)]
+            if any(len(ids_of_text) > max_length for ids_of_text in ids):
+                raise ValueError(f"more than {max_length} tokens after cutting a text to them")
         return ids
 
     def save(self, folder: Path) -> None:
@@ -158,8 +155,17 @@ _truncating = threading.Lock()
 """Held while a tokenizer has the length of one call set."""
 
 
-def _failed(why: str) -> UserError:
-    return UserError(f"the encoder's tokenizer fails ({why:.160}); take another checkpoint")
+@contextmanager
+def failures(what: str) -> Iterator[None]:
+    """Turn any failure of the tokenizers library inside the block into a UserError that begins with
+    `what`. It raises Exception itself, and where its own code fails an error that is no Exception."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{what} ({reason:.160}); take another checkpoint") from None
 
 
 def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:

@@ -26,10 +26,10 @@ from pydantic import Field, with_config
 from ceil_jax.errors import UserError
 from ceil_jax.store.hashing import file_hashes
 from ceil_jax.store.locking import disk_errors, held, write
-from ceil_jax.store.opened import MOST_FILES, STRICT, Files, RelativePath, checked
+from ceil_jax.store.opened import MOST_FILES, STRICT, Files, RelativePath, Title, checked, titled
 
 LOCK = ".lock"
-_CONTENT = r"content-[1-9]\d{0,17}"
+_CONTENT = r"content-[1-9][0-9]{0,17}"
 """The form of the name of a save's folder."""
 
 _LOOKS = 50
@@ -48,7 +48,7 @@ class Manifest:
     """The name of the save's folder."""
     settings: dict[str, Any]
     """What the save holds beside its files."""
-    encoders: dict[Annotated[str, Field(pattern=r"^(query_)?encoder$")], str]
+    encoders: dict[Annotated[str, Field(pattern=r"^(query_)?encoder$")], Title]
     """Folder → the encoder's name, for messages."""
     files: Annotated[dict[RelativePath, str], Field(max_length=MOST_FILES)]
     """Relative path in the save's folder → sha256."""
@@ -108,12 +108,14 @@ def save_content(
                 files=file_hashes(content),
                 next_id=next_id,
             )
-            text = json.dumps(vars(record), indent=1, default=_plain)
+            text = json.dumps(vars(record), indent=1, default=_plain).encode()
+            # what a reader would refuse does not replace what is there
+            checked(text, Manifest, str(folder / manifest))
             _flush(content)
         except BaseException:
             shutil.rmtree(content, ignore_errors=True)
             raise
-        write(folder / manifest, text.encode())
+        write(folder / manifest, text)
         for path in before:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -149,8 +151,8 @@ def load_content(folder: Path, manifest: str, load: Callable[[Manifest, Files], 
 
 
 def name_of(encoder: Any) -> str:
-    """Return the name of an encoder, for messages."""
-    return str(getattr(encoder, "name", "") or type(encoder).__name__)
+    """Return the name of an encoder, for messages: one line."""
+    return titled(str(getattr(encoder, "name", "") or type(encoder).__name__))
 
 
 def read_encoders(manifest: Manifest, files: Files, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -344,7 +344,7 @@ class CeilSelector(Settings):
         ids = bank.add(rows, vectors)
         if labels := self._labels_not_learnt(rows):
             self._unlearnt = True
-            listed = ", ".join(f"{label:.40}" for label in labels[:5])
+            listed = ", ".join(repr(label)[:40] for label in labels[:5])
             log.warning(
                 "the encoder's head has not learnt %s%s: their examples are ranked by similarity alone "
                 "until it is fitted again, which calls no LM (ceil-jax export)",

@@ -126,7 +126,9 @@ def appearing(target: Path) -> Iterator[IO[bytes]]:
         target.parent.mkdir(parents=True, exist_ok=True)
         _clear_half_written(target)
         try:
-            with beside.open("wb") as out:
+            # not through a link that somebody else has put there
+            beside.unlink(missing_ok=True)
+            with beside.open("xb") as out:
                 yield out
                 out.flush()
                 os.fsync(out.fileno())

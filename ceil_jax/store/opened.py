@@ -43,6 +43,9 @@ MOST_FILES = 200
 MOST_BYTES = 32 * 2**30
 """The most files that a saved folder may name, and the most bytes of one of them."""
 
+_SPARSE = 2**30
+"""Files of more bytes are refused if nearly all of them are holes."""
+
 _MOST_HEADER = 8 * 2**20
 """The most bytes of the header of a safetensors file; BERT-large has 40,000."""
 
@@ -67,6 +70,9 @@ def _relative(name: str) -> str:
         raise ValueError("expected a path inside the folder, such as encoder/config.json")
     return name
 
+
+Title = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+"""A name that is shown: one line without control characters."""
 
 RelativePath = Annotated[str, AfterValidator(_relative)]
 """A path inside a folder, with slashes."""
@@ -115,6 +121,11 @@ def checked(content: bytes, kind: type[T], where: str) -> T:
         f"{where}{place and f', {place!r}'}: {said:.160}, found {reprlib.repr(first['input'])}; "
         f"{AGAIN}"
     )
+
+
+def titled(name: str) -> str:
+    """Return a name as a `Title`."""
+    return " ".join("".join(c if c.isprintable() else " " for c in name).split())[:200]
 
 
 class Files:
@@ -203,8 +214,12 @@ class Files:
             status = real.stat()
             if not stat.S_ISREG(status.st_mode):
                 raise UserError(f"{path} is no regular file; {AGAIN}")
-            if status.st_size > MOST_BYTES:
-                raise UserError(f"{path} has {status.st_size:,} bytes, more than {MOST_BYTES:,}")
+            # a file of holes is none that anybody writes; reading it takes as long as its size says
+            blocks = getattr(status, "st_blocks", status.st_size)
+            is_sparse = status.st_size > _SPARSE and 512 * blocks < status.st_size / 1000
+            if status.st_size > MOST_BYTES or is_sparse:
+                what = "which are holes" if is_sparse else f"more than {MOST_BYTES:,}"
+                raise UserError(f"{path} has {status.st_size:,} bytes, {what}")
             return real.open("rb")
         except FileNotFoundError:
             raise UserError(f"{path} is missing; {AGAIN}") from None
@@ -227,10 +242,13 @@ class Files:
 
     def lines(self, name: str) -> list[bytes]:
         """Return the lines of a file, each of at most MOST_TEXT bytes."""
-        stream = self.stream(name)
-        lines = list(iter(functools.partial(stream.readline, MOST_TEXT + 1), b""))
-        if any(len(line) > MOST_TEXT for line in lines):
-            raise UserError(f"{self.path(name)}: a line of more than {MOST_TEXT:,} bytes; {AGAIN}")
+        lines = []
+        for line in iter(functools.partial(self.stream(name).readline, MOST_TEXT + 1), b""):
+            if len(line) > MOST_TEXT:
+                raise UserError(
+                    f"{self.path(name)}: a line of more than {MOST_TEXT:,} bytes; {AGAIN}"
+                )
+            lines.append(line)
         return lines
 
     def json(self, name: str, kind: type[T], missing: T | None = None) -> T:

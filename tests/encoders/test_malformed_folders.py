@@ -89,8 +89,19 @@ def test_a_file_with_another_content(folder, file, content, said):
         ("hidden_size", "16", "hidden_size is '16'; expected a number from 1"),
         ("num_attention_heads", 3, "is damaged, or no encoder's"),
         ("position_embedding_type", "relative_key", "absolute positions .*'relative_key'"),
-        ("num_hidden_layers", 3, "another architecture: missing encoder.layer.2"),
-        ("num_hidden_layers", 1, "another architecture: unexpected encoder.layer.1"),
+        ("num_hidden_layers", 3, "weights of 2 layers where config.json says 3"),
+        ("num_hidden_layers", 1, "weights of 2 layers where config.json says 1"),
+        (
+            "num_hidden_layers",
+            10**9,
+            "num_hidden_layers is 1000000000; expected a number from 1 to 48",
+        ),
+        ("hidden_size", 10**9, "another architecture: shape of"),
+        ("vocab_size", 10**12, "vocab_size is 1000000000000; expected a number"),
+        ("hidden_size", 16.0, "hidden_size is 16.0; expected a number"),
+        ("layer_norm_eps", float("nan"), "layer_norm_eps is nan; expected a number from 0 to 1"),
+        ("pad_token_id", 10**6, "not of the same checkpoint"),
+        ("pad_token_id", -1, "pad_token_id is -1"),
         ("intermediate_size", 8, r"intermediate.dense.weight \(16, 24\) where \(16, 8\)"),
         ("vocab_size", 15, "tokenizer has 16 tokens and the network 15"),
     ],
@@ -123,3 +134,81 @@ def test_damaged_weights(folder):
 def test_json_that_is_nested_beyond_reading(folder):
     (folder / "config.json").write_text("[" * 100_000)
     assert "config.json is not JSON" in refusal(folder)
+
+
+REPEATED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+A, B = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+
+
+def template(single, ids=(0,)):
+    special = {"id": "[CLS]", "ids": list(ids), "tokens": ["[CLS]"] * len(ids)}
+    return {
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": [A, B],
+            "special_tokens": {"[CLS]": special},
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        # time that grows exponentially, memory that doubles forty times, time with a word's cube
+        (
+            {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}}},
+            "has the pattern .*which is not read here",
+        ),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [REPEATED] * 40}},
+            "has the pattern .*which is not read here",
+        ),
+        ({"model": {"max_input_chars_per_word": 10**9}}, "splits words of more than 1,000 char"),
+        # the library's own code fails
+        (
+            {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}},
+            "cannot read the tokenizer",
+        ),
+        ({"model": {"vocab": {"zebra": 10**6, "[UNK]": 0}}}, "not of the same checkpoint"),
+        (template([{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, A], [4 * 10**9]), "not of the"),
+        ({"normalizer": {"type": "evil:run"}}, "cannot read the tokenizer"),
+        ({"normalizer": {"type": "Replace", "pattern": 5, "content": ""}}, "is damaged"),
+    ],
+)
+def test_tokenizers_of_strangers(folder, changes, said):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    for part, change in changes.items():
+        content[part] = {**content[part], **change} if part == "model" else change
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert re.search(said, refusal(folder))
+
+
+def test_a_tokenizer_that_fails_at_a_text_is_one_line(folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["unk_token"] = "[NOPE]"
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    encoder = load_encoder(folder)
+    with pytest.raises(UserError, match=r"the encoder.s tokenizer fails .*Missing"):
+        encoder.encode(["zebra"])
+    content["post_processor"] = template([A] * 50)["post_processor"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="more than 20 tokens after cutting"):
+        load_encoder(folder).encode(["a"])
+
+
+def test_no_class_is_chosen_by_a_name_in_a_file(folder, tmp_path, monkeypatch):
+    (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.chdir(tmp_path)
+    names = {"AutoModel": "evil.T", "AutoConfig": "evil.T", "AutoTokenizer": ["evil.T", None]}
+    for file in ("config.json", "tokenizer_config.json"):
+        content = json.loads((folder / file).read_text())
+        more = {"auto_map": names, "tokenizer_class": "evil.T", "trust_remote_code": True}
+        more |= {"vocab_file": "/etc/passwd", "chat_template": "{{ cycler.__init__ }}"}
+        (folder / file).write_text(json.dumps(content | more))
+    encoder = load_encoder(folder)
+    assert encoder.encode(["a river"]).shape == (1, 16)
+    # nor is one passed on
+    encoder.save_pretrained(tmp_path / "again")
+    written = "".join(file.read_text() for file in (tmp_path / "again").glob("*.json"))
+    assert "evil" not in written.replace('"tokenizer_class": "evil.T"', "")

@@ -170,6 +170,10 @@ def test_what_cannot_be_exported(tmp_path):
     skills = open_run(replace(SMALL, text="skill", out=tmp_path / "runs"), FEW)
     with pytest.raises(UserError, match="a selector embeds inputs as they are"):
         export_row(*skills, skills.setup.row("dpp"), tmp_path / "new")
+    with pytest.raises(UserError, match="a selector embeds inputs as they are"):
+        export_row(*skills, skills.setup.row("classifier"), tmp_path / "new")
+    with pytest.raises(UserError, match="is there already and is no classifier"):
+        export_row(run, setup, setup.row("classifier"), tmp_path / "letters")
     assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").glob("epr-*")]
 
 

@@ -359,7 +359,7 @@ LINKS = {
     "a file elsewhere": (lambda file: file.symlink_to(__file__), "leads out of its folder"),
     "a sparse terabyte": (
         lambda file: sparse(file, 2**40),
-        "has 1,099,511,627,776 bytes, more than",
+        "has 1,099,511,627,776 bytes, which are holes",
     ),
 }
 

@@ -22,7 +22,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.registry import Registry
 from ceil_jax.store.folder import save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
-from ceil_jax.store.opened import STRICT, Files, checked
+from ceil_jax.store.opened import STRICT, Files, Title, checked, titled
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import Structures, bracketed, sql
@@ -260,7 +260,9 @@ class FreeEncoder:
         arrays, others = _fields(self.head)
         learnt = {} if self.learnt is None else {"learnt": self.learnt}
         save_arrays(folder / ARRAYS, **arrays, **learnt)
-        content = _Saved(type(self.head).__name__, others, self.base.name, self.parser, self.pairs)
+        content = _Saved(
+            type(self.head).__name__, others, titled(self.base.name), self.parser, self.pairs
+        )
         write_json(folder / SETTINGS, vars(content))
 
     @classmethod
@@ -334,7 +336,7 @@ class _Saved:
     """The name of the head's class, in HEADS."""
     settings: dict[str, Any]
     """Its fields that are no arrays."""
-    base: str = ""
+    base: Title = ""
     """The name of the encoder below it, for messages."""
     parser: str = ""
     pairs: bool = False
