@@ -1,0 +1,47 @@
+"""What a prompt's form and an instruction change (no paper's table): text and turns, with an instruction and
+without, zero and four examples.
+
+    python experiments/forms.py --tasks sst5 mrpc geoquery nl2bash --scale small --limit 400 --seeds 0 \\
+        --data-dir DATA
+
+The LM is an instruct model with a chat template of its own, in which `turns` are rendered. For labels the
+instruction is the one that a chat LM gets by default; for programs it says what to write.
+"""
+
+import sys
+from dataclasses import replace
+
+from harness.command import Experiment, ExperimentOptions
+from harness.drawing import points
+from harness.grid import Cell, Entry
+
+from ceil_jax.lm.prompts import NAMES_LABELS
+from ceil_jax.pipeline.config import RunConfig
+
+INSTRUCTIONS = {
+    "geoquery": "Write the query to the geography database that answers the question, and nothing else.",
+    "nl2bash": "Write the bash command that does what the text says, and nothing else.",
+}
+"""By task; NAMES_LABELS for the others."""
+METHODS = {"zero": "zero examples", "topk": "four nearest"}
+
+
+def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
+    """Return a row for each number of examples, form and instruction."""
+    instruction = INSTRUCTIONS.get(config.task, NAMES_LABELS)
+    return [
+        Entry(
+            f"{label}, {form}, {'an instruction' if system else 'no instruction'}",
+            config.task,
+            Cell(replace(config, form=form, system=system, shots=4), method),
+        )
+        for method, label in METHODS.items()
+        for form in ("text", "turns")
+        for system in ("", instruction)
+    ]
+
+
+EXPERIMENT = Experiment("forms", "Forms of a prompt", entries, points)
+
+if __name__ == "__main__":
+    sys.exit(EXPERIMENT.main())
