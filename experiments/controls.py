@@ -29,15 +29,15 @@ from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import ROWS_FILE, Answers, rows_of
 from ceil_jax.pipeline.config import SCALES
 from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.kept import Noted, kept
 from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, open_run
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import signed
 from ceil_jax.retrieval.retriever import Choice
+from ceil_jax.store.kept import Noted, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.load import load_task
 
 EXPERIMENT = "free_rows"

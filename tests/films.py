@@ -7,8 +7,8 @@ from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.models import Models
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retriever import retrieved
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example, Task, Template
 
 WORDS = ("bad", "good")

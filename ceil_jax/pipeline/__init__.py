@@ -1,15 +1,14 @@
 """A run as a graph of kept values: a step is a function, and what it gives for some arguments is
 computed once and kept. Such a lazy value is called a stage.
 
-Start with `kept`, then `setup` and `row_stages`; most other modules hold the steps of one subject.
+Start with `store.kept`, then `setup` and `row_stages`; most other modules hold the steps of one subject.
 
-- `kept`: `kept` functions, `Lazy` values and their keys; `run`: `Run`, which gets a lazy value from
-  memory, from disk or by computing it
+- `run`: `Run`, which gets a lazy value from memory, from disk or by computing it
 - `setup`: `Setup`, a task under one configuration, and `open_run`
 - `row_stages`: the stages of a row: its metric, its answers, its examples
 - `method_stages`: the stages of a method: its encoders, their training, the vectors that they give,
   its fixed examples, λ
-- `views`: examples and their retrieval texts; `rewriting`: those with skills, which an LM writes
+- `views`: the retrieval texts of examples; `rewriting`: those with skills, which an LM writes
   (Skill-KNN)
 - `vectors`: the vectors of texts and of examples
 - `learning`: training of heads and encoders

@@ -11,13 +11,13 @@ import numpy as np
 
 from ceil_jax.lm.prompts import Built, Fit, PromptBuilder
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.kept import Files, Lazy, Noted, Work, json_file, kept
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.folder import load_arrays, save_arrays
+from ceil_jax.store.kept import Files, Lazy, Noted, Work, json_file, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tasks.words import Overlap, overlap

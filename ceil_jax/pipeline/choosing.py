@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.encoders.text_encoder import EncoderPair
-from ceil_jax.pipeline.kept import Noted, arrays, kept
 from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.scoring import LOG_DET_SHARE
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.own_rows import OwnRows
 from ceil_jax.retrieval.retriever import (
     Choice,
@@ -23,6 +21,8 @@ from ceil_jax.retrieval.retriever import (
     checked_choice,
 )
 from ceil_jax.skills.sketches import PARTS
+from ceil_jax.store.kept import Noted, arrays, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
 from ceil_jax.training.samplers import Sampler, SamplerInputs

@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 
 from ceil_jax.lm.messages import Rendered
 from ceil_jax.metrics import METRICS
-from ceil_jax.pipeline.kept import Lazy, Noted, Work, array, kept
 from ceil_jax.pipeline.prompting import Prompting, work_of_reading
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import BankQueries, Examples
 from ceil_jax.pipeline.ways import ask, way_of_answering
+from ceil_jax.store.kept import Lazy, Noted, Work, array, kept
+from ceil_jax.tasks.bank import BankQueries, Examples
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.scoring import score_sets
 

@@ -14,10 +14,10 @@ from ceil_jax.encoders.encoder import Encoder, require_network
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.methods.base import LearnsFromOutputs, LearnsFromScores, TrainingJob
-from ceil_jax.pipeline.kept import Files, Lazy, Noted, Work, kept
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.vectors import text_facts
 from ceil_jax.store.folder import SCRATCH, load_arrays, save_arrays, write_json
+from ceil_jax.store.kept import Files, Lazy, Noted, Work, kept
 from ceil_jax.store.locking import disk_errors
 from ceil_jax.store.progress import bar
 from ceil_jax.tasks.example import Example

@@ -23,7 +23,6 @@ from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import vectors as of_texts
 from ceil_jax.pipeline.choosing import choose, draw_sets, sets_of_each_trade_off
 from ceil_jax.pipeline.fixed_examples import best_set
-from ceil_jax.pipeline.kept import Lazy
 from ceil_jax.pipeline.learning import (
     HeadValue,
     blocks_in_training,
@@ -35,8 +34,6 @@ from ceil_jax.pipeline.rewriting import Skills, rewritten, skill_texts, skills_o
 from ceil_jax.pipeline.scoring import lm_scores, output_scores, scored_sets, tuned
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.pipeline.views import (
-    BankQueries,
-    Examples,
     Texts,
     inputs,
     outputs,
@@ -46,6 +43,8 @@ from ceil_jax.pipeline.views import (
 )
 from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.retrieval.retrievers import NEAREST
+from ceil_jax.store.kept import Lazy
+from ceil_jax.tasks.bank import BankQueries, Examples
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.free.rows import Observations
 from ceil_jax.training.held_out import split_held_out

@@ -11,13 +11,13 @@ from ceil_jax.methods.registry import ZERO_ROW, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.kept import Files, Noted, kept
 from ceil_jax.pipeline.lineup import Lineup, lineup_of
 from ceil_jax.pipeline.plan import duration, minutes_for, plan
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, setup_of
 from ceil_jax.pipeline.speed import Machine, this_machine, tokens_as_read
-from ceil_jax.pipeline.views import Examples
+from ceil_jax.store.kept import Files, Noted, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.draws import draw
 
 FEWEST_QUERIES = 150

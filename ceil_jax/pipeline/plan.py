@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ceil_jax.pipeline.kept import Lazy, Work
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.speed import Machine
+from ceil_jax.store.kept import Lazy, Work
 
 
 class Plan(dict[Lazy[Any], Work]):

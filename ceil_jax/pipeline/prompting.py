@@ -9,9 +9,9 @@ from typing import Any
 from ceil_jax.lm.messages import Rendered
 from ceil_jax.lm.prompts import ORDERS, Fit, Prompt, PromptBuilder, answer_reserve
 from ceil_jax.lm.request import LMRequest
-from ceil_jax.pipeline.kept import FLAT, Work
 from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.pipeline.run import Run
+from ceil_jax.store.kept import FLAT, Work
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.scoring import read_outputs
 

@@ -27,12 +27,12 @@ from ceil_jax.methods.registry import ROWS, method_named, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import Answers, Metrics, answer, read_measured
 from ceil_jax.pipeline.config import RunConfig, SkillConfig
-from ceil_jax.pipeline.kept import Files, Lazy, Noted, closure, kept
 from ceil_jax.pipeline.rewriting import Skills, skills_of
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finished, load_arrays, read_json, read_key, write_json
+from ceil_jax.store.kept import Files, Lazy, Noted, closure, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.words import Overlap
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from ceil_jax.lm.price import Usage, usage_of
-from ceil_jax.pipeline.kept import Lazy, Noted, Work, closure, json_file, kept
 from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.skills.rewriter import MAX_NEW_TOKENS, Demonstration, Rewriter
+from ceil_jax.store.kept import Lazy, Noted, Work, closure, json_file, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 
 _COUNTED = 32

@@ -23,7 +23,6 @@ from ceil_jax.pipeline.answering import (
     most_common,
 )
 from ceil_jax.pipeline.choosing import choose
-from ceil_jax.pipeline.kept import Lazy
 from ceil_jax.pipeline.method_stages import (
     bank_texts,
     bank_vectors,
@@ -39,8 +38,10 @@ from ceil_jax.pipeline.method_stages import (
 )
 from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.setup import Setup
-from ceil_jax.pipeline.views import Examples, inputs
+from ceil_jax.pipeline.views import inputs
 from ceil_jax.retrieval.retriever import Choice
+from ceil_jax.store.kept import Lazy
+from ceil_jax.tasks.bank import Examples
 
 
 def metric(setup: Setup, row: Row) -> Metrics:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.readings import Readings
-from ceil_jax.pipeline.kept import Lazy, Noted, Work, closure, lazies
 from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import complete, finished
+from ceil_jax.store.kept import Lazy, Noted, Work, closure, lazies
 from ceil_jax.store.progress import running_bar
 
 T = TypeVar("T")

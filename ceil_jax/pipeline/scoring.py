@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.lm.request import LMRequest
-from ceil_jax.pipeline.kept import Lazy, Noted, Work, arrays, in_notes, kept
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import Examples
+from ceil_jax.store.kept import Lazy, Noted, Work, arrays, in_notes, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity

@@ -17,9 +17,9 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models, NamedEncoder, NamedLM, NamedModels, named_models
 from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import Bank, Examples
 from ceil_jax.registry import load_plugins
 from ceil_jax.skills.rewriter import Demonstration, load_demonstrations
+from ceil_jax.tasks.bank import Bank, Examples
 from ceil_jax.tasks.checks import separated
 from ceil_jax.tasks.example import Task
 from ceil_jax.tasks.labels import label_names, labels_of

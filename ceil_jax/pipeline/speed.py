@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.kept import Work
 from ceil_jax.store.folder import read_json, write_json
 from ceil_jax.store.hashing import digest
+from ceil_jax.store.kept import Work
 from ceil_jax.tasks.assets import cache_path, has_cache
 
 log = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ceil_jax.lm.price import Usage, total, usage_of
 from ceil_jax.pipeline.answering import Answers, answer, prompts_of
-from ceil_jax.pipeline.kept import Noted, in_notes, kept
 from ceil_jax.pipeline.records import readings_of_queries
 from ceil_jax.pipeline.rewriting import usage_of_rewriting
 from ceil_jax.pipeline.run import Run
+from ceil_jax.store.kept import Noted, in_notes, kept
 
 
 @kept(

@@ -12,10 +12,10 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.encoder import Encoder
 from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite, sides
 from ceil_jax.encoders.tokenizers import LENGTHS, TRAINING_LENGTHS, padded_length
-from ceil_jax.pipeline.kept import Lazy, Noted, Work, array, closure, kept
 from ceil_jax.pipeline.models import NamedEncoder
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Texts, source
+from ceil_jax.store.kept import Lazy, Noted, Work, array, closure, kept
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.free.encoder import observations
 from ceil_jax.training.free.rows import Head, Observations, beside

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ceil_jax.lm.price import Price
-from ceil_jax.pipeline.kept import Lazy, closure
 from ceil_jax.pipeline.lineup import Lineup
 from ceil_jax.pipeline.plan import Plan, duration
 from ceil_jax.pipeline.speed import Machine, this_machine
 from ceil_jax.report.table import Table
+from ceil_jax.store.kept import Lazy, closure
 
 WITHOUT_LM = "this machine, without the time of the LM"
 """The name of this machine where the LM is a server or a function."""

@@ -12,9 +12,9 @@ from ceil_jax.methods.base import LearnsFromScores
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import method_stages, row_stages
 from ceil_jax.pipeline.answering import answer, prompts_of
-from ceil_jax.pipeline.kept import Lazy
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.store.kept import Lazy
 from ceil_jax.tasks.example import Example
 
 _SETS = 6

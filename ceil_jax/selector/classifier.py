@@ -101,7 +101,8 @@ class LabelClassifier:
         Raises:
             UserError: a row is not an example, or the outputs are not labels that rows share.
         """
-        from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
+        from ceil_jax.tasks.bank import are_pairs
+        from ceil_jax.training.free.encoder import FreeEncoder, marks, observe
         from ceil_jax.training.free.head import fit_label_head
 
         examples = as_examples(rows, Columns((input_key,), output_key))

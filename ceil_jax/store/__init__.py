@@ -1,5 +1,6 @@
 """Folders and files on disk, written so that a killed command can continue where it was.
 
+- `kept`: `kept` functions, `Lazy` values and their keys
 - `folder`: folders that are finished or not, filled by one process; JSON and arrays in files
 - `locking`: one process at a time in a folder; files that are written whole or not at all; errors
   of a full or unwritable disk

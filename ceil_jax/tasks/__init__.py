@@ -5,6 +5,7 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 `lm/prompts`.
 
 - `example`: `Example`, `Template` and `Task`, which every other room works with
+- `bank`: the examples of a run with keys: the bank, queries, queries taken from the bank
 - `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
 - `families/`: the entries, one module a family of data sets
 - `registry`: `TASKS`, the registered tasks by name, and `register_task`

@@ -111,6 +111,10 @@ def sql(query: str) -> frozenset[str]:
     return frozenset(structures)
 
 
+PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
+"""The parsers by name, as in saved heads and in keys."""
+
+
 def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
     """Return the parser for a bank's outputs; None unless nine tenths of them are programs of one
     kind.

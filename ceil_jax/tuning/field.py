@@ -20,17 +20,17 @@ from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import ANSWERS, answer, prompts_of
 from ceil_jax.pipeline.choosing import choose
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.kept import Lazy, closure
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, open_run, setup_of
 from ceil_jax.pipeline.speed import this_machine
 from ceil_jax.pipeline.usage import before_answering
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply, ask, way_of_answering
 from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.cost import Cost
+from ceil_jax.store.kept import Lazy, closure
 from ceil_jax.store.progress import bar
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.budget import Budget

@@ -12,8 +12,8 @@ from ceil_jax.methods.registry import CLASSIFIER_ROW, COPIED_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics.bootstrap import bootstrap_interval, by_group, metric_interval, paired
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.pipeline.ways import Reply
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.field import Field, ScoredReplies
 from ceil_jax.tuning.finals import WithoutLM

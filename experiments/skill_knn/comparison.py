@@ -16,12 +16,12 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import SCALES, RunConfig, SkillConfig
-from ceil_jax.pipeline.kept import Lazy, closure
 from ceil_jax.pipeline.rewriting import rewriting_note, skills_of
 from ceil_jax.pipeline.run import Run
 from ceil_jax.report.table import Table
 from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.cost import Cost
+from ceil_jax.store.kept import Lazy, closure
 from ceil_jax.tasks import TASKS
 from skill_knn import diversity, gold
 from skill_knn.selection import averaged, selected, selection_table

@@ -12,9 +12,9 @@ from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
 from ceil_jax.pipeline.method_stages import skills as skills_of
 from ceil_jax.pipeline.setup import Session
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.report.plots import GREY, ORANGE
 from ceil_jax.skills.sketches import PARTS
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 from skill_knn.analysis import plane
 from skill_knn.gold import GOLD_SKILLS

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest, Reading
-from ceil_jax.pipeline.kept import Noted, array, kept
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.store import folder as stored
 from ceil_jax.store.cost import Cost
+from ceil_jax.store.kept import Noted, array, kept
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 MODELS = Models()

@@ -13,11 +13,11 @@ from refusing import refused
 from ceil_jax.metrics import METRICS, sql_worker
 from ceil_jax.metrics.sql import SqlSandbox
 from ceil_jax.pipeline.answering import ROWS_FILE, measure
-from ceil_jax.pipeline.kept import kept
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.run import Run
-from ceil_jax.pipeline.views import Examples
+from ceil_jax.store.kept import kept
 from ceil_jax.tasks import Example, Task, Template
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.load import load_task
 
 

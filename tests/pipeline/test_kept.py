@@ -8,12 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from ceil_jax.pipeline.kept import Files, Noted, Work, closure, json_file, kept
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.run import Run
 from ceil_jax.store.code import code_digest
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.folder import finish, read_json
+from ceil_jax.store.kept import Files, Noted, Work, closure, json_file, kept
 
 COMPUTED = []
 VALUE = json_file("value.json")

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from films import SMALL, TASK, metric_of
 
-from ceil_jax.pipeline.kept import Work, closure
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.plan import Plan, plan
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.speed import Machine
+from ceil_jax.store.kept import Work, closure
 from ceil_jax.tasks.load import load_task
 
 NAMES = ("zero", "topk", "dpp", "epr", "ceil")

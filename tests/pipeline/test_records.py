@@ -14,7 +14,7 @@ from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, settings_of
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.views import Examples
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 
 FEW = replace(TASK, validation=TASK.validation[:4])

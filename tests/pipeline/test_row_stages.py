@@ -16,12 +16,12 @@ from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.answering import prompts_of
-from ceil_jax.pipeline.kept import closure
 from ceil_jax.pipeline.learning import cross_fit
 from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.scoring import lm_scores, requests, tuned
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.vectors import blocks_of_bank_queries, head_blocks
+from ceil_jax.store.kept import closure
 from ceil_jax.tasks.example import Example, Task, Template
 
 FEW = replace(TASK, validation=TASK.validation[:6])

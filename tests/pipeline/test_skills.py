@@ -12,10 +12,10 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.config import SkillConfig
-from ceil_jax.pipeline.kept import closure
 from ceil_jax.pipeline.rewriting import rewriting_note, skills_of
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare
+from ceil_jax.store.kept import closure
 from ceil_jax.tasks.example import Example, Task, Template
 
 ASK = ("how many NOUN", "list every NOUN", "the largest NOUN")

@@ -12,7 +12,6 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.config import SkillConfig
-from ceil_jax.pipeline.kept import closure
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.rewriting import skills_of
 from ceil_jax.pipeline.setup import open_run
@@ -21,6 +20,7 @@ from ceil_jax.report.compare import compare
 from ceil_jax.report.dry_run import planned
 from ceil_jax.report.write import write_page
 from ceil_jax.skills.rewriter import Rewriter
+from ceil_jax.store.kept import closure
 
 FEW = replace(TASK, validation=TASK.validation[:4])
 

@@ -17,17 +17,17 @@ from ceil_jax.methods.row import Row
 from ceil_jax.metrics import METRICS, register_metric
 from ceil_jax.pipeline.answering import ROWS_FILE, measure
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.kept import Noted, in_notes, kept
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, record_of_run, settings_of, texts_by_id
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.report import page as page_module
 from ceil_jax.report.run_tables import tables
 from ceil_jax.report.write import write_page
 from ceil_jax.store import folder
 from ceil_jax.store.folder import finish
+from ceil_jax.store.kept import Noted, in_notes, kept
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example, Task, Template
 
 HOSTILE = [

@@ -11,8 +11,8 @@ from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline.export import selector_of
-from ceil_jax.pipeline.kept import closure
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.store.kept import closure
 from ceil_jax.tasks.example import Example, Task, Template
 from ceil_jax.training import contrastive as epr
 from ceil_jax.training.candidates import CandidateSets, TrainingData

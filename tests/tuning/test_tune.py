@@ -33,8 +33,8 @@ from ceil_jax.methods.registry import TOPK_ROW, usable_with
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.run import lms_of
-from ceil_jax.pipeline.views import Examples
 from ceil_jax.retrieval.retrievers import BM25Ranking, NearestVectors
+from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.identity import question_key
 from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.candidates import ZERO, Candidate, candidates, possible_ks, searched

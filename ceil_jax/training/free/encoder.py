@@ -24,16 +24,15 @@ from ceil_jax.store.folder import save_arrays, write_json
 from ceil_jax.store.hashing import digest, text_digest
 from ceil_jax.store.opened import STRICT, Files, Title, checked, titled
 from ceil_jax.store.places import user_path
+from ceil_jax.tasks.bank import are_pairs
 from ceil_jax.tasks.example import Example
-from ceil_jax.tasks.structures import Structures, bracketed, sql
+from ceil_jax.tasks.structures import PARSERS
 from ceil_jax.training.free.head import LabelHead
 from ceil_jax.training.free.rows import Head, Observations, beside
 from ceil_jax.training.free.structures import StructureHead
 
 HEADS: Registry[type] = Registry("head")
 """The classes of heads by name, as written in the folder of a saved head."""
-
-PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
 SETTINGS = FREE_FILE
 ARRAYS = "free.npz"
@@ -75,11 +74,6 @@ def opened_encoder(
     if SETTINGS in files:
         return FreeEncoder.opened(files, base)
     return read_encoder(files, name)
-
-
-def are_pairs(bank: Sequence[Example]) -> bool:
-    """Return whether every input is joined from exactly two texts."""
-    return all(len(example.texts) == 2 for example in bank)
 
 
 def check_pairs(examples: Sequence[Example]) -> None:

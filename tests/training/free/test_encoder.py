@@ -8,8 +8,9 @@ import pytest
 from ceil_jax.encoders.registry import load_encoder
 from ceil_jax.errors import UserError
 from ceil_jax.selector import CeilSelector
+from ceil_jax.tasks.bank import are_pairs
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.free.encoder import FreeEncoder, are_pairs, marks, observe
+from ceil_jax.training.free.encoder import FreeEncoder, marks, observe
 from ceil_jax.training.free.head import LabelHead, fit_label_head
 from ceil_jax.training.free.structures import fit_structure_head
 

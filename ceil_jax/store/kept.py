@@ -1,5 +1,5 @@
-"""Kept functions and lazy values: a run is a graph of `Lazy` values, which `run.Run` computes once and
-keeps.
+"""Kept functions and lazy values: a run is a graph of `Lazy` values, which `pipeline.run.Run` computes once
+and keeps.
 
 Calling a kept function computes nothing. It returns a `Lazy`: the function with what it was given,
 some of which may be lazy itself. The key of a lazy value is the function's kind and a digest of its
@@ -48,7 +48,7 @@ class Work(NamedTuple):
 
 class Noted(NamedTuple):
     """A value with notes as JSON values, which a kept function may return in place of the value. The
-    notes stand in the value's folder (`run.Run.notes`)."""
+    notes stand in the value's folder (`pipeline.run.Run.notes`)."""
 
     value: Any
     notes: Mapping[str, Any]
