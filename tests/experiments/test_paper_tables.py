@@ -3,9 +3,11 @@
 import gzip
 import json
 from dataclasses import replace
+from itertools import product
 
 import figure5
 import fixed_rows
+import forms
 import numpy as np
 import pytest
 import table2
@@ -14,6 +16,7 @@ import table4
 from films import SMALL
 from harness.command import ExperimentOptions
 
+from ceil_jax.lm.prompts import NAMES_LABELS
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.load import load_task
@@ -112,6 +115,15 @@ def test_examples_of_each_label_are_a_row_where_there_are_labels(tmp_path):
     config = replace(SMALL, task="geoquery", data_dir=data)
     programs = {entry.cell.method for entry in fixed_rows.entries(config, ExperimentOptions())}
     assert programs == {"zero", "random", "topk", "free", "fixed", "fixed_near"}
+
+
+def test_forms_are_compared_with_an_instruction_and_without():
+    for task, instruction in {"movie_reviews": NAMES_LABELS, **forms.INSTRUCTIONS}.items():
+        config = replace(SMALL, task=task)
+        found = [entry.cell for entry in forms.entries(config, ExperimentOptions())]
+        expected = set(product(("zero", "topk"), ("text", "turns"), ("", instruction)))
+        assert {(cell.method, cell.config.form, cell.config.system) for cell in found} == expected
+        assert len(found) == len(expected)
 
 
 def test_figure5_compares_few_examples_of_ceil_with_many_of_others():
