@@ -5,7 +5,7 @@ rows judge them.
 
 A candidate answers a row rightly with its own probability; the same rows are hard for all
 candidates, as in real tables. Printed: how often the best is found and how much is lost against the
-budget, how often the final intervals contain the truth, how often a difference is called certain
+budget, how often the final intervals contain the truth, how often a difference is called significant
 where there is none, and what rules for taking a cheaper candidate save and lose.
 """
 
@@ -191,7 +191,7 @@ class Honesty(NamedTuple):
     differences: float
     """Intervals of winner − top-k that contain it."""
     false: float
-    """Races in which any finalist is called certainly better than one that is as good or better."""
+    """Races in which any finalist is called significantly better than one that is as good or better."""
     recommended_worse: float
     """Races whose recommended candidate is truly more than 5 points worse than the winner."""
 
@@ -228,7 +228,8 @@ def honesty(
                 gap = truth[test.better] - truth[test.worse]
                 differences.append(test.interval.low <= gap <= test.interval.high)
         false += any(
-            test.certain and truth[test.better] <= truth[test.worse] for test in verdict.differences
+            test.significant and truth[test.better] <= truth[test.worse]
+            for test in verdict.differences
         )
         worse += truth[0] - truth[verdict.recommended] > 0.05
     return Honesty(

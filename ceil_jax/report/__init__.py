@@ -5,7 +5,7 @@ printing `cli`'s.
 - `compare`: several methods on one task (`compare`, `Comparison`), and their report
 - `runs`: a method's runs over seeds (`Runs`): value, interval, differences, parts, costs
 - `run_tables`: tables with a row for each method, with the paper's numbers
-- `certainty`: which differences are certain, and how many queries would decide the others
+- `significance`: which differences are significant, and how many queries would settle the others
 - `show`: one query of a row, with the candidate sets that the row learnt from
 - `dry_run`: what some rows would compute, before anything is computed
 - `write`: the HTML report of folders of runs

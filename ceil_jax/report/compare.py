@@ -65,7 +65,7 @@ class Comparison(RunTable):
             *map(str, self.differences),
         ]
         if self.differences:
-            lines += ["", self.certainty]
+            lines += ["", self.significance]
         parts = self.parts()
         if parts is not None:
             lines += ["", parts.text()]
@@ -114,7 +114,7 @@ class Comparison(RunTable):
         return {
             **{name: getattr(self.record, name) for name in ("task", "metric", "lm", "queries")},
             "note": "\n".join(self._notes),
-            "certainty": self.certainty,
+            "significance": self.significance,
             "rows": [
                 {
                     "method": row.record.method,
@@ -136,7 +136,7 @@ class Comparison(RunTable):
                 {"better": difference.better, "worse": difference.worse}
                 | json_value(difference.interval)
                 | {
-                    "certain": difference.certain,
+                    "significant": difference.significant,
                     "queries_needed": difference.needed(self.record.queries),
                 }
                 for difference in self.differences
@@ -207,7 +207,7 @@ def uncounted(evaluation: Evaluation) -> str:
     if not of_lm or any(record.answering.tokens for record in of_lm):
         return ""
     return (
-        f"{evaluation.setup.lm.key} counts no tokens, so that no LM tokens stand here; a function's "
+        f"{evaluation.setup.lm.key} counts no tokens, so LM tokens are not shown; a function's "
         "LM adds them to `tokens_read` (docs/new_lm.md)"
     )
 

@@ -95,8 +95,8 @@ def _short(label: str) -> str:
 def _section(table: RunTable) -> str:
     parts = [
         f"<section><h2>{html.escape(table.record.task)}</h2><p>{html.escape(table.lead)}</p>",
-        # the certain differences come first, where a telephone shows them too
-        f"<p>{html.escape(typeset(table.certainty))}</p>" if table.certainty else "",
+        # the significant differences come first, where a phone shows them too
+        f"<p>{html.escape(typeset(table.significance))}</p>" if table.significance else "",
         table.table().html(),
         *(f'<p class="note">{html.escape(line)}</p>' for line in table.remarks.splitlines()),
         _figure(

@@ -11,8 +11,8 @@ from typing import Any
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.ways import NO_OPTION, TROUBLE_COLUMNS, trouble_in_words, without_label
-from ceil_jax.report.certainty import Difference, certainty
 from ceil_jax.report.runs import COST_COLUMNS, Runs
+from ceil_jax.report.significance import Difference, significance
 from ceil_jax.report.table import Table, Value, signed
 from ceil_jax.tasks import TASKS
 
@@ -38,7 +38,7 @@ class RunTable:
     differences: tuple[Difference, ...]
     """Each row against its baselines, and the best row against every other."""
     others: tuple[Difference, ...]
-    """The certain differences of all other pairs."""
+    """The significant differences between all other pairs."""
     paper: Mapping[str, float]
     """The paper's numbers of methods that the table does not have."""
 
@@ -60,9 +60,10 @@ class RunTable:
         )
 
     @property
-    def certainty(self) -> str:
-        """Sentences on the certain differences, and on how many queries would decide the others."""
-        return certainty(self.differences, self.record.queries, self.others)
+    def significance(self) -> str:
+        """Sentences on the significant differences, and on how many queries would settle the
+        others."""
+        return significance(self.differences, self.record.queries, self.others)
 
     def table(self) -> Table:
         """Return the methods with their scores and costs; with the paper's numbers and further
@@ -136,7 +137,7 @@ def run_table(records: Sequence[Record]) -> RunTable:
         against_best = [(best, row) for row in rows if row is not best]
         pairs += [pair for pair in against_best if not _contains(pairs, pair)]
     other_pairs = [pair for pair in combinations(rows, 2) if not _contains(pairs, pair)]
-    others = [difference for difference in _differences(other_pairs) if difference.certain]
+    others = [difference for difference in _differences(other_pairs) if difference.significant]
     others.sort(key=lambda difference: -abs(difference.interval.mean))
     return RunTable(
         rows,

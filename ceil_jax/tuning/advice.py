@@ -1,4 +1,5 @@
-"""The sentences about the finalists: what is recommended and why, and what is certain."""
+"""Sentences about the finalists: the recommendation with its reasons, and significant
+differences."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from ceil_jax.tuning.finals import Finals
 from ceil_jax.tuning.standing import Standing
 
 _WITHOUT_LM = {
-    "classifier": "a classifier alone does as well and asks no LM: trained on the bank's labels",
-    "copied": "copying the nearest example's output does as well and asks no LM:",
+    "classifier": "a classifier alone does as well without LM calls: trained on the bank's labels",
+    "copied": "copying the nearest example's output does as well without LM calls:",
 }
 """The beginning of the recommendation, by how a row answers without an LM (`Row.answers`)."""
 
@@ -35,53 +36,52 @@ def advice(finals: Finals) -> list[str]:
 
 def differences(finals: Finals) -> list[str]:
     """Return a sentence for each pair of finalists: the difference of their scores in points, and
-    whether it is certain."""
+    whether it is significant."""
     labels = [standing.label for standing in finals.standings]
     return [
         f"{labels[test.better]} − {labels[test.worse]}: {signed(test.interval.percent())} points, "
-        + ("certain" if test.certain else f"not certain (p = {test.p:.2f})")
+        + ("significant" if test.significant else f"not significant (p = {test.p:.2f})")
         for test in finals.verdict.differences
     ]
 
 
 def _recommendation(finals: Finals) -> list[str]:
-    """A sentence on what is recommended. If that asks no LM, a second one is on the best
+    """A sentence on what is recommended. If that needs no LM, a second sentence is on the best
     prompt."""
     best = finals.recommended
     score_and_cost = f"{_scored(best.score)} with {_cost_in_words(finals, best)}"
     without_lm = finals.without_lm
     if without_lm is not None and finals.needs_no_lm:
         return [
-            f"Recommended: {_WITHOUT_LM[without_lm.row.answers]} it has {_scored(without_lm.score)}.",
+            f"Recommended: {_WITHOUT_LM[without_lm.row.answers]} it scores {_scored(without_lm.score)}.",
             f"The best prompt is {best.label}, {score_and_cost}; {without_lm.label} minus the prompt "
             f"is {_difference(without_lm.minus)}.",
         ]
     if not any(standing.score.mean for standing in finals.standings):
         return [
-            "Recommended: none of these prompts. All score 0: see below what the LM answers, and try "
+            "Recommended: none of these prompts. All score 0: look at the LM's answers below, and try "
             "another --lm, --template or --metric."
         ]
     if best.candidate == ZERO:
         return [
-            f"Recommended: zero examples do as well, {score_and_cost}: no examples that were "
-            "tried do better for certain."
+            f"Recommended: zero examples do as well, {score_and_cost}: no choice of "
+            "examples that was tried is significantly better."
         ]
     return [f"Recommended: {best.label}, {score_and_cost}{_worth(finals)}."]
 
 
 def _against_zero(finals: Finals) -> list[str]:
-    """A sentence on whether examples help, where that is certain or nothing helps."""
+    """A sentence that says whether examples help; none if another finalist than the recommended one
+    does."""
     verdict = finals.verdict
     numbers = range(len(finals.standings))
     zero = next(i for i in numbers if finals.standings[i].candidate == ZERO)
-    if verdict.certainly_better(verdict.recommended, zero):
-        return [f"{finals.recommended.label} is certainly better than zero examples."]
-    helped = any(verdict.certainly_better(i, zero) for i in numbers)
+    if verdict.significantly_better(verdict.recommended, zero):
+        return [f"{finals.recommended.label} is significantly better than zero examples."]
+    helped = any(verdict.significantly_better(i, zero) for i in numbers)
     if helped or finals.recommended.candidate == ZERO:
         return []
-    return [
-        "Nothing helps for certain: no choice of examples is certainly better than zero examples."
-    ]
+    return ["No choice of examples that was tried is significantly better than zero examples."]
 
 
 def _against_winner(finals: Finals) -> list[str]:
@@ -90,19 +90,19 @@ def _against_winner(finals: Finals) -> list[str]:
     winner = finals.standings[0]
     best = finals.recommended
     loss = winner.score.percent().mean - best.score.percent().mean
-    overtaken = finals.verdict.recommended != 0 and not finals.verdict.certainly_worse(0)
+    overtaken = finals.verdict.recommended != 0 and not finals.verdict.significantly_worse(0)
     if not overtaken or abs(loss) <= finals.tolerance:
         return []
     more = _cost_difference(finals, winner, best)
     return [
         f"The winner of the race, {winner.label}, took {more} more and was "
-        f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} here, which is not certain."
+        f"{abs(loss):.1f} points {'better' if loss > 0 else 'worse'} (not significant)."
     ]
 
 
 def _worth(finals: Finals) -> str:
-    """The saving of the recommended prompt against the first finalist that is dearer and loses at
-    most the tolerance to it; "" if there is none."""
+    """The saving of the recommended prompt compared with the first finalist that costs more and is
+    better by at most the tolerance; "" if there is none."""
     best = finals.recommended
     verdict = finals.verdict
     losses = verdict.losses[verdict.recommended]
@@ -111,8 +111,8 @@ def _worth(finals: Finals) -> str:
         saving = _saving(finals, best, standing)
         if standing.candidate == ZERO or not saving:
             continue
-        if verdict.certainly_better(verdict.recommended, i):
-            return f": it {saving} and is certainly better"
+        if verdict.significantly_better(verdict.recommended, i):
+            return f": it {saving} and is significantly better"
         if points <= finals.tolerance:
             return f": it {saving} and does as well (expected loss: {points:.1f} points)"
     return ""
@@ -120,7 +120,7 @@ def _worth(finals: Finals) -> str:
 
 def _undecided(finals: Finals) -> list[str]:
     """A sentence on the cheapest prompt that looks as good as the recommended one, but on too few
-    rows. There is none with a tolerance of 0, for which no number of rows is enough."""
+    rows to tell. There is none with a tolerance of 0, for which no number of rows is enough."""
     tolerance = finals.tolerance
     if tolerance == 0:
         return []
@@ -128,7 +128,7 @@ def _undecided(finals: Finals) -> list[str]:
     cheaper = [
         i
         for i, standing in enumerate(finals.standings)
-        if _saving(finals, standing, best) and not finals.verdict.certainly_worse(i)
+        if _saving(finals, standing, best) and not finals.verdict.significantly_worse(i)
     ]
     for i in sorted(cheaper, key=lambda i: finals.cost(finals.standings[i])):
         standing = finals.standings[i]
@@ -137,9 +137,9 @@ def _undecided(finals: Finals) -> list[str]:
         if 100 * loss.ahead <= tolerance < points:
             return [
                 f"{standing.label} {_saving(finals, standing, best)} and looks as good, but "
-                f"{loss.rows:,} rows cannot tell: the expected loss is {points:.1f} points, more "
-                f"than --tolerance {tolerance:g}. About {loss.rows_for(tolerance / 100):,} rows "
-                "can, if it does as well."
+                f"{loss.rows:,} rows are too few to tell: the expected loss is {points:.1f} points, "
+                f"more than --tolerance {tolerance:g}. About {loss.rows_for(tolerance / 100):,} rows "
+                "would do, if it is as good."
             ]
     return []
 
@@ -152,22 +152,22 @@ def _cost_in_words(finals: Finals, standing: Standing) -> str:
     return f"{tokens}, {finals.price.shown(finals.cost(standing))} a thousand queries"
 
 
-def _cost_difference(finals: Finals, dear: Standing, cheap: Standing) -> str:
-    """How much more the dearer of two prompts costs, in tokens or in money."""
+def _cost_difference(finals: Finals, expensive: Standing, cheap: Standing) -> str:
+    """The extra cost of the more expensive of two prompts, in tokens or in money."""
     if finals.price is None:
-        return f"{dear.tokens - cheap.tokens:,.0f} tokens"
-    return f"{finals.price.shown(finals.cost(dear) - finals.cost(cheap))} a thousand queries"
+        return f"{expensive.tokens - cheap.tokens:,.0f} tokens"
+    return f"{finals.price.shown(finals.cost(expensive) - finals.cost(cheap))} a thousand queries"
 
 
-def _saving(finals: Finals, cheap: Standing, dear: Standing) -> str:
-    """How much less a prompt costs than another: a share if it is at most three quarters, else the
-    difference; "" if it does not cost less."""
-    if finals.cost(cheap) >= finals.cost(dear):
+def _saving(finals: Finals, cheap: Standing, expensive: Standing) -> str:
+    """The saving of a prompt compared with another: a share if it is at most three quarters, else
+    the difference; "" if it does not cost less."""
+    if finals.cost(cheap) >= finals.cost(expensive):
         return ""
-    share = finals.cost(cheap) / finals.cost(dear)
+    share = finals.cost(cheap) / finals.cost(expensive)
     if share <= 0.75:
-        return f"costs {share_in_words(share)} of {dear.label}"
-    return f"costs {_cost_difference(finals, dear, cheap)} less than {dear.label}"
+        return f"costs {share_in_words(share)} of {expensive.label}"
+    return f"costs {_cost_difference(finals, expensive, cheap)} less than {expensive.label}"
 
 
 _SHARES = {
@@ -202,6 +202,6 @@ def _scored(score: Interval) -> str:
 
 
 def _difference(difference: Interval) -> str:
-    """A difference in points, and whether it is certain."""
+    """A difference in points, and whether it is significant."""
     points = f"{signed(difference.percent())} points"
-    return f"{points}, {'certain' if difference.excludes_zero else 'not certain'}"
+    return f"{points}, {'significant' if difference.excludes_zero else 'not significant'}"

@@ -28,19 +28,19 @@ class TuneConfig:
     encoders: tuple[str, ...] = ()
     """Encoders besides --encoder, to be searched too."""
     lm_tokens: Annotated[int | None, Range(1)] = None
-    """LM tokens in all: of tuning, of training's scores and of the final rows. By default
-    1,000,000; with --minutes no limit, but for a server, whose tokens are paid for. What does not
-    fit is cut, and said."""
+    """LM tokens in all: for the tuning rows, for scores to train on, and for the final rows. By
+    default 1,000,000; with --minutes there is no limit, except for a server, whose tokens cost
+    money. What does not fit is left out and reported."""
     minutes: Annotated[float | None, Range(above=0)] = None
-    """End with a table within so many minutes. What does not fit is cut, and said."""
+    """Finish within this many minutes. What does not fit is left out and reported."""
     tuning_rows: Annotated[int | None, Range(1)] = None
-    """Rows to race on, taken from the bank; by default a fifth of it, at least 20 and at most
+    """Rows for the race, taken from the bank; by default a fifth of it, at least 20 and at most
     300."""
     final_rows: Annotated[int | None, Range(1)] = None
-    """Held-out rows for the end, looked at once; by default all, at most 500."""
+    """Held-out rows for the final comparison, used once; by default all, at most 500."""
     tolerance: Annotated[float, Range(0, 100)] = 2.0
-    """Points of the metric that taking a cheaper prompt may be expected to lose: with few rows it is
-    then not recommended, though it looks as good."""
+    """The expected loss, in points of the metric, up to which a cheaper prompt is recommended. With
+    few rows the expected loss is large even if the two prompts score the same."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

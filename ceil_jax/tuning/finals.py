@@ -37,7 +37,7 @@ class Finals:
     standings: tuple[Standing, ...]
     """The finalists; the winner of the race is the first."""
     verdict: Verdict
-    """Which differences are certain. It numbers the finalists as `standings` does."""
+    """Which differences are significant. It numbers the finalists as `standings` does."""
     without_lm: WithoutLM | None = None
     """The answers without an LM; None if the task has none."""
     tolerance: float = 2.0
@@ -57,13 +57,13 @@ class Finals:
 
     @property
     def needs_no_lm(self) -> bool:
-        """Whether the answers without an LM are recommended: they are not certainly worse than the
-        recommended prompt's, and their expected loss is at most the tolerance."""
+        """Whether the answers without an LM are recommended: they are not significantly worse than
+        the recommended prompt's, and their expected loss is at most the tolerance."""
         if self.without_lm is None:
             return False
         minus = self.without_lm.minus
-        certainly_worse = minus.excludes_zero and minus.high < 0
-        return not certainly_worse and 100 * self.without_lm.loss.expected <= self.tolerance
+        significantly_worse = minus.excludes_zero and minus.high < 0
+        return not significantly_worse and 100 * self.without_lm.loss.expected <= self.tolerance
 
     @property
     def label(self) -> str:

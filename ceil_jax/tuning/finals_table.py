@@ -33,7 +33,7 @@ def finals_table(finals: Finals) -> Table:
         nothing_paid: list[Value] = [0 for _ in money]
         no_answers: list[Value] = [None for _ in troubles]
         without_lm = [finals.without_lm.label, score.mean, score, finals.rows, 0]
-        without_lm += [*nothing_paid, *no_answers, "asks no LM"]
+        without_lm += [*nothing_paid, *no_answers, "no LM calls"]
         rows.insert(0 if finals.needs_no_lm else len(rows), without_lm)
     remark = str(rows[0][-1])
     rows[0][-1] = f"recommended, {remark}" if remark else "recommended"

@@ -1,12 +1,12 @@
-"""The expected loss of a cheaper prompt: by how much the dearer one may be better, weighted by how
-probable that is.
+"""The expected loss of a cheaper prompt: by how much the more expensive one may be better, weighted
+by how probable that is.
 
 A difference of 1 point on 24 rows says nothing, on 2,000 rows a lot. Both are judged by one number:
-let δ be the points by which the dearer prompt is truly better. Given the rows that both have
-answered, δ is taken to be normal around the measured difference. The expected loss is E[max(δ, 0)].
-With many rows it is the measured difference, or 0 where the cheaper prompt is better; with few rows
-it is large even where both score alike. Tests of web pages end by the same number (Stucchio,
-Bayesian A/B testing at VWO, 2015).
+let δ be the points by which the more expensive prompt is truly better. Given the rows that both
+have answered, δ is taken to be normal around the measured difference. The expected loss is E[max(δ,
+0)]. With many rows it is the measured difference, or 0 where the cheaper prompt is better; with few
+rows it is large even if both have the same score. Tests of web pages end by the same number
+(Stucchio, Bayesian A/B testing at VWO, 2015).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Loss(NamedTuple):
 def loss_of(ahead: np.ndarray, groups: np.ndarray | None = None) -> Loss:
     """Return the loss of one prompt against another, from their scores on the same rows.
 
-    Two rows are added, so that rows that are all equal do not look certain (Agresti and Min,
+    Two rows are added, so that rows that are all equal do not look significant (Agresti and Min,
     Statistics in Medicine, 2005): half a row on which only one prompt is right, half a row on which
     only the other one is, and one on which both agree.
 

@@ -104,7 +104,7 @@ class Outcome:
             "differences": [
                 {"better": labels[test.better], "worse": labels[test.worse]}
                 | json_value(test.interval.percent())
-                | {"p": test.p, "certain": test.certain}
+                | {"p": test.p, "significant": test.significant}
                 for test in finals.verdict.differences
             ],
             "race": [_standing(standing) for standing in self.race],

@@ -23,18 +23,18 @@ LEGEND = {
     "λ": "weighs how near examples are to the query against how different they are from one "
     "another; small values prefer near ones",
     "dense top-k": "the nearest examples, by an encoder's vectors",
-    "BM25": "the examples that share the most telling words",
-    "MMR": "near examples, each of them unlike those chosen before",
-    "DPP-MAP": "a set of examples that are near and differ from one another",
-    "free": "the nearest examples, by what the bank's own outputs taught",
-    "free + MAP": "a set by what the bank's own outputs taught",
-    "fixed": "the same examples for every query, those that served held-back rows best; a provider "
-    "may keep them in its cache",
-    "fixed + near": "a fixed beginning, and near examples behind it",
-    "EPR, CEIL": "what this LM's scores of single examples, and of sets, taught",
-    "classifier alone": "a classifier that the bank's labels trained; it asks no LM",
-    "nearest output, copied": "the nearest example's output is the answer; it asks no LM",
-    "95 % interval": "another draw of as many rows would give a score in it 95 times in 100",
+    "BM25": "the examples that share the rarest words with the query",
+    "MMR": "near examples that differ from those chosen before",
+    "DPP-MAP": "a set of near examples that differ from one another",
+    "free": "the nearest examples, by vectors that were trained on the bank's outputs",
+    "free + MAP": "a diverse set, by vectors that were trained on the bank's outputs",
+    "fixed": "the same examples for every query, chosen on rows of the bank; a provider "
+    "may cache them",
+    "fixed + near": "fixed examples first, then the nearest ones",
+    "EPR, CEIL": "encoders trained on this LM's scores of single examples (EPR) or of sets (CEIL)",
+    "classifier alone": "a classifier trained on the bank's labels; no LM calls",
+    "nearest output, copied": "the nearest example's output is the answer; no LM calls",
+    "95 % interval": "in 95 of 100 draws of as many rows, it contains the score on all such rows",
 }
 """The meanings of the words in the tables."""
 
@@ -69,7 +69,7 @@ def page(outcome: Outcome, program: str, note: str) -> str:
         title=html.escape(f"{outcome.task}: which prompt?"),
         style=page_file("page.css"),
         lead=html.escape(
-            f"{outcome.lm} on {outcome.finals.rows:,} final rows, which were looked at once; "
+            f"{outcome.lm} on {outcome.finals.rows:,} final rows, which were used once; "
             f"{outcome.metric} in percent. Spent: {outcome.spending}."
         ),
         recommended=html.escape(typeset(recommendation.removeprefix("Recommended: "))),
@@ -117,8 +117,8 @@ def _chart(outcome: Outcome) -> str:
 
 
 def _finals(finals: Finals) -> str:
-    """The table of the finalists, the recommended one first. Remarks stand below the names, so that
-    its three columns fit on a telephone."""
+    """The table of the finalists, the recommended one first. Remarks are below the names, so that
+    its three columns fit on a phone."""
     rows = []
     header, *lines = finals_table(finals).lines()
     money = () if finals.price is None else money_columns(finals.price)
@@ -147,7 +147,7 @@ def _race(outcome: Outcome) -> str:
         remark = f"{standing.remark}, {standing.rows} rows"
         tokens = f"{standing.tokens:,.0f}"
         rows.append(_row("", standing.label, remark, f"{score.mean:.1f}", interval, tokens))
-    return _table(rows, "on the tuning rows") if rows else "<p>There was no race.</p>"
+    return _table(rows, "on the tuning rows") if rows else "<p>There were no tuning rounds.</p>"
 
 
 def _row(

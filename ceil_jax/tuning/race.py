@@ -46,7 +46,7 @@ class Race:
     with a probability of at most MISTAKES, however many there are. If the budget does not pay for
     all remaining candidates, each remaining round gets an equal share of it, and the best-ranked
     candidates that fit the share go on (sequential halving; Karnin, Koren and Somekh, 2013). The
-    others are set aside, which says nothing certain about them.
+    others are set aside, which says nothing about how good they are.
 
     Args:
         tokens: float [A, N], upper bound of the LM tokens of each candidate on each row.

@@ -77,7 +77,7 @@ def split_rows(
             f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the "
             f"bank, {tuning:,} to tune on and {final:,} for the end; at least {FEWEST_ROWS} of "
             f"each are needed: give {5 * FEWEST_ROWS} different rows or more (some hundreds for "
-            "certain answers), or another number of --tuning-rows, --final-rows or --limit"
+            "narrow intervals), or another number of --tuning-rows, --final-rows or --limit"
         )
     raced, bank = _apart(task, tuning, seed + 1)
     if len(bank) < FEWEST_ROWS:

@@ -1,4 +1,4 @@
-"""The verdict of the final rows: scores with intervals, certain differences, and the
+"""The verdict of the final rows: scores with intervals, significant differences, and the
 recommendation."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ceil_jax.tuning.loss import Loss, loss_of
 from ceil_jax.tuning.paired import chance, holm
 
 DOUBT = 0.05
-"""The largest probability that any difference is called certain although there is none."""
+"""The largest probability that any difference is called significant although there is none."""
 
 FEWEST_ROWS = 20
 """The fewest rows of a race and of a verdict: with 20, a difference of 30 points can just be told
@@ -41,9 +41,9 @@ class PairedTest(NamedTuple):
     """The two-sided p-value, adjusted for the number of comparisons (Holm)."""
 
     @property
-    def certain(self) -> bool:
-        """Whether the difference is certain: with 95 % confidence, all differences called certain
-        are real."""
+    def significant(self) -> bool:
+        """Whether the difference is significant: with 95 % confidence, all differences that are
+        called significant are real."""
         return self.p <= DOUBT
 
 
@@ -58,21 +58,21 @@ class Verdict(NamedTuple):
     the end that both have answered."""
     reference: int
     """The number of the finalist that the others are compared with: the winner of the race or, if
-    that is certainly worse than another, the best finalist that is not."""
+    that is significantly worse than another, the best finalist that is not."""
     recommended: int
-    """The number of the cheapest finalist that is not certainly worse than another and whose
+    """The number of the cheapest finalist that is not significantly worse than another and whose
     expected loss against the reference is at most `tolerance`; else the reference."""
 
-    def certainly_better(self, better: int, worse: int) -> bool:
-        """Return whether the first finalist is certainly better than the second."""
+    def significantly_better(self, better: int, worse: int) -> bool:
+        """Return whether the first finalist is significantly better than the second."""
         return any(
-            test.certain and test.better == better and test.worse == worse
+            test.significant and test.better == better and test.worse == worse
             for test in self.differences
         )
 
-    def certainly_worse(self, finalist: int) -> bool:
-        """Return whether a finalist is certainly worse than any other."""
-        return any(test.certain and test.worse == finalist for test in self.differences)
+    def significantly_worse(self, finalist: int) -> bool:
+        """Return whether a finalist is significantly worse than any other."""
+        return any(test.significant and test.worse == finalist for test in self.differences)
 
 
 def judge(
@@ -89,15 +89,16 @@ def judge(
 
     Scores and differences are of these rows alone. Whether a cheaper finalist does as well is
     judged by all rows that it and the winner have answered, those of the race included. The winner
-    was chosen by the race and looks too good on its rows, so that mistakes favour the dearer
-    prompt.
+    was chosen by the race and looks too good on its rows, so that mistakes favour the more
+    expensive prompt.
 
     Args:
         samples: for each of at least one finalist, the same rows and their metric, from 0 to 1; the
             winner of the race first.
         costs: what a query costs with each finalist: the mean LM tokens of its prompts, or money.
         tolerance: the largest expected loss, in units of the metric, with which a cheaper finalist
-            is recommended (`tuning.loss`). A finalist that is certainly worse is never recommended.
+            is recommended (`tuning.loss`). A finalist that is significantly worse is never
+            recommended.
         groups: int [N], equal for rows that say the same, such as rows with one program as their
             answer. These are resampled and swapped together.
         raced: for each finalist, float [m], the metric of the first m rows of the race; m differs
@@ -128,8 +129,8 @@ def judge(
         )
         for i in range(len(samples))
     )
-    certainly_worse = {test.worse for test in differences if test.certain}
-    unbeaten = [i for i in range(len(samples)) if i not in certainly_worse]
+    significantly_worse = {test.worse for test in differences if test.significant}
+    unbeaten = [i for i in range(len(samples)) if i not in significantly_worse]
     reference = 0 if 0 in unbeaten else max(unbeaten, key=lambda i: (scores[i].mean, -costs[i]))
     close = [i for i in unbeaten if losses[i][reference].expected <= tolerance]
     recommended = min([reference, *close], key=lambda i: (costs[i], i))

@@ -1,5 +1,6 @@
-"""The answers that need no LM, beside the prompts on the final rows: a classifier's where outputs
-are labels, and the nearest example's own output where answers are written."""
+"""The answers that need no LM, which are compared with the prompts on the final rows: a
+classifier's where outputs are labels, and the nearest example's own output where answers are
+written."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def replies_without_lm(field: Field, row: Row, queries: Sequence[Example]) -> li
 def result_without_lm(
     row: Row, answers: ScoredReplies, prompt: ScoredReplies, groups: np.ndarray | None
 ) -> WithoutLM:
-    """Return the row's score beside that of a prompt.
+    """Return the row's score compared with that of a prompt.
 
     Args:
         row: the row that answered without an LM.

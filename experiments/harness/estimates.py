@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether zero is certainly outside of the interval."""
+        """Whether zero is significantly outside of the interval."""
         return self.interval.excludes_zero and not self.touches_zero
 
     def difference(self) -> Difference:

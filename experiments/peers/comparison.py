@@ -114,7 +114,7 @@ class Comparison:
             }
         )
 
-    def certain(self, row: str, other: str) -> str:
+    def significant(self, row: str, other: str) -> str:
         """Return on how many tasks a method is better than another, and worse: the interval of the
         difference excludes 0, by query and with every program alike."""
         better = worse = 0
@@ -161,9 +161,9 @@ class Comparison:
             ahead = [None if row == OURS else self.ahead(OURS, row)]
             if programs:
                 ahead.append(None if row == OURS else self.ahead(OURS, row, programs=True))
-            certain = None if row == OURS else self.certain(OURS, row)
+            significant = None if row == OURS else self.significant(OURS, row)
             costs = self.preparing(row), self.a_query(row), self.dollars(row)
-            body.append([row, self.score(row), *costs, *ahead, certain])
+            body.append([row, self.score(row), *costs, *ahead, significant])
         header = [
             "method",
             "score (95 % interval)",

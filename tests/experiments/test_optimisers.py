@@ -227,7 +227,7 @@ def test_the_table_has_means_of_tasks_and_of_splits():
         record("ceil-jax tune", "a", [1] * 11 + [0]),
         record("eight nearest", "a", [0] * 12),
     ]
-    assert Comparison(apart).certain("ceil-jax tune", "eight nearest") == "1 / 0"
+    assert Comparison(apart).significant("ceil-jax tune", "eight nearest") == "1 / 0"
     assert "| a | K = 2; K = 4 |" in found.text()
 
 

@@ -179,8 +179,8 @@ def test_a_certain_difference_of_rows_that_no_list_compares_is_found(tmp_path):
     for method, right in answers.items():
         keep(tmp_path, method, ["good"] * right + ["bad"] * (40 - right), task=task)
     [table] = tables(read_records(tmp_path)[0])
-    assert "dense top-k − random +70.0" in table.certainty
-    assert "MMR over most common output and random" in table.certainty
+    assert "dense top-k − random +70.0" in table.significance
+    assert "MMR over most common output and random" in table.significance
 
 
 def test_templates_tell_runs_apart(tmp_path):

@@ -105,16 +105,16 @@ def test_a_small_budget_sets_candidates_aside_by_rank():
     )
 
 
-def test_the_cheapest_that_is_not_certainly_worse_is_recommended():
+def test_the_cheapest_that_is_not_significantly_worse_is_recommended():
     right = np.arange(200) % 10 < 7
     samples = [sample(right), sample(np.roll(right, 1)), sample(np.arange(200) % 10 < 2)]
     found = judge(samples, [900, 300, 40])
     assert found.recommended == 1
-    assert found.certainly_better(0, 2)
-    assert not found.certainly_better(2, 0)
-    assert not found.certainly_better(0, 1)
-    assert not found.certainly_better(1, 0)
-    # all equally good: nothing is certain, and the cheapest will do
+    assert found.significantly_better(0, 2)
+    assert not found.significantly_better(2, 0)
+    assert not found.significantly_better(0, 1)
+    assert not found.significantly_better(1, 0)
+    # all equally good: nothing is significant, and the cheapest will do
     assert judge(3 * samples[:1], [900, 300, 40]).recommended == 2
 
 
@@ -134,10 +134,10 @@ def test_a_cheaper_one_needs_rows_that_prove_it():
     assert verdict.recommended == 1
     # ten points behind is no noise on a thousand rows
     assert judge([sample(first), sample(third)], [900, 300], 0.02).recommended == 0
-    # a winner that is certainly worse is not what the others are measured against
+    # a winner that is significantly worse is not what the others are measured against
     samples = [sample(third), sample(first), sample(second)]
     verdict = judge(samples, [100, 900, 300])
-    assert verdict.certainly_worse(0)
+    assert verdict.significantly_worse(0)
     assert verdict.reference == verdict.recommended == 2
 
 
@@ -152,7 +152,7 @@ def test_the_expected_loss_is_a_mean_over_what_may_be():
     )
     draws = np.random.default_rng(0).normal(loss.ahead, loss.error, 200_000)
     assert loss.expected == pytest.approx(np.maximum(draws, 0).mean(), rel=0.01)
-    # rows that all agree are no certainty
+    # rows that all agree are no significance
     assert loss_of(np.zeros(8)).expected > 0.02 > loss_of(np.zeros(50)).expected > 0
 
 
@@ -175,9 +175,9 @@ def test_rows_of_one_program_are_no_more_evidence_than_one():
     both = [sample(program == 0), sample(program == 11)], [1, 1]
     [by_row] = judge(*both).differences
     [by_program] = judge(*both, groups=program).differences
-    assert by_row.certain
+    assert by_row.significant
     assert by_row.interval.low > 0.5
-    assert not by_program.certain
+    assert not by_program.significant
     assert by_program.interval.low == 0
     assert by_program.interval.mean == by_row.interval.mean == 0.75
 

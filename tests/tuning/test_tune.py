@@ -96,19 +96,19 @@ def finished(tmp_path_factory):
     return made, made.run(), lm
 
 
-def test_it_finds_what_helps_and_says_what_is_certain(finished):
+def test_it_finds_what_helps_and_which_differences_are_significant(finished):
     _, outcome, _ = finished
     assert outcome.recommended.candidate.row.name != "zero"
     finals = outcome.finals
-    assert finals.verdict.certainly_better(finals.verdict.recommended, number_of_zero(finals))
+    assert finals.verdict.significantly_better(finals.verdict.recommended, number_of_zero(finals))
     sentences = advice(finals)
-    assert any("is certainly better than zero examples" in sentence for sentence in sentences)
+    assert any("is significantly better than zero examples" in sentence for sentence in sentences)
     cheaper = [
         i
         for i, standing in enumerate(finals.standings)
         if standing.tokens < outcome.recommended.tokens
     ]
-    losing = {test.worse for test in finals.verdict.differences if test.certain}
+    losing = {test.worse for test in finals.verdict.differences if test.significant}
     losses = [losses[0].expected for losses in finals.verdict.losses]
     assert all(i in losing or losses[i] > 0.02 for i in cheaper)
 
@@ -147,8 +147,8 @@ def test_the_classifier_stands_beside_the_prompts(finished):
     assert finals.needs_no_lm
     assert finals.label == "classifier alone"
     first = finals_table(finals).lines()[1]
-    assert (first[0], first[-1]) == ("classifier alone", "recommended, asks no LM")
-    assert "a classifier alone does as well and asks no LM" in advice(finals)[0]
+    assert (first[0], first[-1]) == ("classifier alone", "recommended, no LM calls")
+    assert "a classifier alone does as well without LM calls" in advice(finals)[0]
     assert lms_of(classifier_of(made)) == []
 
 
@@ -278,12 +278,12 @@ def test_the_first_line_says_what_the_recommended_prompt_saves(finished):
     assert "it costs 100 tokens less than dense top-k, K = 8" in first(
         standing(outcome, "fixed", 800.0)
     )
-    certain = with_finals(outcome, winner, fixed, zero, recommended=1)
-    verdict = certain.finals.verdict._replace(
+    clear = with_finals(outcome, winner, fixed, zero, recommended=1)
+    verdict = clear.finals.verdict._replace(
         differences=(PairedTest(1, 0, Interval(0.1, 0.05, 0.15), 0.001),)
     )
-    assert advice(replace(certain.finals, verdict=verdict))[0].endswith(
-        "it costs a third of dense top-k, K = 8 and is certainly better."
+    assert advice(replace(clear.finals, verdict=verdict))[0].endswith(
+        "it costs a third of dense top-k, K = 8 and is significantly better."
     )
     # a prompt that is three points worse is not as good, and the winner saves nothing
     worse = standing(outcome, "fixed", 310.0, mean=0.77)
@@ -314,9 +314,9 @@ def test_what_looks_as_good_on_too_few_rows_is_said_and_not_recommended(finished
     fixed = standing(outcome, "fixed", 310.0)
     zero = standing(outcome, "zero", 20.0, mean=0.5)
     sentence = (
-        "fixed, K = 8 costs a third of dense top-k, K = 8 and looks as good, but 100 rows cannot "
-        "tell: the expected loss is 3.6 points, more than --tolerance 2. About 330 rows can, if it "
-        "does as well."
+        "fixed, K = 8 costs a third of dense top-k, K = 8 and looks as good, but 100 rows are "
+        "too few to tell: the expected loss is 3.6 points, more than --tolerance 2. About 330 rows "
+        "would do, if it is as good."
     )
     few = with_finals(outcome, winner, fixed, zero, recommended=0, error=0.09)
     assert sentence in advice(few.finals)
@@ -578,8 +578,8 @@ def test_where_nothing_helps_it_says_so(tmp_path):
     rows = [replace(row, output=str(label)) for row, label in zip(ROWS, labels, strict=True)]
     outcome = search(tmp_path, task=replace(TASK, train=rows[:160], validation=rows[160:])).run()
     first, *_ = advice(outcome.finals)
-    assert "a classifier alone does as well" in first or "do better for certain" in first
-    assert not any(test.certain for test in outcome.finals.verdict.differences)
+    assert "a classifier alone does as well" in first or "is significantly better" in first
+    assert not any(test.significant for test in outcome.finals.verdict.differences)
 
 
 def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trained):

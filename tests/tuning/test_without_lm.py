@@ -43,7 +43,7 @@ def test_the_nearest_output_stands_beside_the_prompts(outcome):
     result = outcome.finals.without_lm
     assert result.label == "nearest output, copied"
     line = next(line for line in finals_table(outcome.finals).lines() if line[0] == result.label)
-    assert line[-1].endswith("asks no LM")
+    assert line[-1].endswith("no LM calls")
     assert outcome.data()["without_lm"]["label"] == result.label
 
 
@@ -52,7 +52,7 @@ def test_it_is_recommended_where_it_does_as_well(outcome):
     result = outcome.finals.without_lm._replace(minus=same, loss=Loss(0.0, 0.001, 200))
     sentence = advice(replace(outcome.finals, without_lm=result))[0]
     assert sentence.startswith(
-        "Recommended: copying the nearest example's output does as well and asks no LM: it has"
+        "Recommended: copying the nearest example's output does as well without LM calls: it scores"
     )
     worse = result._replace(minus=Interval(-0.3, -0.4, -0.2), loss=Loss(0.3, 0.05, 200))
     finals = replace(outcome.finals, without_lm=worse)

@@ -1,4 +1,5 @@
-"""Differences of methods: which are certain, and how many queries would decide the others."""
+"""Differences between methods: the significant ones, and how many queries would settle the
+others."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 
 _NAMED = 4
-"""How many differences a sentence names; further ones are counted."""
+"""The most differences that a sentence names; further ones are only counted."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two methods on the same queries."""
+    """The difference between two methods on the same queries."""
 
     better: str
     worse: str
@@ -22,7 +23,7 @@ class Difference:
     """The difference in percentage points, with its 95 % interval."""
 
     @property
-    def certain(self) -> bool:
+    def significant(self) -> bool:
         """Whether its interval excludes 0."""
         return self.interval.excludes_zero
 
@@ -34,7 +35,7 @@ class Difference:
         return Difference(self.worse, self.better, Interval(-mean, -high, -low))
 
     def needed(self, queries: int) -> int | None:
-        """Return how many queries would make the difference certain if it stays as large: n
+        """Return how many queries would make the difference significant if it stays as large: n
         (half-width / difference)².
 
         The number is rounded to two digits. It is None if there is no difference, or if it is above
@@ -53,18 +54,18 @@ class Difference:
         return f"{self.better} − {self.worse}: {signed(self.interval)} points"
 
 
-def certainty(
+def significance(
     differences: Iterable[Difference], queries: int, others: Sequence[Difference] = ()
 ) -> str:
-    """Return sentences on which differences are certain and which are not, the largest first; "" if
-    nothing is compared.
+    """Return sentences that name the significant differences and the others, the largest first; ""
+    if nothing is compared.
 
     Args:
         differences: the pairs of interest: the best row against each other row, and each row
-            against its baselines. Certain ones are named with their intervals, others with the
-            number of queries that would decide them.
+            against its baselines. Significant ones are named with their intervals, others with the
+            number of queries that would settle them.
         queries: the number of queries on which they were measured.
-        others: the certain differences of all other pairs, which are named without intervals.
+        others: the significant differences of all other pairs, which are named without intervals.
     """
     pairs = sorted(
         (difference.upwards() for difference in differences),
@@ -72,30 +73,32 @@ def certainty(
     )
     if not pairs:
         return ""
-    certain = [
+    significant = [
         f"{difference.better} − {difference.worse} {signed(difference.interval)}"
         for difference in pairs
-        if difference.certain
+        if difference.significant
     ]
-    uncertain = [
-        _with_queries_needed(difference, queries) for difference in pairs if not difference.certain
+    insignificant = [
+        _with_queries_needed(difference, queries)
+        for difference in pairs
+        if not difference.significant
     ]
     sentences = []
-    if certain:
-        listed = ", ".join(_first(certain))
-        sentences.append(f"Certain (95 %, each pair by its own interval): {listed}.")
+    if significant:
+        listed = ", ".join(_first(significant))
+        sentences.append(f"Significant (the pair's own 95 % interval excludes zero): {listed}.")
     if others:
-        beginning = "Also certain" if certain else "Certain"
+        beginning = "Also significant" if significant else "Significant"
         sentences.append(f"{beginning}: {'; '.join(_first(_without_numbers(others)))}.")
     if not sentences:
-        sentences.append("No difference is certain.")
-    if uncertain:
-        sentences.append(f"Not certain: {', '.join(_first(uncertain))}.")
+        sentences.append("No difference is significant.")
+    if insignificant:
+        sentences.append(f"Not significant: {', '.join(_first(insignificant))}.")
     return " ".join(sentences)
 
 
 def _without_numbers(differences: Sequence[Difference]) -> list[str]:
-    """A text for each better row, with the rows that it is better than: `free over random and
+    """A text for each better row, with the rows that it outperforms: `free over random and
     BM25`."""
     worse: dict[str, list[str]] = {}
     for difference in map(Difference.upwards, differences):
@@ -108,13 +111,13 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _with_queries_needed(difference: Difference, queries: int) -> str:
-    """A difference that is not certain, with how many queries would decide it."""
+    """A difference that is not significant, with the number of queries that would settle it."""
     pair = f"{difference.better} − {difference.worse}"
     if difference.interval.mean == 0:
-        return f"{pair} (equal here)"
+        return f"{pair} (equal)"
     needed = difference.needed(queries)
     number = "more than a million" if needed is None else f"about {needed:,}"
-    return f"{pair} {difference.interval.mean:+.1f} ({number} queries would decide it)"
+    return f"{pair} {difference.interval.mean:+.1f} ({number} queries would settle it)"
 
 
 def _first(texts: Sequence[str]) -> list[str]:
