@@ -1,4 +1,4 @@
-"""The exception for bad input, the message for an unknown name, and the ranges of settings."""
+"""The exception for bad input, the message for an unknown name, and the allowed ranges of settings."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """Return the error for an unknown name, for the caller to raise. Its message suggests a similar
-    name.
+    """Return the exception for an unknown name, for the caller to raise. Its message suggests a
+    similar name.
 
     Args:
         kind: what the name was to be, such as "task".
@@ -64,8 +64,8 @@ def check_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
 
 @dataclass(frozen=True)
 class Range:
-    """The allowed numbers of a setting, annotated beside its type: `epochs: Annotated[int,
-    Range(1)] = 6`.
+    """The allowed values of a numeric setting, given in its type annotation: `epochs:
+    Annotated[int, Range(1)] = 6`.
 
     NaN and infinity are in no range. Values that are not numbers, such as None or "tuned", are not
     checked.
@@ -102,8 +102,8 @@ def range_of(hint: Any) -> Range | None:
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:
-    """Check every number of a configuration, and of configurations inside it, against the range
-    annotated beside its type.
+    """Check every number in a configuration, nested configurations included, against the range in
+    its type annotation.
 
     Raises:
         UserError: a number is out of its range. The message names the flag (after `prefix`), the

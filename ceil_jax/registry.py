@@ -1,5 +1,4 @@
-"""Registries of values by name, to which users may add; plugins; and functions named
-`module:function`."""
+"""Registries that users can extend, plugins, and functions named `module:function`."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ class Registry(dict[str, T]):
 
     @contextmanager
     def temporarily(self) -> Iterator[Registry[T]]:
-        """Return a context after which the registry is as before; for tests.
+        """Return a context manager that restores the registry at its end; for tests.
 
         >>> metrics = Registry("metric")
         >>> with metrics.temporarily():
@@ -84,10 +83,11 @@ def is_function(name: str) -> bool:
 
 
 def tell_of_folder(kind: str, name: str) -> None:
-    """Log a warning if a registered name that is used is also the name of a folder here."""
+    """Log a warning if a registered name that is used is also the name of a folder in the current
+    folder."""
     if Path(name).is_dir():
         log.warning(
-            "%s %s: the one that is known by this name is taken, not the folder %s here; write "
+            "%s %s: the registered one of this name is used, not the folder %s; write "
             "./%s for the folder",
             kind,
             name,
@@ -137,7 +137,7 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
         module = imported_module(module_name)
     except ModuleNotFoundError as error:
         raise UserError(
-            f"{kind} {name!r}: {error}; expected module:function, importable from here"
+            f"{kind} {name!r}: {error}; expected module:function, importable from this folder"
         ) from None
     value = getattr(module, function, None)
     if value is None:

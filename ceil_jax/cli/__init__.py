@@ -1,4 +1,4 @@
-"""The commands. The code that computes is in the other folders.
+"""The commands. Everything that they compute is in the other subpackages.
 
 - `main`: the command `ceil-jax`, and `command`, which all commands of the project use
 - `commands`: its sub-commands; `demo`: the one that needs no data

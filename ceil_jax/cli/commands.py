@@ -29,8 +29,8 @@ _TUNE = TuneConfig()
 
 METHOD_ROWS = (
     "The rows of the table, in order; by default those of these that the task allows: "
-    f"{' '.join(COMPARED)}. All: majority classifier copied zero random bm25 topk mmr dpp; without "
-    "LM tokens to prepare: free free_map tst; from the LM's scores: epr epr_map second_round "
+    f"{' '.join(COMPARED)}. All: majority classifier copied zero random bm25 topk mmr dpp; trained "
+    "without LM calls: free free_map tst; trained on the LM's scores: epr epr_map second_round "
     "ceil_topk ceil; the same examples for every query, found by the LM's scores, or by its answers "
     "if it gives no log-probabilities: fixed fixed_near; skill_base skill_consistency "
     "skill_distinct target_knn target_sketch, or a retriever that --plugin registers."
@@ -57,12 +57,13 @@ def compare_command(
     registers a retriever or a loss.
 
     Args:
-        minutes: End within so many minutes on this machine: training queries are cut first, then
-            rows that learn from the LM, then queries down to 150, and last the rows that learn
-            without it, which is said. By default all of it.
-        price: IN,OUT[,CACHED]: dollars for a million of the LM's tokens that are read, written, and
-            read from its provider's cache; columns then say what a thousand queries and what
-            preparing cost. Another currency by its name: 0.15,0.6,EUR.
+        minutes: Finish within this many minutes on this machine. To fit, the number of training
+            queries is reduced first, then rows that learn from the LM are left out, then queries
+            down to 150, and last the rows that learn without it; a line says what was left out. No
+            limit by default.
+        price: IN,OUT[,CACHED]: the price in dollars of a million LM tokens that are read, written,
+            and read from the provider's cache. The table then has the price of a thousand queries
+            and of preparing each method. For another currency add its name: 0.15,0.6,EUR.
         dry_run: Print the stages that would run, their LM tokens and their time, and compute
             nothing.
         json: Print the results as JSON.
@@ -124,8 +125,8 @@ def export_command(
 
     Args:
         folder: The folder to write; an existing selector is replaced.
-        method: A row of compare that ends in a set (ceil epr_map free_map dpp) or takes the
-            nearest (epr free topk), or has fixed examples (fixed fixed_near); or classifier, for
+        method: A row of compare that chooses a set (ceil epr_map free_map dpp), the nearest
+            examples (epr free topk) or fixed examples (fixed fixed_near); or classifier, for
             LabelClassifier.from_pretrained.
         license: The license of your examples as an SPDX name, for the card.
     """
@@ -150,23 +151,22 @@ def tune_command(
 ) -> None:
     """Find how to choose examples for your data and your LM within a budget, and export it.
 
-    Methods, numbers of examples and λ race on some of the rows, the cheapest first; the best, the
-    cheapest within noise of it, the standard that needs no search (four examples: the nearest, or
-    by `free` for programs) and zero examples then answer final rows, which had no part in any
-    choice.
-    Recommended is the cheapest that does as well as the best: taking it may be expected to lose at
-    most --tolerance points. A search that was stopped goes on with the same command and finds the
-    same.
+    Methods, numbers of examples and values of λ are compared on some of the rows, the cheapest
+    first, and clearly worse ones are dropped early. Four finalists then answer held-out final rows,
+    which no choice has seen: the best; the cheapest that is within noise of it; a standard choice
+    without any search (four examples: the nearest, or by `free` for programs); and zero examples.
+    The cheapest that does as well as the best is recommended: its expected loss is at most
+    --tolerance points. The same command resumes a search that was stopped, with the same result.
 
     Writes tune-TASK-*/ into the folder runs (--out): tune.html, tune.json, and selector/ for
-    CeilSelector.from_pretrained. A fifth of --data is held out for the end, and a fifth of the rest
-    is raced on; a comparison by compare, which chooses nothing, holds out a tenth.
+    CeilSelector.from_pretrained. A fifth of --data is held out as final rows, and a fifth of the
+    rest are the rows to compare on; compare, which chooses nothing, holds out a tenth.
 
     Args:
-        price: IN,OUT[,CACHED]: dollars for a million of the LM's tokens that are read, written, and
-            read from its provider's cache. Columns then say what a thousand queries and what
-            preparing cost, and the cheapest is by money; by default by tokens. Another currency by
-            its name: 0.15,0.6,EUR.
+        price: IN,OUT[,CACHED]: the price in dollars of a million LM tokens that are read, written,
+            and read from the provider's cache. The table then has the price of a thousand queries
+            and of preparing each method, and "cheapest" means money; by default it means tokens.
+            For another currency add its name: 0.15,0.6,EUR.
         json: Print the outcome as JSON.
     """
     began = time.perf_counter()
@@ -229,7 +229,7 @@ def report_command(
     """Write one self-contained HTML page of every evaluation in one or several folders of runs.
 
     Args:
-        runs: Folders that --out of compare, demo or an experiment named.
+        runs: Folders that were the --out of compare, demo or an experiment.
         out: The page to write; by default report.html in the first folder.
     """
     from ceil_jax.report.write import write_page
@@ -244,7 +244,8 @@ def show_command(
     own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
 ) -> None:
     """Show how a row of compare answered one query: its examples, the prompt and the answer, the
-    candidate sets that it learnt from with the LM's scores of them, and the folders of all steps.
+    candidate sets that it was trained on with the LM's scores of them, and the folders of all
+    steps.
 
     Takes the flags of `compare`, and reads what compare wrote into the folder runs (--out).
 
@@ -265,17 +266,18 @@ def show_command(
 
 
 QUICK_LOOK = 100
-"""A comparison that asks fewer of a task's queries is a quick look."""
+"""A comparison on fewer of a task's queries is a quick check."""
 
 
 def _quick_look(task: Task) -> str:
-    """A remark that a limit leaves few queries; "" if it leaves many, or the task has no more."""
+    """A remark for a comparison on few of a task's queries; "" if there are many, or if the task
+    has no more."""
     asked = len(task.validation)
     if asked >= min(task.available, QUICK_LOOK):
         return ""
     return (
-        f"A quick look: {task.asked}, which only shows that everything runs. --scale small asks up "
-        f"to 200 and trains on more; --limit {task.available} asks all."
+        f"A quick check: {task.asked}, which only shows that everything runs. --scale small uses "
+        f"up to 200 and trains on more; --limit {task.available} uses all."
     )
 
 

@@ -26,8 +26,8 @@ class OwnData:
 
     data: Path | None = None
     """A .csv, .tsv, .jsonl, .json (a list of objects) or .parquet file, also compressed. compare
-    holds out a tenth of its inputs as queries; tune a fifth, because its final rows are looked at
-    once and judge several prompts."""
+    holds out a tenth of its inputs as queries; tune a fifth, because its final rows are used once,
+    to compare several prompts."""
     validation: Path | None = None
     """Take the queries from this file, and hold nothing out."""
     options: Annotated[FileOptions, tyro.conf.arg(name="")] = field(default_factory=FileOptions)
@@ -76,8 +76,10 @@ class OwnData:
         if not task.validation[0].choices:
             ends = ", ".join(map(repr, task.stop)) or "the LM alone"
             limit = f"{task.max_new_tokens:,} tokens at most (--max-new-tokens)"
-            log.info("%s: answers are written, %s, ended by %s (--stop)", task.name, limit, ends)
-        log.info("%s: %s, %s%s; writing into %s", task.name, bank, task.asked, limited, config.out)
+            log.info(
+                "%s: the LM writes its answers: %s, ended by %s (--stop)", task.name, limit, ends
+            )
+        log.info("%s: %s, %s%s; results go to %s", task.name, bank, task.asked, limited, config.out)
         return task
 
     def _own_task(self, config: RunConfig, held_out: float) -> Task:
@@ -121,9 +123,9 @@ NO_OWN_DATA = OwnData()
 
 
 def _unescaped(text: str) -> str:
-    """A text of the command line, in which \\t and \\n are two characters each, and \\\\ is a
+    """A text of the command line with `\\t` as a tab, `\\n` as a newline and `\\\\` as a
     backslash."""
     marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
     if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
-        log.info(r"%s: read with \t as a tab and \n as a line's end; \\ is a backslash", text)
+        log.info(r"%s: \t is read as a tab and \n as a newline; write \\ for a backslash", text)
     return re.sub(r"\\[tn\\]", lambda match: marks[match[0]], text)

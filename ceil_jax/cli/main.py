@@ -140,7 +140,7 @@ def command(
     except KeyboardInterrupt:
         message = "finished stages and the prompts that the LM has read are kept"
         print(
-            f"{name}: stopped; {message}, and the same command goes on from there", file=sys.stderr
+            f"{name}: stopped; {message}, and the same command resumes from there", file=sys.stderr
         )
         return 130
     return code or 0
@@ -175,7 +175,7 @@ def _shared_flags(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, 
 def _config_of_scale(
     scale: str | None, rest: Sequence[str], scales: Mapping[str, RunConfig], scaled: Sequence[str]
 ) -> RunConfig:
-    """The settings of a scale, by default of tiny.
+    """The settings of a scale; `tiny` by default.
 
     Args:
         scale: the value of `--scale`; None without the flag.
@@ -203,12 +203,14 @@ def _with_home(word: str) -> str:
 
 
 def _warn_of_repeated_flags(words: Sequence[str]) -> None:
-    """Log a warning for each flag that stands more than once, of which tyro takes the last one."""
+    """Log a warning for each flag that is given more than once, of which tyro takes the last
+    one."""
     flags = Counter(word.split("=")[0] for word in words if word.startswith("--"))
     for flag, count in flags.items():
         if count > 1:
             log.warning(
-                "%s stands twice: the last one counts; several values stand behind one", flag
+                "%s is given twice, and the last one counts; put several values after one flag",
+                flag,
             )
 
 
@@ -226,7 +228,7 @@ def _output_ended(name: str, error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if closed:
         return 141
-    kept = "what was finished is kept: make room and run the same command again"
+    kept = "what was finished is kept: free some disk space and run the same command again"
     print(f"{name}: cannot write the output: {error.strerror}; {kept}", file=sys.stderr)
     return 2
 
@@ -240,7 +242,7 @@ def _check_temporary_folder() -> None:
 
 
 def _check_platforms() -> None:
-    """Raise a UserError if JAX_PLATFORMS names devices that are not here."""
+    """Raise a UserError if JAX_PLATFORMS names devices that this machine does not have."""
     platforms = os.environ.get("JAX_PLATFORMS")
     if not platforms:
         return
@@ -251,7 +253,7 @@ def _check_platforms() -> None:
     except Exception as error:  # JAX raises whatever its plugins do
         why = f" ({error})".replace("\n", " ") if str(error) else ""
         raise UserError(
-            f"JAX_PLATFORMS={platforms}: JAX finds no such device here{why}; unset JAX_PLATFORMS, or "
+            f"JAX_PLATFORMS={platforms}: JAX finds no such device on this machine{why}; unset JAX_PLATFORMS, or "
             "install JAX for the device, such as pip install 'ceil-jax[cuda]'"
         ) from None
 
@@ -266,7 +268,7 @@ def import_plugins(modules: Sequence[str]) -> None:
         try:
             imported_module(module)
         except (ImportError, ValueError) as error:
-            how = "expected the name of a Python module, importable from here"
+            how = "expected the name of a Python module, importable from this folder"
             if str(error).startswith("cannot import name"):
                 how = "docs/extending.md shows what a plugin may import"
             raise UserError(f"--plugin {module}: {error}; {how}") from None

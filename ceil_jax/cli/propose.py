@@ -18,7 +18,7 @@ from ceil_jax.tasks.tables import read_table
 
 
 class Column(NamedTuple):
-    """A column of a file, and what its values are like."""
+    """A column of a file, with statistics of its values."""
 
     name: str
     rows: int
@@ -81,7 +81,7 @@ def check_named(file: Path, options: FileOptions) -> None:
         return
     candidates = columns(rows)
     flags = propose(candidates, inputs, answer)
-    advice = "no two of them are a text and its answer"
+    advice = "no two of them look like a text and its answer"
     if flags:
         advice = f"name the columns, such as {flags}"
     described = ", ".join(map(str, candidates))

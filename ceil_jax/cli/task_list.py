@@ -24,7 +24,7 @@ def list_of_tasks(data_dir: Path | None = None) -> str:
         rows.append([spec.name, spec.metric, "yes" if here else None, source])
     return (
         f"{Table(['task', 'metric', 'here', 'source'], rows).text()}\n\n"
-        "here: embedded, or in --data-dir.\n"
+        "here: embedded in the package, or found in --data-dir.\n"
         "ceil-jax tasks NAME shows one task: its sizes and five prompts."
     )
 

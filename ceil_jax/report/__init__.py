@@ -1,5 +1,4 @@
-"""Runs shown to a reader: comparisons, tables, figures and pages. Running them is `pipeline`'s,
-printing `cli`'s.
+"""Comparisons, tables, figures and pages of finished runs. `pipeline` runs them, and `cli` prints.
 
 - `table`: a table of typed cells as Markdown, text, HTML and JSON
 - `compare`: several methods on one task (`compare`, `Comparison`), and their report

@@ -1,5 +1,5 @@
-"""Dry runs: the stages that evaluating some methods would compute, their LM tokens and their time.
-Nothing is computed."""
+"""Dry runs: the stages that an evaluation would compute, their LM tokens and their time. Nothing is
+computed."""
 
 from __future__ import annotations
 

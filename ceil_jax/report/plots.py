@@ -48,7 +48,7 @@ def draw_points(
     papers: Sequence[float | None],
     xlabel: str,
 ) -> None:
-    """Draw values with their intervals beside their labels, the first on top, and the paper's
+    """Draw values with their intervals, one labelled line each, the first on top, and the paper's
     numbers as open diamonds.
 
     Args:

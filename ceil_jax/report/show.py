@@ -1,5 +1,5 @@
-"""One query of a row, explained: its examples and its answer, and the scored candidate sets that the
-row's encoders learnt from."""
+"""An explanation of one query of a row: its examples, its answer, and the scored candidate sets
+that the row's encoders were trained on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from ceil_jax.store.kept import Lazy
 from ceil_jax.tasks.example import Example
 
 _SETS = 6
-"""How many candidate sets of a training query are shown, the best and the worst by the LM."""
+"""The number of candidate sets of a training query that are shown, the best and the worst by the
+LM."""
 _LONGEST = 90
 """The most characters of a text in a line."""
 
 
 def explanation(run: Run, setup: Setup, row: Row, query_id: str) -> str:
-    """Return how a row answered one query, and what its encoders learnt from, as text.
+    """Return a text on how a row answered one query, and on which candidate sets its encoders were
+    trained.
 
     A held-out query gets its examples, prompt and answer, and the candidate sets of the first of
     its examples that was a training query. A training query gets its own candidate sets.
@@ -78,7 +80,7 @@ def _scored_methods(row: Row) -> list[LearnsFromScores]:
 
 
 def _answered(run: Run, setup: Setup, row: Row, position: int) -> Iterator[str]:
-    """How a row answered a held-out query."""
+    """The lines on how a row answered a held-out query."""
     stage = row_stages.predictions(setup, row)
     found = run.get(stage)[position]
     query = setup.queries.examples[position]
@@ -98,7 +100,7 @@ def _answered(run: Run, setup: Setup, row: Row, position: int) -> Iterator[str]:
 
 
 def _learnt(run: Run, setup: Setup, row: Row, query_id: str) -> Iterator[str]:
-    """The scored candidate sets of a training query, for each method that learnt from it."""
+    """The scored candidate sets of a training query, for each method that was trained on it."""
     bank = setup.bank.examples
     for method in _scored_methods(row):
         queries = method_stages.training_queries(setup.for_all_seeds, method)
@@ -112,7 +114,7 @@ def _learnt(run: Run, setup: Setup, row: Row, query_id: str) -> Iterator[str]:
         by = "log P of the gold output by the LM" if method.scored_by_lm else "output similarity"
         yield from (
             "",
-            f"{method.title} learnt from training query {_shown(queries.examples[number])}",
+            f"{method.title} was trained on query {_shown(queries.examples[number])}",
             f"{len(by_score)} candidate sets, by {by}; the best and the worst:",
         )
         for subset in shown:

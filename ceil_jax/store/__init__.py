@@ -1,4 +1,4 @@
-"""Folders and files on disk, written so that a killed command can continue where it was.
+"""Folders and files on disk, written so that a killed command can be resumed.
 
 - `kept`: `kept` functions, `Lazy` values and their keys
 - `folder`: folders that are finished or not, filled by one process; JSON and arrays in files

@@ -1,4 +1,4 @@
-"""The cost of work: seconds, and tokens that a language model read."""
+"""The cost of a computation: seconds, and tokens that a language model read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ DONE = "done.json"
 SCRATCH = "scratch"
 
 DAMAGED = "damaged"
-"""The folder for damaged ones, beside the finished ones."""
+"""The folder that damaged folders are moved to, next to the finished ones."""
 
 _checked: dict[Path, int] = {}
 """Folders whose checksums this process has verified → when done.json was last changed."""
@@ -96,7 +96,7 @@ def complete(folder: Path, content: str, fill: Callable[[], Mapping[str, Any]]) 
             return
         if (folder / DONE).exists():
             aside = move_aside(folder, folder.parent / DAMAGED)
-            log.warning("what is left of it lies in %s now", aside)
+            log.warning("its remains were moved to %s", aside)
         write(folder / KEY, f"{content}\n".encode())
         finish(folder, fill())
 

@@ -1,5 +1,5 @@
-"""Hashes of values, files and folders, which name stages and reveal damaged files; and which files
-of a folder are its content."""
+"""Hashes of values, files and folders, which name stages and reveal damaged files; and the rule
+which files of a folder are its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_KEY = {"key": False}
 
 _POINTER = b"version https://git-lfs"
 
-POINTER = "is a Git LFS pointer, which stands for the file; fetch the file itself: git lfs pull"
+POINTER = "is a Git LFS pointer, not the file itself; fetch the file: git lfs pull"
 """The end of a message that begins with such a file."""
 
 _SIDECARS = {

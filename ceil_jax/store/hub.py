@@ -1,4 +1,4 @@
-"""The Hugging Face hub: whether it can be reached, and what its cache has."""
+"""Checks whether the Hugging Face hub can be reached, and what its cache on this machine holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ceil_jax.errors import UserError
 log = logging.getLogger(__name__)
 
 SECONDS = 3.0
-"""How many seconds the hub has to accept a connection, and then to answer."""
+"""Seconds that the hub has to accept a connection, and then to answer."""
 
 
 def check_hub(models: Mapping[str, str], datasets: Sequence[str], advice: str = "") -> None:
@@ -33,7 +33,7 @@ def check_hub(models: Mapping[str, str], datasets: Sequence[str], advice: str = 
     for flag, name in models.items():
         if not in_hub_cache(name):
             raise UserError(
-                f"{flag} {name}: the hub cannot be reached, and its cache here has no such "
+                f"{flag} {name}: the hub cannot be reached, and its cache on this machine has no such "
                 "model; name a folder, or a model that a package brings (docs/new_lm.md)"
                 + (advice if flag == "--lm" else "")
             )

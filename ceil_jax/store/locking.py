@@ -1,5 +1,4 @@
-"""One process at a time in a folder; files that are written completely or not at all; a full or
-unwritable disk as a UserError."""
+"""Locks on folders, files that are written completely or not at all, and errors of a full disk."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
         except Timeout:
             # this fails in a folder that exists but takes no files, as under /proc
             (folder / name).touch()
-            log.warning("another process is working in %s; waiting for it", folder)
+            log.warning("waiting for another process that is working in %s", folder)
             acquired = lock.acquire()
     except (OSError, ValueError) as error:
         raise _cannot_write(folder, error) from error
@@ -71,7 +70,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def _cannot_write(folder: Path, error: Exception) -> UserError:
     full = _FULL.search(str(error))
     why = full.group() if full else getattr(error, "strerror", None) or error
-    remedy = "make room" if full else "mend that or name another folder"
+    remedy = "free some disk space" if full else "fix that or name another folder"
     name = str(folder) if len(str(folder)) < 200 else f"{str(folder)[:120]}…"
     return UserError(
         f"cannot write to {name}: {why}; what was finished is safe: {remedy} and run the same "

@@ -1,4 +1,4 @@
-"""Paths with `~`, and the home folder, which not every process has."""
+"""The home folder, which some processes do not have, and paths that begin with `~`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,5 @@ def user_path(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UserError(
-            f"{os.fspath(path)}: the home folder is not known here; set HOME, or write the whole "
-            "path"
+            f"{os.fspath(path)}: the home folder is not known; set HOME, or write the full path"
         ) from None

@@ -1,4 +1,4 @@
-"""Progress bars: tqdm's, with one for a whole command above those of its stages."""
+"""Progress bars by tqdm: one for the whole command, and below it one for the current stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one message about a folder that is not a model whose weights are read here.
+"""The error message for a folder without a model in safetensors.
 
 Weights are read from safetensors. Pickles (`pytorch_model.bin`) may run code when they are read, so
 they are never opened.
@@ -29,9 +29,9 @@ def no_model(folder: Path, use: Use) -> UserError:
     name = hub_name(folder)
     model = name if "/" in name else str(folder)
     return UserError(
-        f"{folder} holds no config.json with a model.safetensors beside it, but {held or 'nothing'}. "
-        "Name the folder of a whole model, merge an adapter into its model (merge_and_unload), or "
+        f"{folder} holds no config.json and model.safetensors, but {held or 'nothing'}. "
+        "Name the folder of a complete model, merge an adapter into its model (merge_and_unload), or "
         'convert weights of another format, if you trust them: python -c "from transformers import '
         f"{_CLASSES[use]} as M; M.from_pretrained('{model}', use_safetensors=False)"
-        f".save_pretrained('converted')\", its tokenizer likewise; then --{use} ./converted"
+        f".save_pretrained('converted')\", and its tokenizer in the same way; then --{use} ./converted"
     )

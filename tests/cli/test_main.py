@@ -117,11 +117,11 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "mine: accuracy in percent on 4 held-out queries" in out
-    assert "A quick look" not in out
+    assert "A quick check" not in out
     assert main([*arguments, "--limit", "3"]) == 0
     out = capsys.readouterr().out
     assert "mine: accuracy in percent on 3 of 4 held-out queries" in out
-    assert "A quick look: 3 of 4 held-out queries, " in out
+    assert "A quick check: 3 of 4 held-out queries, " in out
     assert "--limit 4 asks all." in out
     for limit in ("0", "-3"):
         code, line = said(capsys, *arguments, "--limit", limit)
@@ -244,7 +244,7 @@ def test_ctrl_c_says_what_is_kept_and_it_is(capsys, tmp_path, monkeypatch, revie
     monkeypatch.setattr(TinyLM, "choice_log_likelihood", stopped)
     code, line = said(capsys, *arguments)
     assert code == 130
-    assert line.endswith("are kept, and the same command goes on from there")
+    assert line.endswith("are kept, and the same command resumes from there")
 
     def goes_on(lm, prompts, choices, **more):
         read.append(len(prompts))
@@ -282,7 +282,7 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
     assert "LM tokens a second" in printed.err
     assert (tmp_path / "home" / "runs").is_dir()
     assert not (tmp_path / "~").exists()
-    assert "--limit stands twice: the last one counts" in caplog.text
+    assert "--limit is given twice, and the last one counts" in caplog.text
     assert "with \\t as a tab" in caplog.text
 
 
@@ -366,7 +366,7 @@ def test_devices_that_are_not_here_are_one_line():
     ended = run_command("tasks", env={**os.environ, "JAX_PLATFORMS": "no_such"})
     assert ended.returncode == 2
     [line] = ended.stderr.splitlines()
-    assert "JAX_PLATFORMS=no_such: JAX finds no such device here" in line
+    assert "JAX_PLATFORMS=no_such: JAX finds no such device on this machine" in line
     assert line.endswith("pip install 'ceil-jax[cuda]'")
 
 

@@ -102,5 +102,5 @@ def test_task_beside_data_is_refused(capsys, tmp_path, reviews):
             == 2
         )
         [line] = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"ceil-jax: --task {task}: not beside --data")
+        assert line.startswith(f"ceil-jax: --task {task}: not together with --data")
     assert not (tmp_path / "runs").exists()

@@ -92,7 +92,7 @@ def test_a_function_of_ones_own(own_lm):
         ),
         (
             "no_such_module:lm",
-            "language model 'no_such_module:lm': No module named .*importable from here",
+            "language model 'no_such_module:lm': No module named .*importable from this folder",
         ),
     ],
 )

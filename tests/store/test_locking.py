@@ -77,14 +77,17 @@ def test_a_file_system_that_refuses_locks_is_one_line(tmp_path, monkeypatch, cod
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left .* make room and run"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left .* free some disk space and run",
+        ),
         (
             RuntimeError("safetensors: I/O error: No space left on device (os error 28)"),
-            "make room and run",
+            "free some disk space and run",
         ),
         (
             OSError(errno.EROFS, "Read-only file system"),
-            "Read-only .* mend that or name another folder",
+            "Read-only .* fix that or name another folder",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def test_with_a_home_folder(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     assert user_path("~/a") == Path("/home/somebody/a")
     assert home() == Path("/home/somebody")
-    with refused("~nobody-of-that-name/a: the home folder is not known here"):
+    with refused("~nobody-of-that-name/a: the home folder is not known"):
         user_path("~nobody-of-that-name/a")
 
 
@@ -34,7 +34,7 @@ def test_without_one(nameless, monkeypatch, tmp_path):
     assert home() is None
     assert not has_cache()
     assert user_path("a/~b") == Path("a/~b")
-    with refused("~/a: the home folder is not known here; set HOME, or write the whole path"):
+    with refused("~/a: the home folder is not known; set HOME, or write the full path"):
         user_path("~/a")
     with refused("no home folder; set HOME, or CEIL_JAX_CACHE"):
         cache_path()

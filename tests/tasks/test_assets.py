@@ -130,5 +130,5 @@ def test_a_full_disk_is_one_line(index):
     def full(folder):
         raise OSError(28, "No space left on device")
 
-    with refused("No space left on device; what was finished is safe: make room"):
+    with refused("No space left on device; what was finished is safe: free some disk space"):
         once("made/it", full)
