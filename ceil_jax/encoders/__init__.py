@@ -1,5 +1,4 @@
-"""Encoders from texts to vectors: tokenizers, transformers in Flax, and reading and writing their
-folders.
+"""Text encoders: tokenizers, transformers in Flax, and reading and writing of their folders.
 
 `retrieval/`, `training/` and `selector/` decide which texts are encoded and how their vectors are
 used.

@@ -1,4 +1,4 @@
-"""The parts of a Hugging Face folder beside an encoder's parameters, kept so that they can be
+"""The parts of a Hugging Face folder other than an encoder's parameters, kept so that they can be
 written back."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ceil_jax.store.folder import write_json
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a Hugging Face folder beside the parameters and the tokenizer."""
+    """The contents of a Hugging Face folder except the parameters and the tokenizer."""
 
     network: TransformerConfig
     config: Mapping[str, Any]
@@ -29,7 +29,7 @@ class Checkpoint:
     """BERT's pooler. No vector depends on it, but transformers' models have it, so it is written
     back."""
     prompts: Prompts = field(default_factory=Prompts)
-    """The texts that are put before queries, documents and other texts."""
+    """The prefixes of queries, documents and other texts."""
 
     def write(
         self,

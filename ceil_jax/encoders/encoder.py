@@ -118,7 +118,7 @@ class Encoder:
         self._jitted = jax.jit(self.apply)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The encoder to be pickled: parameters on the host, nothing that is compiled or cached."""
+        """The state to pickle: parameters on the host, without compiled functions and caches."""
         state = {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
         return {**state, "params": {name: np.asarray(v) for name, v in self.params.items()}}
 
@@ -174,7 +174,7 @@ class Encoder:
 
     @property
     def module(self) -> Any:
-        """The Flax module with these parameters, to look inside."""
+        """The Flax module with these parameters, for inspection."""
         state = nnx.from_flat_state({path: self.params[name] for name, path in self._paths.items()})
         return nnx.merge(self._graphdef, state, *self._constants)
 
@@ -219,7 +219,7 @@ class Encoder:
         if cut:
             log.warning(
                 "encoder %s: %d of %d texts are longer than the %d tokens (max_length) that it "
-                "reads; what stands behind them is ignored: shorten the texts, put what tells "
+                "reads, and the rest is ignored: shorten the texts, put what tells "
                 "them apart first, or take an encoder that reads more",
                 self.name,
                 cut,
@@ -328,15 +328,15 @@ def check_same_shapes(expected: Mapping[str, Any], arrays: Mapping[str, Any], wh
 
 
 def require_network(encoder: TextEncoder) -> Encoder:
-    """Return the encoder, as one that can be trained and saved.
+    """Return the encoder if it can be trained and saved.
 
     Raises:
-        UserError: it has no network here, because it is behind an endpoint or only returns vectors.
+        UserError: it is behind an endpoint or only returns vectors.
     """
     if not isinstance(encoder, Encoder):
         raise UserError(
-            f"encoder {encoder.name} is behind an endpoint or gives vectors only: they can be "
-            "compared, but it cannot be trained or saved; EPR and CEIL take a local one, such as "
+            f"encoder {encoder.name} is behind an endpoint or gives vectors only: it can retrieve, "
+            "but it cannot be trained or saved; EPR and CEIL need a local one, such as "
             "all-MiniLM-L6-v2"
         )
     return encoder

@@ -19,8 +19,8 @@ from ceil_jax.store.hashing import text_digest
 
 
 class EndpointEncoder:
-    """A `TextEncoder` whose vectors come from a server. It has no network here, so it cannot be
-    trained or saved."""
+    """A `TextEncoder` whose vectors come from a server. Its network is not on this machine, so it
+    cannot be trained or saved."""
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         address = parse_address(spec)
@@ -65,7 +65,7 @@ def _vectors(answer: Any, count: int) -> Float[np.ndarray, "n d"]:
     vectors = np.array([entry["embedding"] for entry in entries], np.float64)
     if vectors.ndim == 3:
         raise ValueError(
-            "expected a vector of each text, found vectors of its tokens: switch pooling on"
+            "expected one vector for each text, found vectors of its tokens: switch pooling on"
         )
     if vectors.ndim != 2 or not (np.abs(vectors) <= np.finfo(np.float32).max).all():
         raise ValueError("expected vectors of finite numbers, all of one length")

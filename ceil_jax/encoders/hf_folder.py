@@ -38,7 +38,7 @@ _MOST_PARAMETERS = 2**30
 """The most parameters of a network: 4 GiB. The largest of these families has half as many."""
 
 _SHORTEST = 3
-"""The fewest tokens that texts may be cut to: one beside the two that open and close a text."""
+"""The fewest tokens that texts may be cut to: one between the two that open and close a text."""
 
 _MOST_OF_A_WORD = 1000
 """The most characters of a word that a tokenizer may split into pieces; beyond, its time grows with
@@ -96,7 +96,7 @@ def read_folder(files: Files, name: str) -> Encoder:
     ) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{files.path()} is damaged, or no encoder's ({type(error).__name__}: {reason:.80}); "
+            f"{files.path()} is damaged, or is no encoder ({type(error).__name__}: {reason:.80}); "
             "fetch it again"
         ) from error
 
@@ -175,7 +175,7 @@ def _modules(files: Files) -> dict[str, str]:
         kind = entry.type.rpartition(".")[2]
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UserError(
-                f"{file}: module {kind[:40]!r} is not built here; expected Transformer, Pooling, "
+                f"{file}: module {kind[:40]!r} is not supported; expected Transformer, Pooling, "
                 "Normalize"
             )
         paths[kind] = entry.path
@@ -201,7 +201,7 @@ def _pooling(files: Files) -> Pooling:
         raise UserError(f"{file}: pooling {found}; expected mean or cls alone")
     if config.get("include_prompt", True) is False:
         raise UserError(
-            f"{file}: include_prompt is false; only pooling over the whole text is built here"
+            f"{file}: include_prompt is false; only pooling over the whole text is supported"
         )
     return _POOLINGS[modes[0]]
 
@@ -245,8 +245,8 @@ def _check_parts(content: dict[str, Any], folder: Path) -> None:
         longer = len(part.get("content", "")) > len(replaced) and "pattern" in part
         if pattern.get("Regex", " {2,}") != " {2,}" or longer:
             raise UserError(
-                f"{folder}: tokenizer.json has the pattern {str(pattern)[:80]}, which is not read "
-                "here: take another checkpoint"
+                f"{folder}: tokenizer.json has the pattern {str(pattern)[:80]}, which is not "
+                "supported: take another checkpoint"
             )
         if part.get("max_input_chars_per_word", 0) > _MOST_OF_A_WORD:
             raise UserError(
@@ -255,7 +255,7 @@ def _check_parts(content: dict[str, Any], folder: Path) -> None:
 
 
 def _objects(value: Any, but: str) -> Iterator[dict[str, Any]]:
-    """All objects in a JSON value, but for what is under a key."""
+    """All objects in a JSON value, except those under a certain key."""
     if isinstance(value, dict):
         yield value
         value = [part for key, part in value.items() if key != but]

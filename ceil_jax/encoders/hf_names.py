@@ -65,13 +65,13 @@ def network_config(
     kind = str(config.get("model_type"))
     activation = str(config.get("hidden_act", "gelu"))
     if kind not in FAMILIES:
-        raise unknown_name("model_type", kind, FAMILIES, f"{file} is not an encoder built here.")
+        raise unknown_name("model_type", kind, FAMILIES, f"{file} is not a supported encoder.")
     if activation not in ACTIVATIONS:
         raise unknown_name("hidden_act", activation, ACTIVATIONS, f"In {file}.")
     position = config.get("position_embedding_type") or "absolute"
     if position != "absolute" or config.get("is_decoder"):
         raise UserError(
-            f"{file}: only encoders with absolute positions are built here, not {position!r} or a "
+            f"{file}: only encoders with absolute positions are supported, not {position!r} or a "
             "decoder"
         )
     family = FAMILIES[kind]

@@ -30,7 +30,8 @@ from ceil_jax.store.weights import no_model
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
-"""The file of a saved head (`training.free.encoder`), beside the encoder below it."""
+"""The file of a saved head (`training.free.encoder`), next to the encoder whose vectors it
+takes."""
 
 
 def load_encoder(
@@ -65,8 +66,9 @@ def load_encoder(
         return _made_by(name)
     if (folder / FREE_FILE).is_file():
         raise UserError(
-            f"{name} holds a head that a bank's outputs have trained, over an encoder; expected an "
-            f"encoder: {folder / 'base'}, or the whole by CeilSelector.from_pretrained"
+            f"{name} holds a head that was trained on a bank's outputs, on top of an encoder; "
+            f"expected an encoder: {folder / 'base'}, or open both with "
+            "CeilSelector.from_pretrained"
         )
     if folder.is_dir():
         return _from_folder(folder, hub_name(folder))
@@ -114,7 +116,7 @@ def read_encoder(files: Files, name: str) -> Encoder:
     known = {**_named, **ENCODERS}
     if factory not in known:
         raise UserError(
-            f"{name} is made by {factory[:80]!r}, which nobody has named here: if it is yours, call "
+            f"{name} is made by {factory[:80]!r}, which is not registered: if it is yours, call "
             f"register_encoder({factory[:80]!r}, …) before you load the folder, or give the encoder "
             "itself, encoder=…"
         )
@@ -150,9 +152,7 @@ def _download(name: str) -> Path:
             snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"])
         )
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        hint = (
-            f"It is not a folder here, and no hub id that can be fetched ({type(error).__name__})."
-        )
+        hint = f"It is no folder, and no hub id that can be fetched ({type(error).__name__})."
         raise unknown_name("encoder", name, ENCODERS, hint) from None
 
 
@@ -173,8 +173,8 @@ def _tiny() -> Encoder:
 
 
 _named: dict[str, Callable[[], Encoder]] = {}
-"""The functions `module:function` that have made an encoder for the user in this process, to which
-saved folders may refer."""
+"""The functions `module:function` that have made an encoder in this process, which saved folders
+may name."""
 
 ENCODERS: Registry[Callable[[], Encoder]] = Registry("encoder")
 ENCODERS.register("tiny", _tiny)

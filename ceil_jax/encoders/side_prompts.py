@@ -1,4 +1,4 @@
-"""The prompts of an encoder's folder: texts that are put before every query and every document.
+"""The prompts of an encoder's folder: the prefixes of queries and documents.
 
 Many embedding models are trained with such prompts (E5: `query: ` and `passage: `; Qwen3-Embedding:
 an instruction before queries only; EmbeddingGemma: `task: search result | query: `). They are in
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 QUERY_NAMES = ("query",)
 BANK_NAMES = ("document", "passage", "corpus")
-"""Names of the prompt of a side; the first one that a folder has is used, else its default
-prompt."""
+"""Names of the prompt of queries or documents; the first one that a folder has is used, else its
+default prompt."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Prompts:
 
 
 def single_prompt(prompt: str) -> Prompts:
-    """Return the prompts of an encoder that puts the same text before queries and documents."""
+    """Return the prompts of an encoder with the same prefix for queries and documents."""
     return Prompts({"default": prompt}, "default") if prompt else Prompts()
 
 
@@ -91,8 +91,8 @@ def read_prompts(saved: SavedPrompts, file: Path) -> Prompts:
     prompts = Prompts(by_name, default_name)
     if any(by_name.values()) and not (prompts.query or prompts.bank):
         log.warning(
-            "%s: none of the prompts %s is used: they are called neither %s nor %s, and there is no "
-            "default; rename those of queries and of documents",
+            "%s: none of the prompts %s is used: none is called %s or %s, and there is no default; "
+            "rename those of queries and of documents",
             file,
             ", ".join(by_name),
             " or ".join(QUERY_NAMES),

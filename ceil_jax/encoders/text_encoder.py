@@ -14,7 +14,7 @@ from ceil_jax.tasks.example import Example
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """Anything that turns texts into vectors; it can retrieve, but only an `Encoder` can be
+    """An object that turns texts into vectors. It can retrieve, but only an `Encoder` can be
     trained."""
 
     @property
@@ -45,8 +45,8 @@ class EncoderPair(NamedTuple):
 
 
 def sides(encoder: Any) -> EncoderPair:
-    """Return the two sides of an encoder: its `sides`, as an encoder with prompts for queries and
-    documents has them, else the encoder twice."""
+    """Return the encoder of queries and that of documents: `sides` of an encoder with a prompt for
+    each, else the encoder twice."""
     pair = getattr(encoder, "sides", None)
     return pair if isinstance(pair, EncoderPair) else EncoderPair(encoder, encoder)
 

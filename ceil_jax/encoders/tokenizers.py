@@ -1,4 +1,4 @@
-"""Tokenizers: texts to padded arrays of token ids, with few distinct lengths."""
+"""Tokenizers, which turn texts into padded arrays of token ids of few distinct lengths."""
 
 from __future__ import annotations
 
@@ -152,13 +152,14 @@ class PretrainedTokenizer:
 
 
 _truncating = threading.Lock()
-"""Held while a tokenizer has the length of one call set."""
+"""The lock that is held while a tokenizer is set to the length of one call."""
 
 
 @contextmanager
 def failures(what: str) -> Iterator[None]:
     """Turn any failure of the tokenizers library inside the block into a UserError that begins with
-    `what`. It raises Exception itself, and where its own code fails an error that is no Exception."""
+    `what`. The library raises plain Exceptions, and after a Rust panic an error that is no
+    Exception."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -1,5 +1,5 @@
-"""Language models (LMs) behind one class, with strings and numpy as inputs and outputs; and
-prompts.
+"""Language models (LMs) with one interface, which takes strings and returns strings and numpy
+arrays; and prompts.
 
 Their scores and answers are used in `training` and `pipeline`.
 

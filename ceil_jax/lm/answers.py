@@ -1,4 +1,5 @@
-"""An LM's answer: its text, and why it ended; the same for local LMs, /completions and chat.
+"""An LM's answer: its text and the reason why it ended, in one form for local LMs, /completions and
+chat.
 
 A back end returns the generated text and why it stopped (`LanguageModel.write`); this module does
 the rest. An answer ends at its first stop string, but not inside a JSON value or a code fence with
@@ -24,7 +25,7 @@ Removed = Literal["reasoning", "fence"]
 
 
 class Answer(NamedTuple):
-    """A text that an LM has generated, and why it ended."""
+    """A text that an LM has generated, with the reason why it ended."""
 
     text: str
     ended: Ended = "stop"
@@ -32,7 +33,7 @@ class Answer(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """Why the answer is hardly right: a key of `TROUBLES`; "" if there is no such sign."""
+        """The reason why the answer is probably wrong, a key of `TROUBLES`; "" if there is none."""
         if self.ended in ("length", "refused"):
             return self.ended
         return "" if self.text.strip() else "empty"
@@ -190,7 +191,7 @@ def _begun(text: str, stop: Sequence[str]) -> str:
 
 
 def note_on(answers: Sequence[Answer], limit: int) -> str:
-    """Return a line on what was removed from some answers, and on those that are hardly right; ""
+    """Return a line on what was removed from some answers, and on those that are probably wrong; ""
     if there is nothing to report. `limit` is the most tokens of an answer."""
     counts: Counter[str] = Counter()
     for answer in answers:

@@ -1,5 +1,5 @@
-"""The base class of language models: other rooms use its methods, which follow from a few that a
-subclass defines."""
+"""The base class of language models. Its public methods are built on a few that a subclass
+defines."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class LanguageModel:
     """Whether its answers end by themselves, as in a chat; other LMs continue until a stop string
     or the token limit."""
     can_label = False
-    """Whether it can be held to write one of some labels (`write_labels`)."""
+    """Whether its answers can be constrained to some labels (`write_labels`)."""
     reads_messages = False
-    """Whether it reads the messages of a chat as they are; prompts may then be `Messages`."""
+    """Whether it takes the messages of a chat; prompts may then be `Messages`."""
     takes_system = True
     """Whether the messages of a chat may begin with a system message."""
     at_once: Mapping[str, int] = {"score": 64, "write": 32}

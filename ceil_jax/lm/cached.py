@@ -1,4 +1,4 @@
-"""A language model behind its stored readings, so that each prompt is read once.
+"""A language model with a cache of its outputs (readings), so that each prompt is read once.
 
 Each chunk of prompts is stored in one transaction, so that a kill loses at most the chunks that are
 being read.
@@ -35,14 +35,14 @@ Reader = Callable[[int], AbstractContextManager[ReadChunks]]
 
 
 class ReadingMeter:
-    """Counts the readings that are requested while it runs, each once, whether they are read now or
-    were before."""
+    """Counts the readings that are requested while it runs, each once, whether they were cached or
+    not."""
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
         self.cost = Cost()
         self.now = Cost()
-        """The part of `cost` that was read now."""
+        """The part of `cost` that was not cached."""
         self.requests = 0
 
     def enter(self, key: bytes, cost: Cost, now: bool) -> None:
@@ -54,7 +54,7 @@ class ReadingMeter:
 
 
 class CachedLM(LanguageModel):
-    """A language model behind a cache of readings, so that it reads each prompt once.
+    """A language model with a cache of its outputs (readings), so that it reads each prompt once.
 
     A prompt without a stored reading is read by `lm`, or elsewhere by `reader`. Prompts may be
     `Lazy`: only those of one block are in memory.

@@ -1,4 +1,4 @@
-"""Sequences whose items are made when they are read, such as the prompts of millions of candidate
+"""Sequences whose items are created on access, such as the prompts of millions of candidate
 sets."""
 
 from __future__ import annotations

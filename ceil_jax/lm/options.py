@@ -1,4 +1,4 @@
-"""Reading a label out of a generated answer, for LMs that can neither score options nor be held to
+"""The label in a generated answer, for LMs that can neither score options nor be constrained to
 them."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ which may be part of one (C++, -1, C#, <5)."""
 
 
 def option_in(text: str, options: Sequence[str]) -> str | None:
-    """Return the option that the first or the last line of an answer is, or what stands there
-    behind the last colon; None if it is none, or if the two lines are different ones. Case and
-    surrounding marks do not count, unless two options differ only by them.
+    """Return the option in the first or the last line of an answer: the whole line, or the text
+    after its last colon. None if neither line is an option, or if they are two different ones. Case
+    and surrounding marks are ignored, unless two options differ only by them.
 
     >>> teams = ["billing", "mobile app", "hr"]
     >>> option_in("**Billing.**", teams), option_in("An invoice.\\n\\nLabel: Mobile app", teams)

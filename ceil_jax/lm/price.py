@@ -123,7 +123,7 @@ def digits(money: float) -> int:
 
 
 def parse_price(text: str) -> Price:
-    """Return the price for `--price IN,OUT[,CACHED]`. The name of a currency may stand before or
+    """Return the price for `--price IN,OUT[,CACHED]`. The name of a currency may come before or
     after the numbers; the default is dollars.
 
     Raises:
@@ -146,7 +146,7 @@ def parse_price(text: str) -> Price:
             currencies.add(match["name"])
     if not is_known or len(numbers) not in (2, 3) or len(currencies) > 1:
         raise UserError(
-            f"--price {text}: expected IN,OUT or IN,OUT,CACHED, the money for a million tokens that "
+            f"--price {text}: expected IN,OUT or IN,OUT,CACHED, the price of a million tokens that "
             "are read, written, and read from the provider's cache, such as 0.15,0.6,0.075; in "
             "another currency than dollars 0.15,0.6,0.075,EUR"
         )

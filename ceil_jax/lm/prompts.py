@@ -35,8 +35,8 @@ def most_relevant_first(relevance: Sequence[float]) -> list[int]:
 
 def prompt_order(relevance: Sequence[float]) -> list[int]:
     """Return the positions of chosen examples by ascending relevance, so that the most relevant one
-    stands last, next to the query (CEIL, section 4.3; Skill-KNN, section 3). Of equally relevant
-    ones, the one that was chosen first stands later.
+    is last, next to the query (CEIL, section 4.3; Skill-KNN, section 3). Of equally relevant ones,
+    the one that was chosen first comes later.
     """
     return most_relevant_first(relevance)[::-1]
 
@@ -80,15 +80,15 @@ SYSTEM_ROLES = ("system", "developer")
 """The roles of an instruction in a conversation."""
 
 LABELS = "labels"
-"""The name in an instruction, `{labels}`, that stands for the labels."""
+"""The placeholder in an instruction, `{labels}`, for the labels."""
 
 NAMES_LABELS = "Answer with one of these labels, and with nothing else: {labels}."
 """The instruction of a chat LM whose answers are labels, if the user gives none."""
 
 
 def instruction(pattern: str, labels: Sequence[str]) -> str:
-    """Return an instruction as an LM reads it: `{labels}` stands for the labels, and a brace is
-    written twice.
+    """Return an instruction as an LM reads it: `{labels}` is replaced by the labels, and a literal
+    brace is written twice.
 
     Args:
         pattern: the instruction as the user gives it.
@@ -109,8 +109,8 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
         )
     if named and not labels:
         raise UserError(
-            "the instruction (system) names {labels}, and the outputs are no labels: write in words what "
-            "an answer looks like"
+            f"the instruction (system) names {labels}, and the outputs are no labels: describe the "
+            "answers in words"
         )
     return "".join(", ".join(labels) if name else text for text, name in pieces_of(pattern))
 
@@ -122,8 +122,7 @@ def names_labels(pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class Prompt:
-    """How a prompt is written, whoever sends it: a comparison, a search, a selector in an
-    application.
+    """The form of a prompt, the same in a comparison, in a search and in an application's selector.
 
     >>> prompt = Prompt(Template("{input} It is {output}"), system="Rate the film.", form="turns")
     >>> bank = [Example("a", "A fine film.", "good")]
@@ -132,18 +131,17 @@ class Prompt:
     """
 
     template: Template
-    """The text of an example and of a query. As a user's turn it is what stands before the
-    answer."""
+    """The text of an example and of a query. A user's turn is the part before the answer."""
     system: str = ""
-    """The instruction, which stands once, before the examples; see `instruction`."""
+    """The instruction, which comes once, before the examples; see `instruction`."""
     form: Form = "text"
     order: str = "relevance"
     """The order of the examples, a name in ORDERS."""
     few_shot: tuple[Example, ...] = ()
     """Examples with which every prompt begins, before the retrieved ones."""
     token_budget: int | None = None
-    """The most tokens of a prompt, the instruction and the query included; None for what the LM
-    reads."""
+    """The most tokens of a prompt, the instruction and the query included; None for the LM's
+    context length."""
     system_role: Literal["system", "user"] = "system"
     """The role of the instruction among turns; "user" puts it at the beginning of the first user's
     turn, for models that know no system message."""
@@ -155,7 +153,7 @@ class Prompt:
         """Return the prompt in its form. The output of the query is not read.
 
         Args:
-            query: the query, which stands last.
+            query: the query, which comes last.
             examples: the examples in prompt order.
 
         Raises:
@@ -174,7 +172,8 @@ class Prompt:
         `render`.
 
         Examples that are conversations keep all their turns, but not their system message; if all
-        have the same one, and the query too where it is one, it stands for a missing instruction.
+        have the same one, and the query too where it is one, it takes the place of a missing
+        instruction.
         """
         conversation = turns_of(query)
         system: Any = self.system
@@ -315,13 +314,13 @@ class PromptBuilder:
                 what.append(f"the {len(prompt.few_shot)} examples that open every prompt")
             raise UserError(
                 f"{' and '.join(what) or 'an empty prompt'} {'have' if prompt.few_shot else 'has'} "
-                f"{opening} tokens, and {self._source} {budget} beside the answer; {self._remedy}"
+                f"{opening} tokens, and {self._source} {budget} besides the answer; {self._remedy}"
             )
         self.budget = budget - opening
         """The tokens for the retrieved examples and the query."""
 
     def _opening(self) -> str:
-        """What every prompt begins with; of turns, the marks of an empty query too."""
+        """The beginning of every prompt; for turns, with the marks of an empty query."""
         if self.prompt.form == "text":
             return self.prompt.opening
         return text_of(self.lm.chat(self.prompt.messages_to([{"role": "user", "content": ""}])))
@@ -349,7 +348,7 @@ class PromptBuilder:
         return np.array(tokens_of_distinct)[numbers].reshape(positions.shape)
 
     def _piece(self, example: Example) -> str:
-        """An example by itself, as it stands in a prompt."""
+        """The text of one example in a prompt."""
         if self.prompt.form == "text":
             return examples_text(self.prompt.template, [example])
         return Messages(self.prompt.turns(example)).text.removesuffix("assistant:")

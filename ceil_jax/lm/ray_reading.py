@@ -1,4 +1,4 @@
-"""Reading prompts on a Ray cluster: each actor of a pool has its own copy of the LM and takes the
+"""Reads prompts on a Ray cluster: each actor of a pool has its own copy of the LM and takes the
 next chunk when it is free."""
 
 from __future__ import annotations

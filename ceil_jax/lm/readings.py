@@ -1,9 +1,9 @@
-"""The stored readings of language models, by the content of their requests.
+"""The cache of language models' outputs (readings), by the content of their requests.
 
 One SQLite file serves all stages of a folder of runs. A reading is the answer to a request: (LM,
 prompt, choices) → log-probabilities, or (LM, prompt, settings of generation) → text, with the
-tokens and seconds that it took. Files beside it that are called `readings-NAME.sqlite`, such as one
-that was saved from a damaged file, are copied into it when it is opened.
+tokens and seconds that it took. Files in the same folder that are called `readings-NAME.sqlite`,
+such as one that was saved from a damaged file, are copied into it when it is opened.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Readings:
             if row.is_whole:
                 readings[row.key] = Reading(json.loads(row.value), Cost(row.seconds, row.tokens))
             else:
-                log.warning("%s: a damaged reading; reading that prompt again", self._file.path)
+                log.warning(
+                    "%s: a cached LM output is damaged; the LM reads that prompt again",
+                    self._file.path,
+                )
         return readings
 
     def keep(self, readings: Mapping[bytes, Reading]) -> None:
@@ -65,7 +68,7 @@ class Readings:
             self._prepared().add(rows, replace=True)
 
     def _prepared(self) -> ReadingsFile:
-        """The file, into which those beside it were copied first."""
+        """The file, after the content of the others in its folder was copied into it."""
         if not self._is_ready:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file.prepare()

@@ -1,4 +1,4 @@
-"""An SQLite file of readings, of which a damaged one is set aside and begun anew.
+"""An SQLite file of readings. A damaged file is set aside and replaced by a new one.
 
 A commit is in the file itself, flushed to the disk, when it returns; a commit that a kill broke is
 undone by whoever opens the file next. SQLite notices most damage when it reads a page, but not
@@ -125,13 +125,12 @@ class ReadingsFile:
             except _ERRORS as error:
                 if not self._is_damage(error):
                     raise UserError(
-                        f"{self.path}: {error}; make room or see that it can be written, and run "
+                        f"{self.path}: {error}; free some disk space or make the file writable, "
+                        "and run "
                         "the same command again"
                     ) from None
                 self._set_aside(error)
-        raise UserError(
-            f"{self.path}: damage is met again in each new file; see whether its disk fails"
-        )
+        raise UserError(f"{self.path}: each new file is damaged too; check the disk for errors")
 
     def _is_damage(self, error: Exception) -> bool:
         """Return whether an error comes from damage to the file's content, and not from the disk or
@@ -156,8 +155,8 @@ class ReadingsFile:
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{ending}").rename(f"{aside}{ending}")
         log.warning(
-            "%s is damaged (%s) and is called %s now; its prompts are read again, but for those "
-            "that this saves: sqlite3 %s .recover | sqlite3 %s",
+            "%s is damaged (%s) and was renamed to %s; its prompts are read again. To save what "
+            "can be recovered: sqlite3 %s .recover | sqlite3 %s",
             self.path,
             " ".join(str(error).split()),
             aside.name,

@@ -1,4 +1,4 @@
-"""Loading language models by name: packaged weights, the user's own functions, folders, hub ids and
+"""Loads language models by name: packaged weights, the user's own functions, folders, hub ids and
 servers."""
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def _imported(spec: str) -> Callable[[], LanguageModel]:
 
 
 def key_without_weights(spec: str, dtype: str = "auto") -> str | None:
-    """Return the key of a local LM without loading its weights; None for any other LM, which must
-    be loaded to know its key.
+    """Return the key of a local LM without loading its weights; None for any other LM, whose key is
+    known only after it is loaded.
 
     Args:
         spec: as in `load_lm`.
@@ -128,7 +128,7 @@ def source_of(spec: str) -> tuple[str, str]:
         return str(folder), f"{hub_name(folder)}-{_fingerprint(folder)}"
     if spec.count("/") == 1 and not spec.startswith((".", "/", "~")):
         return spec, spec
-    hint = f"A folder, a hub id (owner/name) or module:function will do too; {SERVED}"
+    hint = f"A folder, a hub id (owner/name) or module:function is accepted too; {SERVED}"
     raise unknown_name("language model", spec, ["tiny", *PACKAGED], hint)
 
 

@@ -1,5 +1,5 @@
-"""A request to a language model, and its reading: the answer, with the tokens and seconds that it
-took."""
+"""A request to a language model, and its result (a reading): the answer, with the tokens and
+seconds that it took."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ceil_jax.store.cost import Cost
 
 
 class LMRequest(NamedTuple):
-    """A request to an LM: a prompt, with choices to score or settings of generation; or for one of
-    some labels."""
+    """A request to an LM: a prompt, with choices to score, with settings of generation, or with
+    labels one of which is to be generated."""
 
     prompt: Rendered
     choices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Cutting examples to a token budget: how many of the chosen ones stay in a prompt."""
+"""Cutting of examples to a token budget: which of the chosen ones stay in a prompt."""
 
 from __future__ import annotations
 

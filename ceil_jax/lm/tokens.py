@@ -1,4 +1,4 @@
-"""Text to token ids, and which of them belong to the continuation of a prompt."""
+"""Token ids of a text, and which of them belong to the continuation of a prompt."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ class PairTokenizer:
         # transformers makes one of the model's type where the files are missing
         if not self._backend.get_vocab_size(with_added_tokens=False):
             raise UserError(
-                f"{tokenizer.name_or_path} has no tokenizer; put the files of the model's own beside its "
-                "weights: AutoTokenizer.from_pretrained(…).save_pretrained(folder)"
+                f"{tokenizer.name_or_path} has no tokenizer; put the model's tokenizer files into "
+                "the folder of its weights: "
+                "AutoTokenizer.from_pretrained(…).save_pretrained(folder)"
             )
         self._backend.no_truncation()
         self._backend.no_padding()

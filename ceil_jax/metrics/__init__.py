@@ -1,4 +1,4 @@
-"""The metrics of the tasks, and confidence intervals of their values.
+"""Metrics of the tasks, and confidence intervals for their values.
 
 Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
 

@@ -1,4 +1,4 @@
-"""The interface of metrics, and metrics that score each prediction by itself."""
+"""The interface of metrics, and the class of metrics that score each prediction separately."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ ORDER = 4
 
 
 def character_counts(prediction: str, gold: str) -> list[int]:
-    """Return the counts from which BLEU is computed. Both texts are sequences of characters,
-    without the blanks at their ends.
+    """Return the counts from which BLEU is computed. Both texts are taken as sequences of
+    characters, without white space at the ends.
 
     They are the clipped n-gram matches of orders 1 to 4, the numbers of the prediction's n-grams of
     orders 1 to 4, and the lengths of the prediction and of the gold answer. The counts of a corpus

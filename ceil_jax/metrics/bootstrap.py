@@ -19,7 +19,7 @@ _Z = 1.959964
 """The 97.5 % point of the normal distribution."""
 
 _AT_ONCE = 12_000_000
-"""How many examples of resamples are in memory at a time: a few hundred MB."""
+"""The number of resampled examples in memory at a time: a few hundred MB."""
 
 Statistic = Callable[[np.ndarray, int | np.ndarray], np.ndarray]
 """(sums over N examples [..., s], N) -> a number for each sum [...], or for each seed [..., S]. N
@@ -44,7 +44,8 @@ class Interval(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether it has a width and does not contain 0: a difference is then called certain."""
+        """Whether it has a width and does not contain 0: a difference is then called
+        significant."""
         return self.low < self.high and (self.low > 0 or self.high < 0)
 
     def percent(self) -> Interval:

@@ -1,4 +1,4 @@
-"""Metrics of labels that count every class alike: macro F1 and balanced accuracy.
+"""Metrics of labels in which all classes have equal weight: macro F1 and balanced accuracy.
 
 Where 95 of 100 rows have one label, answering that label scores 95 % accuracy. These do not reward
 it: with two classes its macro F1 is 49 % and its balanced accuracy 50 %.
@@ -17,7 +17,7 @@ from ceil_jax.tasks.example import Example
 
 class ByClass(Metric):
     """A mean over classes, computed from counts of each class; the classes are the gold labels and
-    the choices of the queries. An answer that is no class is a miss of its gold class."""
+    the choices of the queries. An answer that is no class counts as a miss for the gold class."""
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         """Return whether each answer is the gold label: float64 [N]."""
@@ -45,7 +45,7 @@ class ByClass(Metric):
     def of_classes(
         self, gold: np.ndarray, predicted: np.ndarray, both: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the value of each class and whether it takes part in the mean, both [..., C].
+        """Return the value of each class and whether it counts in the mean, both [..., C].
 
         Args:
             gold: queries of each class [..., C].
@@ -55,8 +55,8 @@ class ByClass(Metric):
 
 
 class MacroF1(ByClass):
-    """The mean of the classes' F1 = 2 · right / (gold + predicted), over the classes that are some
-    query's or some answer's.
+    """The mean of the classes' F1 = 2 · right / (gold + predicted), over the classes that occur as
+    a gold label or as an answer.
 
     Examples:
         >>> golds = [Example("1", "q", "a"), Example("2", "q", "a"), Example("3", "q", "b")]
@@ -72,7 +72,7 @@ class MacroF1(ByClass):
 
 
 class BalancedAccuracy(ByClass):
-    """The mean of the classes' recall = right / gold, over the classes that are some query's.
+    """The mean of the classes' recall = right / gold, over the classes that occur as a gold label.
 
     Examples:
         >>> golds = [Example("1", "q", "a"), Example("2", "q", "a"), Example("3", "q", "b")]

@@ -1,4 +1,4 @@
-"""Metrics by which an answer is right or wrong: accuracy, exact match, SQuAD's exact match."""
+"""Metrics for which an answer is right or wrong: accuracy, exact match, SQuAD's exact match."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ def _canonical(text: str) -> str:
 
 
 def _json_value(text: str) -> str | None:
-    """The value of a text that is a JSON object or list, as the one text that all its spellings
-    have; None for any other text. 1 and 1.0 are one value; 1 and true are not, though Python says
-    so."""
+    """A canonical text of a JSON object or list, equal for all of its spellings; None for any other
+    text. 1 and 1.0 are one value; 1 and true are not, though Python says so."""
     if text[:1] not in ("{", "["):
         return None
     try:

@@ -68,7 +68,7 @@ class SqlSandbox:
         YEAR(CURDATE()) as 2020. A prediction with the text of the gold query is not run.
 
         Raises:
-            UserError: the database has rows in a journal beside it, or this is no POSIX system.
+            UserError: the database has rows in a journal file, or this is no POSIX system.
         """
         _check_whole(database)
         if self._child is None:
@@ -96,7 +96,9 @@ class SqlSandbox:
         if line:
             return SqlOutcome(*json.loads(line))
         if self._child.wait() > 0:  # not a signal: it does not run at all
-            raise UserError(f"the process that runs SQL does not start: try {' '.join(_COMMAND)}")
+            raise UserError(
+                f"the process that runs SQL does not start; to see why, run {' '.join(_COMMAND)}"
+            )
         self._stop()
         return SqlOutcome("cut", "killed: over its time or memory")
 
@@ -109,15 +111,15 @@ class SqlSandbox:
 
 
 def _check_whole(database: str | os.PathLike[str]) -> None:
-    """Refuse a database whose last changes are still in a journal beside it: opened as immutable,
-    it would be read without them."""
+    """Raise a UserError for a database whose last changes are still in its journal file: opened as
+    immutable, it would be read without them."""
     for ending, magic in (("-wal", b""), ("-journal", _HOT_JOURNAL)):
         with suppress(FileNotFoundError), open(f"{os.fspath(database)}{ending}", "rb") as journal:
             start = journal.read(len(_HOT_JOURNAL))
             if start and start.startswith(magic):
                 raise UserError(
-                    f"{journal.name} holds changes that are not in the database yet: close what "
-                    "has it open, or run "
+                    f"{journal.name} holds changes that are not in the database yet: close the "
+                    "program that has it open, or run "
                     f'sqlite3 {os.fspath(database)} "PRAGMA wal_checkpoint(TRUNCATE)"'
                 )
 

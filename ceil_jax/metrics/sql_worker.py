@@ -231,7 +231,7 @@ def outcome_of(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def answer_jobs() -> None:
-    """Read jobs, one a line, and write their outcomes until the input ends."""
+    """Read one job per line, and write its outcome, until the input ends."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # macOS refuses this limit; SQLite's own on its heap remains

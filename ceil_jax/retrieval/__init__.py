@@ -1,4 +1,4 @@
-"""Choosing examples of a bank for queries: nearest neighbours, BM25, and the retrievers.
+"""Retrieval of a bank's examples for queries: nearest neighbours, BM25, and the retrievers.
 
 Encoding texts lives in `encoders/`, the choice of a set among a query's candidates in `dpp/`, and
 rewriting inputs as skills in `skills/`.

@@ -1,4 +1,4 @@
-"""BM25: similarity of texts by shared words."""
+"""BM25, the similarity of texts by shared words."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class LexicalIndex:
         query = self._shared(text)
         return self._index.get_scores(query) if query else np.zeros(self._size)
 
-    def warn_of_strangers(self, queries: Sequence[str]) -> None:
+    def warn_without_shared_words(self, queries: Sequence[str]) -> None:
         """Log how many queries share no word with any document and therefore score 0 with all."""
-        strangers = [text for text in queries if not self._shared(text)]
-        if strangers:
+        unmatched = [text for text in queries if not self._shared(text)]
+        if unmatched:
             log.warning(
                 "BM25: %d of %d queries share no word with the bank, and get its first examples "
                 "(%r …); an encoder compares meanings",
-                len(strangers),
+                len(unmatched),
                 len(queries),
-                strangers[0][:60],
+                unmatched[0][:60],
             )
 
     def _shared(self, text: str) -> list[str]:

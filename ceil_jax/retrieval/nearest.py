@@ -1,4 +1,4 @@
-"""The nearest examples of queries, from vectors, except those that a query must not get."""
+"""The nearest examples of each query by vectors, without those that the query must not get."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def nearest_drawn(
     seed: int,
     score: Score = dot_products,
 ) -> tuple[Float[np.ndarray, "q n"], Int32[np.ndarray, "q n"]]:
-    """Return the nearest examples if many may have equal vectors, as skills do: equally near
-    examples are drawn at random for each query, because otherwise all queries would get those that
-    come first in the bank. See `nearest`.
+    """Return the nearest examples, with ties drawn at random for each query. Skills often have
+    equal vectors; without the draw, all queries would get those that come first in the bank. See
+    `nearest`.
 
     Args:
         queries: queries with vectors of the kind that `score` takes.

@@ -1,5 +1,5 @@
-"""Finding the rows of a bank that are the query itself, so that no prompt contains its own
-answer."""
+"""The rows of a bank that are the query itself; they are left out, so that no prompt contains its
+own answer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ceil_jax.tasks.identity import question_key
 log = logging.getLogger(__name__)
 
 KnownBy = Literal["words", "id"]
-"""How a query is recognised among the rows of the bank: by the words of its input, or by its id.
-Ids are used if queries and bank are of one task, where an input may be a skill that many rows
-share."""
+"""The way to recognise a query among the rows of the bank: by the words of its input, or by its id.
+Ids are used if queries and bank are of one task, where many rows may have the same input, a
+skill."""
 
 
 class OwnRows:
-    """Finds for each query the rows of a bank that it must not get as examples, because they are
-    the same question.
+    """A function that finds the rows of a bank that a query must not get as examples, because they
+    are the same question.
 
     >>> bank = [Example("a", "a fine film", "good"), Example("b", "a dull film", "bad")]
     >>> OwnRows(bank, "id")([bank[1], Example("c", "a long film", "")])
@@ -46,8 +46,7 @@ class OwnRows:
         if self._known_by == "words" and in_bank and not self._warned:
             self._warned = True
             log.warning(
-                "%d of %d queries stand in the bank; their own examples are left out, now and "
-                "later",
+                "%d of %d queries are in the bank; their own examples are left out, now and later",
                 in_bank,
                 len(queries),
             )

@@ -1,4 +1,4 @@
-"""The highest of given scores: highest first, equal ones by position.
+"""Ranking by score: highest first, ties by position.
 
 `index.top_k` searches vectors; this module sorts scores that have already been computed.
 """
@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 
 def best_first(scores: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " k"]:
-    """Return the positions of the k highest scores (all if k is larger), highest first, equal ones
-    by position.
+    """Return the positions of the k highest scores (all if k is larger), highest first, ties by
+    position.
 
     >>> best_first(np.array([0.2, 0.9, 0.5, 0.9]), k=3).tolist()
     [1, 3, 2]

@@ -1,5 +1,5 @@
-"""The protocol of retrievers: what one needs, its arguments, the queries, and the choice that it
-returns."""
+"""The protocol of retrievers: their needs, arguments and queries, and the choice that they
+return."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class RetrieverArguments:
 
 @dataclass(frozen=True)
 class Needs:
-    """The needs of a retriever, and how it can be exported.
+    """The inputs that a retriever needs, and how it can be exported.
 
     Examples:
         >>> needs = Needs(vectors="inputs", trade_off="tunable", shortlist=True)
@@ -315,7 +315,7 @@ def retrieved(bank: Sequence[Example], choice: Choice) -> list[list[Retrieved]]:
 
 
 def checked_choice(kind: RetrieverKind, answer: Any, queries: Queries, bank: int, k: int) -> Choice:
-    """Return the answer of a retriever after checking it.
+    """Check the result of a retriever, and return it.
 
     Args:
         kind: the retriever.

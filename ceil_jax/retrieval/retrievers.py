@@ -1,5 +1,5 @@
-"""The retrievers that need neither skills nor gold outputs: no examples, random, BM25, nearest,
-fixed examples with and without near ones, MMR and DPP-MAP.
+"""The retrievers that need neither skills nor gold outputs: no examples, random, BM25, nearest
+neighbours, fixed examples alone or followed by near ones, MMR and DPP-MAP.
 
 The command line lists them, and jax takes long to import, so functions import modules that need
 jax.
@@ -96,7 +96,7 @@ class BM25Ranking(Ranking):
         self.index = LexicalIndex([example.input for example in self.bank])
 
     def choose(self, queries: Queries, k: int) -> Choice:
-        self.index.warn_of_strangers([query.input for query in queries.examples])
+        self.index.warn_without_shared_words([query.input for query in queries.examples])
         return super().choose(queries, k)
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +114,7 @@ class ComparesVectors:
 
     def near(self, queries: Queries, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions and the relevance of each query's n nearest examples, [Q, n], best
-        first; −1 and −inf at the end if fewer are near enough."""
+        first. If fewer are near enough, the rest is −1 and −inf."""
         from ceil_jax.dpp.kernel import similarity
         from ceil_jax.retrieval.nearest import nearest
 

@@ -1,4 +1,4 @@
-"""MAP and MMR for many queries, each over its shortlist of bank rows.
+"""Greedy MAP and MMR for many queries, each over its own shortlist of bank rows.
 
 The functions of `dpp/` choose for one query. Here they are lifted over queries and spread over the
 devices, in bounded memory; the bank may be memory-mapped. In all functions

@@ -1,4 +1,4 @@
-"""The words of a text in any script, for BM25.
+"""Word splitting in any script, for BM25.
 
 In scripts with spaces between words, a word is a run of letters, digits and the marks on them. In
 scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Myanmar), or with endings attached to
@@ -83,7 +83,7 @@ def _digit(match: re.Match[str]) -> str:
 
 def _pairs(run: str) -> Iterator[str]:
     """Pairs of neighbouring characters with their marks. Chinese and Korean characters, and a
-    character that stands alone, are also yielded singly."""
+    character without neighbours, are also yielded singly."""
     characters = _characters().findall(run)
     for character in characters:
         if len(characters) == 1 or re.match(f"[{_HAN}{_HANGUL}]", character):

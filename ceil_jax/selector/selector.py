@@ -436,7 +436,7 @@ class CeilSelector(Settings):
         if in_bank and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "%d of %d queries stand in the bank; their own examples are left out, now and "
+                "%d of %d queries are in the bank; their own examples are left out, now and "
                 "later: own_answer=True would choose them",
                 in_bank,
                 len(query_examples),

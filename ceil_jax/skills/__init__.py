@@ -1,5 +1,5 @@
-"""Skill-KNN (An et al. 2023): an LM rewrites each input as the skill it needs, and skills are
-compared.
+"""Skill-KNN (An et al. 2023): an LM rewrites each input as the skill it needs, and retrieval
+compares skills.
 
 Nearest-neighbour search is in `retrieval/`; the stages that rewrite inputs are in `pipeline/`.
 

@@ -37,7 +37,7 @@ WITH_SCHEMA = Template("Database: {schema}\n" + TEMPLATE.pattern, TEMPLATE.separ
 database's schema."""
 MAX_NEW_TOKENS = 200
 RUNAWAY = 0.95
-"""A rewrite with at least this share of MAX_NEW_TOKENS did not end its line. (The share is below 1
+"""A rewrite with at least this share of MAX_NEW_TOKENS counts as cut off. (The share is below 1
 because a text may have fewer tokens than were generated when it is tokenized again.)"""
 DEMONSTRATIONS = ("cogs", "sql")
 
@@ -66,7 +66,10 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
     path = packaged if source in DEMONSTRATIONS else user_path(source)
     if not path.is_file():
         raise unknown_name(
-            "demonstrations", str(source), DEMONSTRATIONS, "A JSON file that is there will do too."
+            "demonstrations",
+            str(source),
+            DEMONSTRATIONS,
+            "The name of an existing JSON file is accepted too.",
         )
     table = read_table(path)
     names = ("input", "skill", "schema") if "schema" in table.columns else ("input", "skill")
@@ -104,7 +107,7 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter:
-    """Rewrites inputs as skills with an LM and demonstrations.
+    """A rewriter of inputs into skills, with an LM and demonstrations.
 
     Args:
         lm: writes the skills.
@@ -160,8 +163,8 @@ class Rewriter:
         if longest >= self._budget:
             raise UserError(
                 f"{len(demonstrations)} demonstrations take {longest} tokens, and {lm.name} reads "
-                f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer or a "
-                "longer-reading LM"
+                f"{lm.context_length} with {MAX_NEW_TOKENS} for the skill; give fewer, or an LM "
+                "with a longer context"
             )
 
     def prompts(self, examples: Sequence[Example], order: int) -> list[str]:

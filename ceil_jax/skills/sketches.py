@@ -1,5 +1,5 @@
-"""Sketches of programs for Skill-KNN's target-sketch oracle: their keywords or roles, without names
-and values."""
+"""Sketches of programs (their keywords or roles, without names and values) for Skill-KNN's
+target-sketch oracle."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ The maths of the DPP is in `dpp/`, encoders are in `encoders/`, and the stages o
 - `example_vectors`: the vectors of the examples in sets, frozen or learning.
 - `token_table`: the texts of a training, tokenised once.
 - `gradient_cache`: gradients through more texts than fit into memory at once.
-- `fixed_blocks`: training a network beside a head's blocks.
+- `fixed_blocks`: training of a network together with a head's fixed blocks.
 - `held_out`: the split into training and held-out queries.
 - `loop`: the training loop, and the choice of the final weights.
 - `checkpoints`: the checkpoint from which a stopped training continues.

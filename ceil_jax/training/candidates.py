@@ -1,4 +1,5 @@
-"""Candidate sets of training queries and their scores, as samplers and trainings pass them on."""
+"""Candidate sets of training queries, and their scores: what samplers produce and trainings
+take."""
 
 from __future__ import annotations
 
@@ -41,4 +42,5 @@ class TrainingData(NamedTuple):
     """Which queries the starting weights were trained on; these are not held out. None by
     default."""
     fixed: FixedBlocks | None = None
-    """Blocks of the vectors that are not trained, beside those of the network; none by default."""
+    """Blocks of the vectors that are not trained, in addition to those of the network; none by
+    default."""

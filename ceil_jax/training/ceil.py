@@ -186,7 +186,8 @@ def train_ceil(
         config: how examples are encoded, the loss, and the loop. The trained parameters are
             {"query", "context"} with `train_context` "both", else {"query"}.
         bank_vectors: the bank's vectors by the starting weights of the example encoder, of any
-            length, beside the fixed blocks if `data` has some. May be None if examples are not frozen.
+            length, together with the fixed blocks if `data` has some. May be None if examples are
+            not frozen.
         trade_off: λ of the kernel, above 0.
         seed: seeds the held-out split, the order of batches, the sets of a step, and dropout.
         folder: the folder of checkpoints, from which a stopped training continues.
@@ -299,5 +300,5 @@ class _SetTraining:
         return source, CEILBatch(self.texts[queries], subsets, valid, log_dets, scores)
 
     def _every_set(self, queries: int) -> Int[np.ndarray, "b m"]:
-        """The numbers of all candidate sets, repeated for each query."""
+        """The indices of all candidate sets, repeated for each query."""
         return np.tile(np.arange(self.scores.shape[1]), (queries, 1))

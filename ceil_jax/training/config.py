@@ -69,10 +69,10 @@ class EPRTraining(LoopSettings):
     temperature: Annotated[float, Range(above=0)] = 0.05
     """Divides the cosines."""
     train_context: Literal["shared", "stopped", "both", "frozen"] = "shared"
-    """How examples are encoded. shared: by the query encoder; stopped: likewise, but without a
-    gradient through them, as in CEIL's released code; both: by a second encoder that is also
-    trained, as in EPR's paper; frozen: during training, by the starting weights. stopped needs the
-    contrastive loss, frozen a loss of CEIL."""
+    """The encoder of examples in training. shared: the query encoder; stopped: the same, without a
+    gradient through the examples, as in CEIL's released code; both: a second encoder that is also
+    trained, as in EPR's paper; frozen: the starting weights. stopped needs the contrastive loss,
+    frozen a loss of CEIL."""
 
     @property
     def registered(self) -> tuple[Any, ...]:
@@ -98,9 +98,9 @@ class CEILTraining(LoopSettings):
     """The settings of a training on sets of examples."""
 
     train_context: Literal["frozen", "released", "shared", "both"] = "frozen"
-    """How training encodes examples. frozen: once, with the starting weights; shared: by the query
-    encoder while it is trained; both: by a second encoder that is also trained. With both, the
-    default learning rate can lose far more than training gains; the paper's 1e-5 did not
+    """The encoder of examples in training. frozen: the starting weights, once; shared: the query
+    encoder while it is trained; both: a second encoder that is also trained. With both, the default
+    learning rate can make the encoders far worse than the starting ones; the paper's 1e-5 did not
     (docs/methods.md). After a training with frozen or shared, the trained query encoder encodes
     examples too. released: as frozen, but after training examples keep the starting encoder, as in
     the released code."""

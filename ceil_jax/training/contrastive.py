@@ -41,7 +41,8 @@ _CHUNKS = 4
 one chunk."""
 
 _DRAWS = 2
-"""Beside the seed, of the draws of a step's positives and negatives."""
+"""The part of the random key, next to the seed, for the draws of a step's positives and
+negatives."""
 
 
 class EPRBatch(NamedTuple):
@@ -157,7 +158,7 @@ def train_epr(
         folder: the folder of checkpoints, from which a stopped training continues.
         groups: a group number for each example of the bank; by default each example is a group of
             its own. Only read with the contrastive loss.
-        bank_vectors: the bank's vectors by the starting weights, unit rows, beside the fixed blocks
+        bank_vectors: the bank's vectors by the starting weights, unit rows, with the fixed blocks
             if `data` has some. Only needed with `train_context` "frozen".
         title: the name of the method in messages.
 

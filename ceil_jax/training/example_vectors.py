@@ -1,4 +1,5 @@
-"""Two ways in which a training on sets obtains the vectors of the sets' examples.
+"""The two ways in which a training on sets obtains the vectors of the examples: frozen, or encoded
+in every step.
 
 `FrozenExamples` keep the vectors of the starting weights: log det S_S never changes, and a step
 encodes only queries. `LearningExamples` are encoded in every step, each text once, by the weights

@@ -1,4 +1,4 @@
-"""Training a network beside a head, whose blocks of the vectors do not change.
+"""Training of a network together with a head, whose blocks of the vectors stay fixed.
 
 A head's relevance is w · w' + weight · cos, where the blocks w and w' come from the head and the
 cosine from an encoder. A network that replaces the encoder is trained with w · w' in its scores: it
@@ -19,13 +19,13 @@ from ceil_jax.encoders.tokenizers import Tokens
 
 
 class FixedBlocks(NamedTuple):
-    """The parts that a head gives of the vectors of training queries and of the bank. They stay as
-    they are while a network is trained beside them."""
+    """The blocks that a head adds to the vectors of training queries and of the bank. They do not
+    change while the network is trained."""
 
     queries: Float[np.ndarray, "q f"]
     bank: Float[np.ndarray, "bank f"]
     weight: float
-    """The weight of the network's cosine beside the blocks."""
+    """The weight of the network's cosine, added to the dot product of the blocks."""
 
 
 class TokensBesideBlocks(NamedTuple):

@@ -1,5 +1,5 @@
-"""The split of a training's queries: those that it learns from, and those that are held out to judge
-its weights."""
+"""The split of a training's queries into those that are trained on and those that are held out to
+compare weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_OF_A_TENTH = 1000
 """The most held-out queries where they are a tenth of all, so of any training."""
 
 _SPLIT = 1
-"""Beside the seed, of the draw of held-out queries."""
+"""The part of the random key, next to the seed, for the draw of held-out queries."""
 
 
 def held_out_count(count: int) -> int:

@@ -1,4 +1,4 @@
-"""The training loop, for any loss: it can be resumed, and returns weights averaged over the end of
+"""The training loop for any loss. It can be resumed, and averages weights over the end of
 training."""
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ CHECKPOINT_SECONDS = 300.0
 stopped."""
 
 _BEYOND_NOISE = 2.0
-"""How many standard errors the weights of the best evaluation must be better by to be chosen."""
+"""The number of standard errors by which the best evaluation's weights must be better to be
+chosen."""
 
 _EVALUATIONS = 8
 """The most held-out evaluations of a training, besides the one before the first step: a training
@@ -45,8 +46,8 @@ _AVERAGED = 0.25
 
 
 class Problem(Protocol):
-    """A training, as `fit` needs it: the starting weights, batches, gradients, and how weights are
-    judged."""
+    """The description of a training for `fit`: the starting weights, batches, gradients and the
+    quality of weights."""
 
     @property
     def title(self) -> str:

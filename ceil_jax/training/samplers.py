@@ -30,12 +30,12 @@ _DRAWS_A_SET = 4
 """Number of draws from the k-DPP for each set that is wanted; the first distinct ones are used."""
 
 _BANK_DRAWS = 4
-"""Beside the seed, so that sets of the whole bank are not drawn with the numbers of sets of a
-shortlist."""
+"""The part of the random key, next to the seed, that separates draws from the whole bank from draws
+from a shortlist."""
 
 _DOUBLINGS = 12
-"""Number of values of λ that are tried with the k-DPP: from the given one up to 2,048 times as
-much."""
+"""Number of values of λ that are tried with the k-DPP, from the given one up to 2,048 times
+that."""
 
 
 class SamplerInputs(NamedTuple):
@@ -202,7 +202,7 @@ def epr_candidates(
     count = min(count, len(bank) - 1)
     shortlist = np.full((len(queries), count), -1, np.int32)
     texts = [query.input if by_input else query.output for query in queries]
-    index.warn_of_strangers(texts)
+    index.warn_without_shared_words(texts)
     for row, own_positions in enumerate(OwnRows(bank, "id")(queries)):
         scores = index.scores(texts[row])
         scores[own_positions] = -np.inf

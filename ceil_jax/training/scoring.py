@@ -47,8 +47,8 @@ def set_prompts(
 
 
 def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
-    """Return the outputs that an LM reads behind a query's prompt: the gold output, or with
-    `all_choices` all choices of a query that has some."""
+    """Return the outputs that an LM scores after a query's prompt: the gold output, or with
+    `all_choices` all choices of the query if it has choices."""
     return query.choices if all_choices and query.choices else (query.output,)
 
 

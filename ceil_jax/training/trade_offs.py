@@ -1,5 +1,5 @@
-"""Choosing the trade-off λ of DPP-MAP by how probable the LM finds the right answers of training
-queries, and noticing a λ so small that the determinant has no influence."""
+"""The choice of DPP-MAP's trade-off λ by the LM's probability of the right answers to training
+queries, and the warning that a λ is so small that the determinant has no influence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TUNING_QUERIES = 64
 
 
 NEAREST_ONLY = 0.05
-"""If log det varies by a smaller share of what Σ r varies by, the best set is the nearest examples."""
+"""If the spread of log det is a smaller share of the spread of Σ r, the best set is the nearest
+examples."""
 
 _SPREAD_SETS = 200
 """Number of random sets of a query from which the spreads are computed."""
@@ -102,7 +103,7 @@ def log_det_share(
 
 
 def trade_off_note(trade_off: float, share: float) -> str:
-    """Return a sentence on a λ that is so small that log det has no influence; "" for others.
+    """Return a sentence that warns of a λ so small that log det has no influence; "" for others.
 
     The limit is a share of the spread (`log_det_share`) of 5 %. It was measured on COGS and
     GeoQuery's template split, with sets of three of the nearest 50. At λ = 0.001 the share is 1.7

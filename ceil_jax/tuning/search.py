@@ -138,8 +138,8 @@ class Search:
         )
         if repeated:
             self.notes.append(
-                f"{repeated:,} held-out rows were left out, for they repeat others or stand in the "
-                "bank."
+                f"{repeated:,} held-out rows were left out, because they repeat others or are in "
+                "the bank."
             )
         lm_tokens = token_limit(search.lm_tokens, search.minutes, config.lm)
         self.budget = Budget(lm_tokens, search.minutes, began)

@@ -206,7 +206,7 @@ def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
         ("@none.txt", "--system @none.txt: No such file or directory"),
         ("Which {team}?", r"names {team}; the one name in braces is {labels}"),
         ("JSON: {", "found a single '{'"),
-        ("word " * 300, "tokens, and --token-budget leaves 50 beside the answer; raise it"),
+        ("word " * 300, "tokens, and --token-budget leaves 50 besides the answer; raise it"),
     ],
 )
 def test_an_instruction_that_cannot_be_sent_ends_in_one_line_before_anything_is_read(

@@ -87,7 +87,7 @@ def test_a_file_with_another_content(folder, file, content, said):
         ("hidden_act", "gelo", "unknown hidden_act 'gelo'; did you mean 'gelu'"),
         ("hidden_size", None, "config.json: field 'hidden_size' is missing"),
         ("hidden_size", "16", "hidden_size is '16'; expected a number from 1"),
-        ("num_attention_heads", 3, "is damaged, or no encoder's"),
+        ("num_attention_heads", 3, "is damaged, or is no encoder"),
         ("position_embedding_type", "relative_key", "absolute positions .*'relative_key'"),
         ("num_hidden_layers", 3, "weights of 2 layers where config.json says 3"),
         ("num_hidden_layers", 1, "weights of 2 layers where config.json says 1"),
@@ -158,11 +158,11 @@ def template(single, ids=(0,)):
         # time that grows exponentially, memory that doubles forty times, time with a word's cube
         (
             {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}}},
-            "has the pattern .*which is not read here",
+            "has the pattern .*which is not supported",
         ),
         (
             {"normalizer": {"type": "Sequence", "normalizers": [REPEATED] * 40}},
-            "has the pattern .*which is not read here",
+            "has the pattern .*which is not supported",
         ),
         ({"model": {"max_input_chars_per_word": 10**9}}, "splits words of more than 1,000 char"),
         # the library's own code fails

@@ -181,7 +181,7 @@ def test_a_folder_imports_nothing(own_module, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_download", lambda name: tmp_path / "deep")
     # nor one folder deeper, where archives are unpacked, nor what came from the hub
     for name in (tmp_path / "deep" / "saved", tmp_path / "deep", "somebody/something"):
-        with refused(f"is made by '{own_module}:build', which nobody has named here"):
+        with refused(f"is made by '{own_module}:build', which is not registered"):
             load_encoder(name)
 
 

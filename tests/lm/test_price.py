@@ -49,7 +49,7 @@ def test_prices_are_read(text, price):
     "text", ["", "1", "1,2,3,4", "-1,2", "nan,1", "inf,1", "1e3,2", "1,2,EUR,USD", "1;2", "a,b"]
 )
 def test_what_is_no_price_is_said_in_one_line(text):
-    with refused(r"--price .*: expected IN,OUT or IN,OUT,CACHED, the money for a million tokens"):
+    with refused(r"--price .*: expected IN,OUT or IN,OUT,CACHED, the price of a million tokens"):
         parse_price(text)
 
 

@@ -238,7 +238,7 @@ def test_a_damaged_reading_is_read_again(tmp_path, caplog, change):
     read, lm = opened(tmp_path)
     assert (scores(read) == plain()).all()
     assert lm.asked == [PROMPTS[3]]
-    assert "a damaged reading" in caplog.text
+    assert "a cached LM output is damaged" in caplog.text
     assert (scores(opened(tmp_path)[0]) == plain()).all()
 
 
@@ -505,7 +505,7 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_read(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(readings_file, "_connected", full)
         with pytest.raises(
-            UserError, match=r"disk is full; make room .* run the same command again"
+            UserError, match=r"disk is full; free some disk space .* run the same command again"
         ):
             read.choice_log_likelihood(PROMPTS, MANY)
     lm.asked.clear()

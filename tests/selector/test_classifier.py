@@ -82,7 +82,7 @@ def test_an_encoder_of_ones_own_is_given(tmp_path):
 
     classifier = LabelClassifier.from_examples(ROWS, encoder=Bare())
     classifier.save_pretrained(tmp_path)
-    with refused("a head without the encoder below it, 'Bare'; give it"):
+    with refused("a head without its encoder, 'Bare'; give it"):
         LabelClassifier.from_pretrained(tmp_path)
     again = LabelClassifier.from_pretrained(tmp_path, encoder=Bare())
     asked = [row["input"] for row in ROWS[:5]]

@@ -531,7 +531,7 @@ def test_a_function_is_not_saved_and_never_copied(tiny, tmp_path):
 def test_an_encoder_of_ones_own_is_registered_and_never_imported(tiny, tmp_path):
     encoder = Encoder(tiny.module, tiny.tokenizer, max_length=128, factory="json:loads")
     CeilSelector.from_examples(ROWS[:5], encoder=encoder).save_pretrained(tmp_path)
-    with refused("is made by 'json:loads', which nobody has named here"):
+    with refused("is made by 'json:loads', which is not registered"):
         CeilSelector.from_pretrained(tmp_path)
     register_encoder("json:loads", lambda: load_encoder("tiny"))
     assert len(CeilSelector.from_pretrained(tmp_path).select(QUERY, k=2)) == 2

@@ -309,7 +309,7 @@ def test_an_example_of_the_bank_is_not_chosen_for_itself(caplog):
     assert example.id in ids(selector.select(example.input, k=60, own_answer=True))
     assert example.id in ids(make(own_answer=True).select(example, k=1))
     [line] = [r.getMessage() for r in caplog.records]
-    assert line.startswith("1 of 1 queries stand in the bank; their own examples are left out")
+    assert line.startswith("1 of 1 queries are in the bank; their own examples are left out")
 
 
 def test_many_are_the_loop():

@@ -1,4 +1,4 @@
-"""Queries that stand in the bank, and queries that ask the same."""
+"""Queries that are also in the bank, and queries that are the same question."""
 
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.words import overlap

@@ -547,7 +547,7 @@ def test_rows_that_repeat_others_are_no_final_rows(tmp_path):
     made = search(tmp_path, task=replace(TASK, validation=[*ROWS[160:], *known]))
     assert {row.id for row in made.final} == {row.id for row in ROWS[160:]}
     assert made.notes == [
-        "14 held-out rows were left out, for they repeat others or stand in the bank."
+        "14 held-out rows were left out, because they repeat others or are in the bank."
     ]
 
 

@@ -1,5 +1,5 @@
-"""The answer in a message of a server, without reasoning; and the schema that holds an answer to
-labels."""
+"""The answer in a server's message, without reasoning; and the JSON schema that constrains an
+answer to labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
 def chat_answer(choices: Any, prompt: str) -> Answer:
     """Return the answer in the first choice of /chat/completions; "" if there is none.
 
-    Reasoning is removed: what stands before `</think>`, unless the prompt has that tag itself, and
+    Reasoning is removed: the text before `</think>`, unless the prompt has that tag itself, and
     what servers write into fields of its own.
 
     Raises:
@@ -54,7 +54,7 @@ def completed_answer(choice: Any, prompt: str, continuation: str = "") -> Answer
 
 
 def held_to(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the field of a request that holds the answer to one of some labels."""
+    """Return the field of a request that constrains the answer to one of some labels."""
     schema = {
         "type": "object",
         "properties": {"label": {"type": "string", "enum": list(labels)}},
@@ -66,8 +66,8 @@ def held_to(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def label_in(answer: Answer) -> Answer:
-    """Return an answer that was held to labels as its label; one that does not keep to the schema
-    unchanged.
+    """Return the label in an answer that was constrained to labels; an answer that does not follow
+    the schema is returned unchanged.
 
     >>> label_in(Answer('{"label": "billing"}')).text
     'billing'

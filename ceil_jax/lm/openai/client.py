@@ -38,17 +38,18 @@ HINTS: Mapping[int, str] = {
     "take by --endpoint.fields NAME=null",
     429: "The limit did not pass in time: a smaller --endpoint.concurrency stays below it. " + KEPT,
 }
-"""HTTP status → how to go on."""
+"""HTTP status → what the user can do."""
 CONNECT_SECONDS = 10.0
 """Seconds that a server may take to accept a connection."""
 FIRST_ATTEMPTS = 3
-"""Attempts at the first requests, which find out whether something is there: that is told soon."""
-BREACH = "; the server does not keep to the interface"
+"""Attempts at the first requests, which find out whether a server is there, so that a failure is
+reported soon."""
+BREACH = "; the server does not follow the OpenAI API"
 """The end of messages about incomplete answers."""
 HIDDEN = "***"
 """The text that replaces a key."""
 LONG_KEY = 16
-"""Characters of a key that occurs in no answer by chance."""
+"""The length from which a key does not occur in an answer by chance."""
 BYTES_A_TOKEN = 4
 """The estimated number of UTF-8 bytes of a token."""
 SENT = (
@@ -87,7 +88,7 @@ class Client:
 
     The openai package tries temporary failures again: 408, 409, 429 and 5xx, time-outs and lost
     connections. Everything else fails at once, in one line: the server's own words, without the
-    key, and how to go on (`HINTS`). Requests run in an event loop in a thread of its own.
+    key, and what the user can do (`HINTS`). Requests run in an event loop in a thread of its own.
 
     Raises:
         UserError: from every method; here, if the key is not set, or a proxy of the environment
@@ -101,7 +102,7 @@ class Client:
         self.shapes_answers = config.shapes_answers
         self._config = config
         self._told: set[str] = set()
-        """Lines that are logged once."""
+        """Warnings that were logged, each once."""
         self._connect()
 
     def _connect(self) -> None:
@@ -385,7 +386,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def hint_for(status: int) -> str:
-    """Return how to go on after a refusal with an HTTP status."""
+    """Return what the user can do after a refusal with an HTTP status."""
     if status < 400:
         # not followed, because it may lead to another host
         return "The server has moved: give its new address"

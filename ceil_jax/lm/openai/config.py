@@ -22,14 +22,14 @@ class EndpointConfig:
     address."""
 
     api_key_env: str | None = None
-    """The environment variable with the key. The key is read from nowhere else, and written
-    nowhere; without a variable, none is sent."""
+    """The environment variable with the key. The key is taken from there only, and never written;
+    without a variable, no key is sent."""
     headers: tuple[str, ...] = field(default=(), repr=False)
-    """Headers that a server wants besides, as NAME=VALUE. A VALUE such as $MY_KEY is read from the
+    """Further headers of requests, as NAME=VALUE. A VALUE such as $MY_KEY is read from the
     environment, and hidden in messages."""
     fields: tuple[str, ...] = ()
-    """Fields that a server wants in requests besides, as NAME=VALUE with JSON or a text as the value.
-    NAME=null leaves out a field that it refuses."""
+    """Further fields of requests, as NAME=VALUE with JSON or a text as the value. NAME=null leaves
+    out a field that the server refuses."""
     concurrency: Annotated[int, Range(1)] = 8
     """Number of simultaneous requests."""
     batch: Annotated[int, Range(1)] = 8
@@ -44,7 +44,7 @@ class EndpointConfig:
     max_requests: Annotated[int | None, Range(1)] = None
     """The most requests to a server in this run, retries included."""
     max_tokens: Annotated[int | None, Range(1)] = None
-    """Stop once a server has read and generated this many tokens in this run."""
+    """The most tokens that a server may read and generate in this run."""
     chat: bool = False
     """Use /chat/completions even if the server has /completions; by default it is used only if
     there is nothing else."""

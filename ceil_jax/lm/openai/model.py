@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 CONTEXT_LENGTH = 4096
 """The assumed context length if neither the server nor the user states it: Ollama's default."""
 AROUND_LABEL = 32
-"""The most tokens of the JSON around a label."""
+"""The largest number of tokens in the JSON around a label."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
 class EndpointLM(LanguageModel):
-    """An LM on a server. What the server can do is found out with at most a dozen small requests
-    (`probe`), and logged in one line:
+    """An LM on a server. At most a dozen small requests (`probe`) find out what the server can do,
+    and a line is logged:
 
     1. /completions with the log-probabilities of the prompt's own tokens (`echo`, `logprobs`), as
        vLLM and SGLang give them: it scores and generates.
@@ -114,7 +114,7 @@ class EndpointLM(LanguageModel):
     def _what_it_does(self) -> str:
         if self.can_score:
             return "/completions gives log-probabilities of prompts: it scores and writes"
-        labels = ", and holds answers to labels" if self.can_label else ""
+        labels = ", and constrains answers to labels" if self.can_label else ""
         path = self._interface.path
         return f"asked through {path}, it writes{labels} and does not score: {self.no_scores}"
 

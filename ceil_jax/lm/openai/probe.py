@@ -46,7 +46,7 @@ class Interface(NamedTuple):
     system: bool = True
     """Whether a chat may begin with a system message."""
     labels: bool = False
-    """Whether a chat holds its answers to labels."""
+    """Whether a chat constrains its answers to labels."""
     why: str = ""
     """Why chat is used."""
 

@@ -12,7 +12,7 @@ from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.client import FIRST_ATTEMPTS, Client, Refused, one_line
 
 MOST_TOKENS = 2**31 - 1
-"""Larger numbers of tokens from a server are not believed."""
+"""The largest context length that is accepted from a server."""
 
 
 @dataclass(frozen=True)

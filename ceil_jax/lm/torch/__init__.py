@@ -1,4 +1,4 @@
-"""Causal LMs of transformers as `LanguageModel`; the only room that imports torch.
+"""Causal LMs of transformers as `LanguageModel`; the only subpackage that imports torch.
 
 - `model`: `TorchLM`, the LM itself
 - `loading`: loading a `TorchLM` from a folder or hub id; this machine's reading speed

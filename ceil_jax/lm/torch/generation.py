@@ -1,4 +1,4 @@
-"""Generation: the next token of each text, greedily or by sampling, until every text has ended."""
+"""Text generation, token by token, greedily or by sampling, until every text has ended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Loading language models from folders and hub ids (dtype, device, weights, tokenizer), and this
-machine's reading speed."""
+"""Loads language models from folders and hub ids (dtype, device, weights, tokenizer), and measures
+this machine's reading speed."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
         # transformers would go on with random numbers in their place
         raise UserError(
             f"{source} has no weights for {len(missing)} parameters of a language model, such as "
-            f"{missing[0]}: it may be an encoder, or only the body of a model; give the folder or hub "
-            "id of a whole causal language model"
+            f"{missing[0]}: it may be an encoder, or only the body of a model; give the folder or "
+            "hub id of a complete causal language model"
         )
     if device_map is None:
         model.to(_device())
@@ -63,7 +63,7 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
 
 
 class Outline(NamedTuple):
-    """The facts about an LM that are known without its weights."""
+    """The properties of an LM that are known without its weights."""
 
     name: str
     context_length: int
@@ -79,7 +79,7 @@ class Outline(NamedTuple):
 
 
 def outline(source: str, name: str, dtype: str) -> Outline:
-    """Return the facts about an LM, without loading its weights."""
+    """Return the properties of an LM, without loading its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     _check_causal(source)

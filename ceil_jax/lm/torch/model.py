@@ -78,7 +78,7 @@ class TorchLM(LanguageModel):
 
     @property
     def token_budget(self) -> int:
-        """The most tokens in a pass; halved each time a GPU has had no room for them."""
+        """The most tokens in a pass; halved each time a GPU runs out of memory."""
         return self._reader.budget
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -146,13 +146,13 @@ class TorchLM(LanguageModel):
             except torch.OutOfMemoryError as error:
                 if self._reader.budget < _LEAST:
                     raise UserError(
-                        f"{self.name}: the GPU has no room for a prompt "
-                        f"({str(error).splitlines()[0]}); end what else runs on it, or give a "
+                        f"{self.name}: the GPU has too little memory for a prompt "
+                        f"({str(error).splitlines()[0]}); end other programs on it, or give a "
                         "smaller LM, --dtype bfloat16 or --device-map auto"
                     ) from None
                 self._reader.budget //= 2
                 log.warning(
-                    "the GPU has no room: reading %d tokens at a time from now on",
+                    "the GPU is out of memory: reading %d tokens at a time from now on",
                     self._reader.budget,
                 )
             torch.cuda.empty_cache()

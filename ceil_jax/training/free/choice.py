@@ -1,4 +1,4 @@
-"""Choosing the head for a task on held-out rows of its bank, without an LM or validation
+"""The choice of the head for a task, on held-out rows of its bank, without an LM or validation
 queries."""
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ differently."""
 
 
 def fit_cosine(rows: Observations, like: Cosine | None = None) -> Cosine:
-    """Return `Cosine`, which stands for no head and learns nothing."""
+    """Return `Cosine`, the head that learns nothing."""
     return Cosine()
 
 
 def with_cosine(fits: Mapping[str, Fit]) -> Mapping[str, Fit]:
-    """Return the fits that are judged against each other: if there are several, the plain cosine is
-    always one of them.
+    """Return the fits to compare: if there are several, with the plain cosine as one of them.
 
     >>> list(with_cosine({"labels": fit_cosine, "structures": fit_cosine}))
     ['cosine', 'labels', 'structures']
@@ -125,6 +124,6 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
 
 def best_head(agreements: Mapping[str, Float[np.ndarray, " q"]]) -> str:
     """Return the name of the head with the highest mean `agreement`, or "cosine" if it is not
-    better than the cosine beyond noise. `with_cosine` has added the cosine to the heads."""
+    significantly better than the cosine. `with_cosine` has added the cosine to the heads."""
     best = max(agreements, key=lambda name: float(agreements[name].mean()))
     return best if better_beyond_noise(agreements[best], agreements["cosine"]) else "cosine"

@@ -147,8 +147,8 @@ class FreeEncoder:
     base: TextEncoder
     head: Head
     networks: EncoderPair | None = None
-    """Networks whose vectors stand beside the head's blocks in place of those of `base`: EPR or
-    CEIL trained from this start."""
+    """Networks whose vectors are concatenated with the head's blocks in place of those of `base`:
+    EPR or CEIL trained from this start."""
     parser: str = ""
     """A name in PARSERS for a head that reads structures; "" for others."""
     pairs: bool = False
@@ -215,7 +215,7 @@ class FreeEncoder:
 
     def probabilities(self, queries: Sequence[Example]) -> Float[np.ndarray, "n labels"]:
         """Return P(label | query) for each label of a label head, without an LM."""
-        assert isinstance(self.head, LabelHead), "asked of a label head alone"
+        assert isinstance(self.head, LabelHead), "only a label head has them"
         return self.head.probabilities(self._observed(queries, outputs=False))
 
     def labels_not_learnt(self, outputs: Iterable[str]) -> list[str]:
@@ -283,7 +283,7 @@ class FreeEncoder:
             raise UserError(f"{file}: parser {saved.parser[:40]!r}; expected one of {[*PARSERS]}")
         if base is None and "base" not in files:
             raise UserError(
-                f"{files.path()} holds a head without the encoder below it, {saved.base[:80]!r}; give "
+                f"{files.path()} holds a head without its encoder, {saved.base[:80]!r}; give "
                 "it: CeilSelector.from_pretrained(folder, encoder=…)"
             )
         base = base or read_encoder(files.inside("base"), saved.base or "base")
@@ -315,7 +315,7 @@ class FreeEncoder:
             raise UserError(f"{file}: the head does not fit its encoder, or has no finite numbers")
 
     def _blank(self) -> Observations:
-        """A blank row, to learn the length of a vector."""
+        """A row with an empty input, from which the length of vectors is found."""
         vectors = np.zeros((1, self.base.dim), np.float32)
         parts = np.stack([vectors, vectors], axis=1) if self.pairs else None
         return Observations([""], vectors, parts, [""], [frozenset()])
@@ -337,7 +337,7 @@ class _Saved:
 
 
 def _read_head(files: Files, saved: _Saved) -> tuple[Head, np.ndarray | None]:
-    """The saved head, and the marks of what it has learnt."""
+    """The saved head, and the marks of the examples that it was trained on."""
     kind = HEADS[saved.method]
     hints = get_type_hints(kind)
     arrays = [

@@ -14,7 +14,7 @@ from scipy.special import softmax
 from ceil_jax.training.free.rows import Observations, features, label_positions
 
 COSINE_WEIGHT = 0.5
-"""The weight of the inputs' cosine beside the predicted relevance."""
+"""The weight of the inputs' cosine, added to the predicted relevance."""
 
 REGULARISATION = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid for C, the inverse strength of the L2 penalty."""

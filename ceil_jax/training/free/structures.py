@@ -1,5 +1,5 @@
-"""The structure head: an example is as relevant as its structures agree with those predicted from
-the query."""
+"""The structure head: the relevance of an example is the agreement of its structures with those
+predicted from the query."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _best_penalty(
 
 
 def _log_loss(p: Float[np.ndarray, "n structures"], y: Float[np.ndarray, "n structures"]) -> float:
-    """The mean of -log P(what is so) over rows and structures, where p = P(y = 1)."""
+    """The mean log loss over rows and structures, where p = P(y = 1)."""
     p_of_what_is_so = np.where(y > 0, p, 1 - p)
     return float(-np.log(np.clip(p_of_what_is_so, 1e-6, 1)).mean())
 

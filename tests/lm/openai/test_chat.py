@@ -137,7 +137,7 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
     # no list of choices is no interface of chats
     server.change = lambda path, request, answer: {"output": "good"}
     with pytest.raises(
-        UserError, match=r"no 'choices' in the answer.*; the server does not keep to the interface"
+        UserError, match=r"no 'choices' in the answer.*; the server does not follow the OpenAI API"
     ):
         lm.generate(["2"], 8)
 
@@ -151,7 +151,7 @@ def test_a_chat_that_is_held_to_labels_writes_them_alone(server, address, caplog
     caplog.set_level("INFO", "ceil_jax")
     server.holds = True
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
-    assert "it writes, and holds answers to labels and does not score" in caplog.text
+    assert "it writes, and constrains answers to labels and does not score" in caplog.text
     assert lm.can_label
     prompts = ["good good bad good", "blue blue red blue"]
     best = TinyLM().choose(prompts, LABELS)

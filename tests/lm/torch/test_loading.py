@@ -142,7 +142,7 @@ def test_an_lm_of_another_kind_is_named(tmp_path):
 
 def test_no_tokenizer_is_made_up(tmp_path):
     model("gpt2").save_pretrained(tmp_path)
-    with refused(f"{tmp_path} has no tokenizer; put the files of the model's own beside"):
+    with refused(f"{tmp_path} has no tokenizer; put the model's tokenizer files into"):
         load_lm(str(tmp_path))
     with refused(f"{tmp_path} has no tokenizer"):
         counting_lm(str(tmp_path), "float32")

@@ -146,7 +146,7 @@ def test_a_gpu_without_room_reads_fewer_tokens_at_a_time(lm, network, kind, capl
         room = 0
         with pytest.raises(
             UserError,
-            match=r"no room for a prompt \(CUDA out of memory. Tried to allocate 2 GiB.\)",
+            match=r"too little memory for a prompt \(CUDA out of memory. Tried to allocate 2 GiB.\)",
         ):
             poor.log_likelihood(prompts, [" bad film"] * 9)
     finally:
