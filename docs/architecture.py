@@ -1,4 +1,4 @@
-"""Draw the package's rooms from the code's own imports: `make drawing` writes
+"""Draw the package's subpackages from the code's own imports: `make drawing` writes
 docs/architecture.svg.
 
 `tests/test_architecture.py` uses the same functions and fails when the drawing is not that of the
@@ -37,7 +37,7 @@ LABELS = {
     "tuning": "the best prompt",
     "cli": "commands",
 }
-"""Two or three words below a room's name."""
+"""Two or three words below a subpackage's name."""
 
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 } .label { font-size: 11px; fill: #59636e }
@@ -120,28 +120,28 @@ def graph() -> Graph:
     }
 
 
-def room(module: str) -> str:
+def subpackage(module: str) -> str:
     """`ceil_jax.dpp.kernel` -> `dpp`; empty for `ceil_jax` itself."""
     return f"{module}.".split(".")[1]
 
 
-def rooms(found: Graph) -> dict[str, set[str]]:
-    """Every room and the rooms that it imports."""
+def subpackages(found: Graph) -> dict[str, set[str]]:
+    """Every subpackage and the subpackages that it imports."""
     between: dict[str, set[str]] = {}
     for module, names in found.items():
-        if room(module):
-            between.setdefault(room(module), set()).update(room(name) for name in names)
+        if subpackage(module):
+            between.setdefault(subpackage(module), set()).update(subpackage(name) for name in names)
     return {name: others - {name, ""} for name, others in between.items()}
 
 
 def floors(between: Mapping[str, set[str]]) -> dict[str, int]:
-    """Room -> floor: 0 for one that imports no other, else one above the highest that it
+    """Subpackage -> floor: 0 for one that imports no other, else one above the highest that it
     imports."""
     levels: dict[str, int] = {}
 
     def level(name: str, above: tuple[str, ...] = ()) -> int:
         if name in above:
-            raise ValueError(f"rooms import each other: {' -> '.join((*above, name))}")
+            raise ValueError(f"subpackages import each other: {' -> '.join((*above, name))}")
         if name not in levels:
             levels[name] = 1 + max(
                 (level(other, (*above, name)) for other in between[name]), default=-1
@@ -154,7 +154,7 @@ def floors(between: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def needed(between: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same rooms without the lines that others imply: a line from a to c goes where a – b – c
+    """The same subpackages without the lines that others imply: a line from a to c goes where a – b – c
     is drawn."""
 
     def reached(name: str) -> set[str]:
@@ -167,10 +167,10 @@ def needed(between: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def drawing() -> str:
-    """The rooms as SVG: a room stands above all that it imports, and a line leads down to each of
-    them."""
-    between = rooms(graph())
-    # nearly every room imports these; boxes for them would only add lines
+    """The subpackages as SVG: a subpackage is above all that it imports, and a line leads down to
+    each of them."""
+    between = subpackages(graph())
+    # nearly every subpackage imports these; boxes for them would only add lines
     everywhere = {"errors", "registry"}
     between = {
         name: others - everywhere for name, others in between.items() if name not in everywhere
@@ -183,7 +183,7 @@ def drawing() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}">',
-        f"<title>The rooms of ceil_jax and what they import</title><style>{STYLE}</style>",
+        f"<title>The subpackages of ceil_jax and what they import</title><style>{STYLE}</style>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
     ]
@@ -223,7 +223,7 @@ def _steps(levels: Mapping[str, int], lines: Mapping[str, set[str]]) -> set[tupl
 
 
 def _places(levels: Mapping[str, int], steps: set[tuple[str, str]]) -> dict[str, tuple[int, int]]:
-    """Room or passing line -> (x of its middle, floor), in an order with few crossings and short
+    """Subpackage or passing line -> (x of its middle, floor), in an order with few crossings and short
     steps."""
     floor_of = dict(levels) | {
         name: int(name.partition("@")[2]) for step in steps for name in step if "@" in name

@@ -1,4 +1,4 @@
-"""The rooms of the package: what each may import, and what importing it loads."""
+"""The subpackages: what each may import, and what importing it loads."""
 
 import ast
 import functools
@@ -15,7 +15,7 @@ DRAWN = runpy.run_path(str(ROOT / "docs" / "architecture.py"))
 MODULES: dict[str, Path] = DRAWN["modules"]()
 GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
-ROOMS = [
+SUBPACKAGES = [
     "errors",
     "registry",
     "dpp",
@@ -35,7 +35,7 @@ ROOMS = [
     "tuning",
     "cli",
 ]
-"""From the bottom up: a room imports only rooms that stand before it."""
+"""From the bottom up: a subpackage imports only subpackages before it."""
 
 HOMES = {
     "torch": ("lm.torch",),
@@ -57,7 +57,7 @@ HOMES = {
     "matplotlib": ("report",),
     "tyro": ("cli",),
 }
-"""The rooms or modules that may import a heavy library."""
+"""The subpackages or modules that may import a heavy library."""
 
 
 @functools.cache
@@ -66,13 +66,13 @@ def names_imported(file: Path) -> set[str]:
 
 
 def inside(module: str, places: tuple[str, ...]) -> bool:
-    """Whether a module is one of these rooms or modules, or lies in one."""
+    """Whether a module is one of these subpackages or modules, or lies in one."""
     return any(f"{module}.".startswith(f"ceil_jax.{place}.") for place in places)
 
 
-def test_every_file_is_in_a_room():
+def test_every_file_is_in_a_subpackage():
     """`ceil_jax/` itself holds only its contents page, the errors and what a registry is."""
-    assert {DRAWN["room"](module) for module in MODULES} == {"", *ROOMS}
+    assert {DRAWN["subpackage"](module) for module in MODULES} == {"", *SUBPACKAGES}
     assert {file.name for file in PACKAGE.glob("*.py")} == {
         "__init__.py",
         "errors.py",
@@ -81,15 +81,15 @@ def test_every_file_is_in_a_room():
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
-def test_a_room_imports_only_rooms_below_it(module):
-    here = DRAWN["room"](module)
+def test_a_subpackage_imports_only_subpackages_below_it(module):
+    here = DRAWN["subpackage"](module)
     if here:
-        above = ROOMS[ROOMS.index(here) + 1 :]
-        assert [name for name in sorted(GRAPH[module]) if DRAWN["room"](name) in above] == []
+        above = SUBPACKAGES[SUBPACKAGES.index(here) + 1 :]
+        assert [name for name in sorted(GRAPH[module]) if DRAWN["subpackage"](name) in above] == []
         ours = {
             name for name in names_imported(MODULES[module]) if name.split(".")[0] == "ceil_jax"
         }
-        assert {name for name in ours if DRAWN["room"](name) not in ROOMS} == set(), (
+        assert {name for name in ours if DRAWN["subpackage"](name) not in SUBPACKAGES} == set(), (
             "name the module"
         )
 
@@ -134,7 +134,7 @@ def later(name):
 
 
 @pytest.mark.parametrize("library", HOMES)
-def test_a_heavy_library_stays_in_its_room(library):
+def test_a_heavy_library_stays_in_its_subpackage(library):
     used = [
         name
         for name, file in MODULES.items()
@@ -167,19 +167,24 @@ def test_nothing_imports_what_is_private():
             assert not private, f"{module} imports {name}"
 
 
-def test_every_room_has_a_contents_page():
-    """It names every module of the room, so that a reader finds one without opening them."""
+def test_every_subpackage_has_a_contents_page():
+    """It names every module of the subpackage, so that a reader finds one without opening them."""
     missing = set()
-    for room in ROOMS[2:]:
+    for subpackage in SUBPACKAGES[2:]:
         page = (
-            ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+            ast.get_docstring(ast.parse((PACKAGE / subpackage / "__init__.py").read_text("utf-8")))
+            or ""
         )
         here = {
-            e.stem for e in (PACKAGE / room).iterdir() if e.suffix == ".py" or any(e.glob("*.py"))
+            e.stem
+            for e in (PACKAGE / subpackage).iterdir()
+            if e.suffix == ".py" or any(e.glob("*.py"))
         }
         unnamed = {name for name in here - {"__init__"} if f"`{name}" not in page}
         missing |= (
-            {room} if unnamed == here - {"__init__"} else {f"{room}.{name}" for name in unnamed}
+            {subpackage}
+            if unnamed == here - {"__init__"}
+            else {f"{subpackage}.{name}" for name in unnamed}
         )
     assert missing == set()
 
@@ -205,12 +210,12 @@ LOADS = {
     "pipeline": {"torch", "openai", "matplotlib", "tyro", "ray"},
     "cli.main": {"torch", "openai", "matplotlib", "datasets", "ray"},
 }
-"""A room with all its modules, or one module, and libraries that importing it must not load, not
-even by a detour."""
+"""A subpackage with all its modules, or one module, and libraries that importing it must not load,
+not even by a detour."""
 
 
 @pytest.mark.parametrize("place", LOADS)
-def test_importing_a_room_loads_no_more_than_it_needs(place):
+def test_importing_a_subpackage_loads_no_more_than_it_needs(place):
     adapters = ("selector.adapters",)
     modules = [name for name in MODULES if inside(name, (place,)) and not inside(name, adapters)]
     lines = [f"import {name}" for name in (modules if place != "ceil_jax" else ["ceil_jax"])]
@@ -222,4 +227,4 @@ def test_importing_a_room_loads_no_more_than_it_needs(place):
 
 def test_the_drawing_is_that_of_the_code():
     assert DRAWN["DRAWING"].read_text("utf-8") == DRAWN["drawing"](), "run `make drawing`"
-    assert set(DRAWN["LABELS"]) == set(ROOMS) - {"errors", "registry"}
+    assert set(DRAWN["LABELS"]) == set(SUBPACKAGES) - {"errors", "registry"}

@@ -1,4 +1,4 @@
-"""A live bank: examples and their vectors, which can be added and removed while others read.
+"""A bank of examples with vectors; examples can be added and removed while other threads read it.
 
 Readers use a `Snapshot`, which never changes; a writer replaces it by a new one.
 """
@@ -58,8 +58,8 @@ class Shortlist(NamedTuple):
     origin: float = 0.0
     """The cosine that counts as 0."""
     fixed: int = 0
-    """How many of the last examples are fixed; they stand in prompt order and are not chosen
-    among."""
+    """How many of the last examples are fixed; they are in prompt order, and the choice is among
+    the others."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,8 @@ class Bank:
             return type(self), (list(self.snapshot), vectors, self.next_id)
 
     def known(self, examples: Sequence[Example]) -> list[str | None]:
-        """Return the id of each example that is in the bank already, with the same input, output,
-        fields and, if it has one, id; None for new ones.
+        """Return for each example the id of an equal one in the bank (same input, output, fields
+        and, if given, id); None for new examples.
 
         Raises:
             UserError: an id is that of another example, or occurs twice.
@@ -280,12 +280,13 @@ class Bank:
             return [example.id for example in added]
 
     def _check_ids(self, examples: Sequence[Example]) -> Collection[str]:
-        """Return the ids of new examples. A UserError if one is there already."""
+        """Return the ids of new examples. A UserError if one is in the bank already."""
         counts = Counter(example.id for example in examples if example.id)
         known = next((id for id, count in counts.items() if count > 1 or id in self._rows), None)
         if known is not None:
             raise UserError(
-                f"an example with id {known!r} is there already; ids are unique: remove it first"
+                f"an example with id {known!r} is in the bank already; ids are unique: remove it "
+                "first"
             )
         return counts
 

@@ -11,8 +11,8 @@ from ceil_jax.lm.prompts import Form
 
 @dataclass(frozen=True)
 class Card:
-    """Facts about a selector that only its author knows. An empty field is shown as "not
-    stated"."""
+    """The fields of the card that only the author of the selector knows. An empty field is shown as
+    "not stated"."""
 
     title: str = "CEIL selector"
     license: str = ""
@@ -26,7 +26,7 @@ class Card:
     """Measured values by the name of the metric."""
     notes: str = ""
     k: int = 8
-    """How many examples the prompts had by which it was measured."""
+    """The number of examples in the prompts of the measurement."""
     form: Form = "text"
     """The form of these prompts."""
 

@@ -1,4 +1,4 @@
-"""The choice for one query: greedy MAP over its shortlist, and when to stop."""
+"""The choice for one query: greedy MAP over its shortlist, with the stopping rules."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Choice:
         shortlist: the examples to choose from, and the fixed ones.
         relevance: float [n], the relevance of each.
         call: the settings, such as k, the token budget and λ.
-        opening: what stands before the examples, which counts in the token budget.
+        opening: the text before the examples, which counts in the token budget.
     """
 
     def __init__(

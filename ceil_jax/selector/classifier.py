@@ -176,4 +176,4 @@ class LabelClassifier:
 
 
 def _nothing(content: Path) -> None:
-    """The save of a classifier has no files beside its encoder."""
+    """The save of a classifier has no files except its encoder's."""

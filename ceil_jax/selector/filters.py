@@ -17,13 +17,13 @@ from ceil_jax.tasks.example import Example, Template
 from ceil_jax.tasks.identity import question_key, same_text
 
 ANSWER = ("output", "label")
-"""Names that stand for the output, unless an example has a field of that name."""
+"""Names of the output, unless an example has a field of that name."""
 
 
 def of_this_bank(call: CallSettings, examples: Iterable[Example]) -> CallSettings:
     """Return a call in which `filter` and `balance` use the selector's own name for the output.
 
-    "output" and "label" stand for the output, unless examples have a field of that name.
+    "output" and "label" mean the output, unless examples have a field of that name.
     """
 
     def meant(name: str) -> str:
@@ -146,8 +146,8 @@ def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
-    """Return a function that tells whether an example is the same question as a query, by the texts
-    that a prompt shows before the answer.
+    """Return a function that decides whether an example is the same question as a query, by the
+    texts that a prompt shows before the answer.
 
     Ids are not compared, because they may come from different files.
     """

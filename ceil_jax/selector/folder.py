@@ -207,6 +207,5 @@ def download(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=[MANIFEST, "content-*"]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise UserError(
-            f"{name!r} is not a folder here, and no hub id that can be fetched "
-            f"({type(error).__name__})"
+            f"{name!r} is no folder, and no hub id that can be fetched ({type(error).__name__})"
         ) from None

@@ -1,5 +1,5 @@
-"""Users' rows, files and data frames → `Example`s, by the rules of `tasks.rows`, with ids, choices
-and references."""
+"""Turns users' rows, files and data frames into `Example`s, by the rules of `tasks.rows`, with ids,
+choices and references."""
 
 from __future__ import annotations
 

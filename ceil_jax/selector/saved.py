@@ -33,7 +33,7 @@ _CONTENT = r"content-[1-9][0-9]{0,17}"
 """The form of the name of a save's folder."""
 
 _LOOKS = 50
-"""How often a reader looks again at a folder that others replace as fast as they can."""
+"""The number of attempts of a reader of a folder that others replace continually."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Manifest:
     content: Annotated[str, Field(pattern=f"^{_CONTENT}$")]
     """The name of the save's folder."""
     settings: dict[str, Any]
-    """What the save holds beside its files."""
+    """The content of the save that is not in its files."""
     encoders: dict[Annotated[str, Field(pattern=r"^(query_)?encoder$")], Title]
     """Folder → the encoder's name, for messages."""
     files: Annotated[dict[RelativePath, str], Field(max_length=MOST_FILES)]
@@ -57,14 +57,14 @@ class Manifest:
 
 
 def check_target(folder: Path, manifest: str) -> None:
-    """Raise a UserError if a folder exists that is neither empty nor of a save with that manifest.
-    The remains of a first save that was killed are accepted."""
+    """Raise a UserError if a folder exists that is neither empty nor a save with that manifest. The
+    remains of a killed first save are accepted."""
     if (folder / manifest).exists() or not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     if names and LOCK not in names:
         what = Path(manifest).stem
-        raise UserError(f"{folder} is there already and is no {what}; choose another folder")
+        raise UserError(f"{folder} exists and is no {what}; choose another folder")
 
 
 def save_content(

@@ -11,8 +11,8 @@ from ceil_jax.lm.prompts import Prompt, examples_text
 from ceil_jax.tasks.example import Example
 
 Stopped = Literal["k", "token_budget", "exhausted", "min_relevance"]
-"""Why a selection has no more examples. k: there are k; token_budget: the others do not fit;
-exhausted: the shortlist has no other question; min_relevance: the others are not relevant
+"""The reason why a selection has no more examples. k: there are k; token_budget: the others do not
+fit; exhausted: the shortlist has no other question; min_relevance: the others are not relevant
 enough."""
 
 
@@ -29,8 +29,7 @@ class Selected(NamedTuple):
     """How much of the example is new compared with those chosen before, from 1 down to 0: d² in
     greedy MAP."""
     fixed: bool = False
-    """Whether it is a fixed example, which stands in every prompt; its gain is then 0 and `added`
-    1."""
+    """Whether it is a fixed example, which is in every prompt; its gain is then 0 and `added` 1."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,8 +115,8 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """What stands before the query in `prompt`: the instruction and the examples, each followed
-        by the separator."""
+        """The part of `prompt` before the query: the instruction and the examples, each followed by
+        the separator."""
         return self.layout.opening + examples_text(self.layout.template, self.examples)
 
     @property
@@ -131,7 +130,7 @@ class Selection:
         system's, a turn of the user and of the assistant for each example, and the query.
 
         Examples that are conversations keep all their turns and tool calls, but not their system
-        message. If all have the same one, it stands for a missing instruction.
+        message. If all have the same one, it takes the place of a missing instruction.
         """
         return list(self.layout.messages(self.query, self.examples))
 

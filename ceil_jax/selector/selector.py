@@ -1,4 +1,5 @@
-"""`CeilSelector`: a live bank, its encoders and λ behind one call."""
+"""`CeilSelector`, the example selector: a bank that can change, its encoders and settings, and one
+call, `select`."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ from ceil_jax.tasks.tables import TableLike
 log = logging.getLogger(__name__)
 
 SAME = 0.01
-"""The largest difference between numbers of a unit vector that rounding, as on another device,
-explains."""
+"""The largest difference in a component of a unit vector that counts as rounding, as between two
+devices."""
 
 
 class CeilSelector(Settings):
@@ -94,7 +95,7 @@ class CeilSelector(Settings):
         self._query_side = example_encoder(self.query_encoder)
         self._has_warned = False
         self._unlearnt = bool(self._labels_not_learnt(bank.snapshot))
-        """Whether the bank has labels that the encoder's head has not learnt."""
+        """Whether the bank has labels that the encoder's head was not trained on."""
 
     @classmethod
     def from_examples(
@@ -346,8 +347,9 @@ class CeilSelector(Settings):
             self._unlearnt = True
             listed = ", ".join(repr(label)[:40] for label in labels[:5])
             log.warning(
-                "the encoder's head has not learnt %s%s: their examples are ranked by similarity alone "
-                "until it is fitted again, which calls no LM (ceil-jax export)",
+                "the encoder's head was not trained on %s%s: their examples are ranked by "
+                "similarity alone until it is fitted again, which needs no LM calls (ceil-jax "
+                "export)",
                 listed,
                 ", …" if len(labels) > 5 else "",
             )
@@ -374,7 +376,7 @@ class CeilSelector(Settings):
         ]
         if in_use := [name for name in names if name in self.fixed]:
             raise UserError(
-                f"{in_use[0]!r} is a fixed example, which stands in every prompt; take it from "
+                f"{in_use[0]!r} is a fixed example, which is in every prompt; take it from "
                 "selector.fixed first"
             )
         bank = self.bank
@@ -391,7 +393,7 @@ class CeilSelector(Settings):
         If neither happens, the set is the same as that of `build_retriever("dpp")`. With `balance`,
         each value of the field has an equal share of the shortlist, and each step chooses among the
         values chosen least often. With `min_relevance`, there are fewer examples, or none, if the
-        others are too far from the query. `fixed` examples stand first in every prompt and count
+        others are too far from the query. `fixed` examples come first in every prompt and count
         among k.
 
         Unless `own_answer=True`, an example that is the query's own question is left out, so that

@@ -38,8 +38,8 @@ def check_names(call: str, settings: Iterable[str], kind: type[Settings]) -> Non
 
 @dataclass(eq=False, repr=False)
 class Settings:
-    """The settings of a selector. They are arguments when it is made, and attributes that may be
-    set later.
+    """The settings of a selector. They are keyword arguments of its constructors, and attributes
+    that may be set later.
 
     Raises:
         UserError: a setting has a wrong type or value.
@@ -54,9 +54,8 @@ class Settings:
     are left. None: they are chosen like any other."""
     min_relevance: float | None = None
     """The lowest relevance of a chosen example, from 0 to 1: a query without near examples gets
-    fewer or none. None: no limit. On the scale of `origin`, 0.5 is as near as two examples of the
-    bank are to each other on average; print `selection.explain()` for some queries before you set
-    it."""
+    fewer or none. None: no limit. On the scale of `origin`, 0.5 is the mean similarity of two
+    examples of the bank; print `selection.explain()` for some queries before you set it."""
     origin: float | None = None
     """The cosine that counts as 0 in relevance and similarity: cosines are (cos − origin) / (1 −
     origin). None: the mean cosine of all pairs of the bank, so that λ and the two limits above mean
@@ -67,12 +66,13 @@ class Settings:
     contains the answer. This suits an application whose users ask questions that are in the bank; a
     score measured with it is meaningless."""
     fixed: tuple[str, ...] = ()
-    """The ids of examples that stand first in every prompt, in this order: a constant prefix, which
-    a provider can cache. They count among k; near examples follow them. If not all fit, the first
-    of them are left out. Filters and balance apply to the others only."""
+    """The ids of examples that come first in every prompt, in this order: a constant prefix, which
+    a provider can cache. They count among the k; near examples follow them. If not all fit, the
+    first of them are left out. Filters and balance apply to the others only."""
     balance: str | None = None
-    """A field whose values get equally many examples, up to one; examples without it count as one
-    value. "output" and "label" stand for the output, unless a field has that name."""
+    """A field whose values get equal numbers of examples, up to a difference of one; examples
+    without it count as one value. "output" and "label" mean the output, unless a field has that
+    name."""
     shortlist: int = 100
     """n: the number of nearest examples to choose from."""
     input_key: str = "input"
@@ -82,11 +82,12 @@ class Settings:
     template: Template = DEFAULT_TEMPLATE
     """The form of an example in a prompt: a Template, or a pattern that may use the keys above."""
     system: str = ""
-    """The instruction, which stands once, before the examples. `{labels}` stands for the different
-    outputs of the bank, those that are added later included; a literal brace is written twice."""
+    """The instruction, which comes once, before the examples. `{labels}` is replaced by the
+    different outputs of the bank, also by those that are added later; a literal brace is written
+    twice."""
     system_role: Literal["system", "user"] = "system"
     """The role of the instruction in `Selection.messages`; "user" puts it at the beginning of the
-    first user's turn, for models that know no system message."""
+    first user's turn, for models without a system message."""
     order: str = "relevance"
     """The order of the examples in a prompt: the most relevant last, next to the query, or an order
     that `register_order` adds."""
@@ -265,8 +266,8 @@ class Options(TypedDict, total=False):
     k: int | None
     """The most examples; 0 for none, None for no limit. By default the selector's."""
     token_budget: int | None
-    """The most tokens of what stands before the query in the prompt: the instruction and the
-    examples, separators included."""
+    """The most tokens of the prompt before the query: the instruction and the examples, separators
+    included."""
     trade_off: float | None
     """λ for this call, in place of the selector's; likewise for the next four."""
     near_duplicate: float | None

@@ -1,5 +1,5 @@
-"""Texts and examples → unit vectors, checked to be as many as the texts, of equal length and
-finite.
+"""Embeds texts and examples as unit vectors, and checks that the encoder gave one finite vector of
+equal length for each.
 
 An encoder is any object with `encode(texts) -> [N, D]`; or with `encode_bank(examples)` and
 `encode_queries(queries)`, if vectors of examples depend on their outputs. To be saved with a
@@ -37,7 +37,7 @@ class FunctionEncoder:
 
 
 def with_dim(encoder: Any) -> Any:
-    """Return an encoder of texts that has a name and says how long its vectors are.
+    """Return an encoder of texts with a name and a known vector length.
 
     Raises:
         UserError: it does not encode texts, but examples.
@@ -84,8 +84,8 @@ def _of_langchain(embeddings: Any) -> tuple[FunctionEncoder, FunctionEncoder]:
 
 
 def _name_of_langchain(embeddings: Any) -> str:
-    """The name of their model, which is a field of two names in LangChain's packages; else the name
-    of their class."""
+    """The name of their model, which LangChain's packages keep under one of two field names; else
+    the name of their class."""
     model = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
     return str(model or type(embeddings).__name__)
 

@@ -1,10 +1,10 @@
-"""Data sets as examples, a template and a task, and the readers that make these from files, frames
-and the hub.
+"""Data sets: examples, prompt templates and tasks, and the readers of files, data frames and the
+hub.
 
 How predictions are scored is in `metrics/`; prompts under a token budget are put together in
 `lm/prompts`.
 
-- `example`: `Example`, `Template` and `Task`, which every other room works with
+- `example`: `Example`, `Template` and `Task`, which every other subpackage uses
 - `bank`: the examples of a run with keys: the bank, queries, queries taken from the bank
 - `spec`: `TaskSpec`, the entry of a named task, and the helpers that read a row's fields
 - `families/`: the entries, one module a family of data sets
@@ -16,7 +16,8 @@ How predictions are scored is in `metrics/`; prompts under a token budget are pu
 - `checks`: every check that protects a run from its data, in one list
 - `rows`: a row to an example; `cells`: one cell as text, and comparing it with a filter's value
 - `assets`: weights and texts that install from the Python package index, checked and cached
-- `identity`: when two texts are the same (`question_key`); `words`: which queries stand in a bank
+- `identity`: when two texts are the same (`question_key`); `words`: which queries are also in the
+bank
 - `labels`: whether outputs are labels, whatever the metric; `written`: the default stop string and
   length of a generated answer
 - `conversations`: examples that keep all messages of a conversation

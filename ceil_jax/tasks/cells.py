@@ -1,4 +1,4 @@
-"""One cell of a table: its text, and whether it equals the value of a filter.
+"""The text of a table's cell, and its comparison with the value of a filter.
 
 A cell may be what Python, numpy, pandas or Arrow put there. `plain` turns it into a plain Python
 value; `as_text` writes that value as text, for an input, an output or metadata; `says` compares
@@ -21,7 +21,7 @@ import numpy as np
 from ceil_jax.tasks.identity import question_key
 
 EXACT = 2**53
-"""From this number on, two different whole numbers may be the same float."""
+"""The limit from which two different integers may be the same float."""
 
 _WRITTEN = (
     bool,
@@ -34,7 +34,7 @@ _WRITTEN = (
     UUID,
     PurePath,
 )
-"""Types whose text is what `str` writes. A datetime is also a date."""
+"""Types whose text is their `str`. A datetime is also a date."""
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 

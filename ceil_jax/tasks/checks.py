@@ -1,4 +1,4 @@
-"""The checks that protect a run from its data, in one list.
+"""All checks of a user's data before a run.
 
 Of a table (refused):
 - `check_names`: two columns have one name
@@ -58,7 +58,7 @@ def check_columns(needed: Sequence[str], row: Row, source: str, hint: str = "") 
         needed: their names, which are compared by `question_key`.
         row: the names of the table's columns, with the values of a row.
         source: the table's name in the message.
-        hint: how to go on, in the message.
+        hint: the remedy, for the message.
     """
     if absent := missing_names(needed, row):
         raise UserError(
@@ -74,8 +74,8 @@ def nested(row: Row) -> str:
     if not names:
         return ""
     return (
-        f" (in {', '.join(names)} stand lists or objects: write what is in them as columns of "
-        "texts; conversations are read by conversation_examples of "
+        f" ({', '.join(names)}: lists or objects; write their contents as columns of text; "
+        "conversations are read by conversation_examples of "
         "ceil_jax.selector.adapters.conversations)"
     )
 
@@ -107,7 +107,7 @@ def needed(name: str, value: Any, *, blank: bool = False) -> str:
 
 def check_text(name: str, text: str) -> str:
     """Return a text unchanged. A FieldError if it is longer than `CEIL_JAX_MAX_CELL` (by default
-    200,000 characters), or contains half a character (a lone surrogate), as from a cut inside an
+    200,000 characters), or contains half a character (a lone surrogate), as after a cut inside an
     emoji."""
     most = os.environ.get("CEIL_JAX_MAX_CELL", "200000")
     if not most.isdigit():
@@ -132,8 +132,7 @@ def check_end(answer: str, ends: Iterable[str], name: str = "output") -> None:
 
 
 def choice_of(answer: str, choices: Sequence[str], name: str = "output", source: str = "") -> str:
-    """Return the choice that is the same text as an answer by `question_key`, in the spelling of
-    the choices.
+    """Return the choice that equals an answer by `question_key`, in the spelling of the choices.
 
     Args:
         answer: the text of the answer.
@@ -151,8 +150,8 @@ def choice_of(answer: str, choices: Sequence[str], name: str = "output", source:
 
 
 def valid(example: Example, answered: bool = True, output: str = "output") -> Example:
-    """Return an example that a user has made, after checking that all of its texts can be written
-    and read back.
+    """Check that all texts of a user's example can be written and read back, and return the
+    example.
 
     Raises:
         FieldError: a field is not such a text; the input is empty; or, if `answered`, the output is
@@ -180,8 +179,8 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
 
 
 def check_labels(task: Task, source: str = "") -> None:
-    """Raise a UserError if the LM is to choose among labels, and all of the bank has one label. Warn
-    if it is to write answers, and all of the bank has one.
+    """Raise a UserError if the LM has to choose among labels and the whole bank has one label. Warn
+    if it has to write answers and the whole bank has one.
 
     Args:
         task: the bank and the queries.
@@ -195,12 +194,12 @@ def check_labels(task: Task, source: str = "") -> None:
         raise UserError(
             f"{found}; give rows of at least two labels, or --metric exact_match to generate answers"
         )
-    log.warning("%s: right answers will say nothing about the examples", found)
+    log.warning("%s: scores will say nothing about the choice of examples", found)
 
 
 def spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
-    """Return the rows with one spelling for each label, without surrounding white space: of
-    spellings that look the same, the most frequent one. A warning lists them."""
+    """Return the rows with one spelling for each label, without surrounding white space: the most
+    frequent one of spellings that look the same. A warning lists them."""
     rows = [replace(row, output=row.output.strip()) for row in rows]
     counts = Counter(row.output for row in rows)
     alike = look_alikes(counts)
@@ -208,7 +207,7 @@ def spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
         return rows
     listed = "; ".join(", ".join(map(ascii, several)) for several in alike.values())
     log.warning(
-        "%s: labels that look the same: %s; each is read as the spelling of most rows",
+        "%s: labels that look the same: %s; the most frequent spelling is used for all",
         source,
         listed,
     )
@@ -221,8 +220,8 @@ def spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
 
 
 def warn_if_swapped(rows: Sequence[Example], input: str, output: str, source: str) -> None:
-    """Warn if the inputs repeat as labels do and the outputs do not: the two columns may have been
-    named the wrong way round.
+    """Warn if the inputs repeat as labels do and the outputs do not: the two columns may be
+    swapped.
 
     Args:
         rows: all rows.
@@ -234,8 +233,8 @@ def warn_if_swapped(rows: Sequence[Example], input: str, output: str, source: st
     outputs = {question_key(row.output) for row in rows}
     if are_labels(len(inputs), len(rows)) and not are_labels(len(outputs), len(rows)):
         log.warning(
-            "%s: did you swap input and output? The input (%s) has %d different texts in %d rows, "
-            "as labels have, and the output (%s) has %d",
+            "%s: did you swap input and output? The input (%s) has only %d different texts in %d "
+            "rows, and the output (%s) has %d",
             source,
             input,
             len(inputs),
@@ -246,8 +245,8 @@ def warn_if_swapped(rows: Sequence[Example], input: str, output: str, source: st
 
 
 def separated(task: Task, source: str = "") -> Task:
-    """Return a task whose bank has no row with the same text before the answer as a query, none of a
-    query's group, and no two of one text; the first is kept.
+    """Return the task with a bank in which no row has a query's text (before the answer) or a
+    query's group, and no two rows have the same text; the first is kept.
 
     The papers' tasks are not passed through here: they keep the papers' own rule. A query with the
     same id as a row of the bank, but another text, gets a new id. Warnings say how many rows are
@@ -308,7 +307,7 @@ def separated(task: Task, source: str = "") -> Task:
 
 
 def _note_groups(task: Task, source: str) -> None:
-    """Log a line on the first column whose values stand on both sides and may be names of documents,
+    """Log a line on the first column whose values are on both sides and may be names of documents,
     customers or threads: there are ten or more, and two to twenty rows of each on average."""
     rows = [*task.train, *task.validation]
     for name in dict.fromkeys(name for row in rows for name in row.fields):
@@ -320,7 +319,8 @@ def _note_groups(task: Task, source: str) -> None:
         shared = len(set.intersection(*sides))
         if shared and values >= 10 and 2 <= sum(name in row.fields for row in rows) / values <= 20:
             log.info(
-                "%s: %d values of the column %r stand in the bank and among the queries; if they "
+                "%s: %d values of the column %r are both in the bank and among the queries; if "
+                "they "
                 "are documents, customers or threads, --group %s keeps the rows of each on one side",
                 source,
                 shared,
@@ -346,13 +346,13 @@ def _checked(task: Task, side: str, examples: Sequence[Any]) -> list[Example]:
 
 
 def _warn_of_answers(rows: Sequence[Example], questions: Sequence[str], source: str) -> None:
-    """Warn of texts that have several different answers."""
+    """Warn of texts with several different answers."""
     differing = differing_answers(questions, [question_key(row.output) for row in rows])
     if differing:
         several = [rows[position] for position in differing[0]]
         log.warning(
-            "%s: %d text%s more than one answer, such as %.60r with %s: labels that differ are no "
-            "copies; the bank keeps each text's first row",
+            "%s: %d text%s more than one answer, such as %.60r with %s: the bank keeps the first "
+            "row of each text",
             source,
             len(differing),
             " has" if len(differing) == 1 else "s have",

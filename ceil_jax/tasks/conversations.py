@@ -1,4 +1,4 @@
-"""Examples that are conversations: they keep all their messages, as JSON, in the field `messages`."""
+"""Examples that are conversations. All messages are kept, as JSON, in the field `messages`."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def turns_of(example: Example) -> list[dict[str, Any]]:
 
 
 def checked_turns(messages: Any, where: str) -> list[dict[str, Any]]:
-    """Return messages without keys that have no value: a table writes all keys in all of its rows. A
-    content of None, as beside tool calls, stays.
+    """Check messages, and return them without keys that have no value, because a table has all keys
+    in all of its rows. A content of None, as in a message with tool calls, stays.
 
     Raises:
         UserError: they have another form; the message begins with `where`.

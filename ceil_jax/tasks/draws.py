@@ -29,6 +29,6 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
 
 def text_rng(text: str, *seeds: int) -> np.random.Generator:
     """Return a random generator seeded by a text (a query's id, or a prompt) and some integers, so
-    that a query's draws do not depend on which other queries are asked, or in which order.
+    that the draws for a query do not depend on the other queries and their order.
     """
     return np.random.default_rng([*seeds, zlib.crc32(text.encode())])

@@ -1,4 +1,4 @@
-"""Examples, the template that puts one into a prompt, and tasks."""
+"""Examples, the template of an example in a prompt, and tasks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Example:
     id: str
     """Unique within its task and stable between runs; ids of different files are unrelated."""
     input: str
-    """The text that retrievers see: BM25's document, and the encoder's input."""
+    """The text for retrieval: BM25's document, and the encoder's input."""
     output: str
-    """The answer as it is written in a prompt: a verbalised label, a program, a command."""
+    """The answer in the form that a prompt shows: a verbalised label, a program, a command."""
     choices: tuple[str, ...] = ()
     """The options as they would be written in a prompt, in label order; empty for free
     generation."""
@@ -93,15 +93,14 @@ class Template:
     """
 
     pattern: str
-    """Text with names in braces. The answer's name stands once, at the end; each other name is that
+    """Text with names in braces. The answer's name comes once, at the end; each other name is that
     of the input, or a key of `Example.fields`. A literal brace is written twice."""
     separator: str = "\n"
     """The text between examples, and between the last one and the query."""
     input: str = "input"
-    """The name in the pattern that stands for `Example.input`, even if a field has the same
-    name."""
+    """The name of `Example.input` in the pattern, even if a field has the same name."""
     output: str = "output"
-    """The name in the pattern that stands for the answer."""
+    """The name of the answer in the pattern."""
 
     def __post_init__(self) -> None:
         names = [name for _, name in pieces_of(self.pattern)]
@@ -115,7 +114,7 @@ class Template:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names that stand for fields of an example, in order."""
+        """The names of an example's fields in the pattern, in order."""
         return tuple(name for name in self.names[:-1] if name != self.input)
 
     def _before_answer(self, example: Example) -> str:
@@ -136,8 +135,8 @@ class Template:
         return value
 
     def example(self, example: Example) -> str:
-        """Return an example of the bank with its answer, as it stands in a prompt. Raises what
-        `query` does."""
+        """Return the text of a bank example with its answer in a prompt. Raises what `query`
+        does."""
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:
@@ -162,7 +161,7 @@ class Template:
         return pattern.removesuffix(" ")
 
     def continuation(self, example: Example, answer: str) -> str:
-        """Return what follows `query`: an answer, with the space that `query` left to it."""
+        """Return an answer as the continuation of `query`, with the space that `query` left out."""
         return (" " if self._before_answer(example).endswith(" ") else "") + answer
 
 
@@ -171,9 +170,9 @@ def column_template(
 ) -> Template:
     """Return the template for a pattern that names the columns of a table.
 
-    In the pattern, `{input}` and `{output}` also stand for the two roles, unless another column has
-    that name. Names are compared by `question_key`. In the template, the two roles are called
-    `input` and `output` wherever no other column is.
+    In the pattern, `{input}` and `{output}` also name the two roles, unless another column has that
+    name. Names are compared by `question_key`. In the template, the two roles are called `input`
+    and `output` wherever no other column is.
 
     Args:
         pattern: the text of an example in a prompt, with names of columns in braces.
@@ -248,7 +247,7 @@ class Task:
     """Examples that open every prompt, in this order, before the retrieved ones (SMCalFlow-CS
     k-C)."""
     more_metrics: tuple[str, ...] = ()
-    """Metrics to report beside `metric`."""
+    """Metrics to report in addition to `metric`."""
     language: str = ""
     """The formal language of the answers, where Skill-KNN has demonstrations and a sketch for it:
     sql or cogs."""
@@ -258,13 +257,13 @@ class Task:
     """For tasks with choices: compare choices by the mean log-probability of their tokens, not by
     the sum, because they differ in length (Brown et al. 2020)."""
     input_key: str = "input"
-    """The column of the inputs in the user's file, by which a selector's rows and queries name
-    theirs."""
+    """The column of the inputs in the user's file, which is also its name in a selector's rows and
+    queries."""
     output_key: str = "output"
     """The column of the outputs."""
     group: str = ""
     """The field whose rows of one value, such as a customer's, are all in the bank or all among the
-    queries; "" if each row stands for itself."""
+    queries; "" for no groups."""
 
     def group_of(self, example: Example) -> str:
         """Return a key that is equal for examples of one group; "" for one without a group."""

@@ -1,4 +1,4 @@
-"""When two texts are the same text: one question, one label, one column's name.
+"""The rule when two texts count as the same question, label or column name.
 
 Unicode can write many texts in more than one way, and has invisible characters. Everything that
 compares texts (a query's own answer, copies, labels, column names, BM25's words, filters) uses this
@@ -44,9 +44,9 @@ def question_key(text: str) -> str:
     invisible characters (`Default_Ignorable_Code_Point`), with each run of white space folded to
     one space and none at the ends.
 
-    Texts with equal keys count as the same: an example with a query's key never stands in that
-    query's prompt, and two labels with equal keys are one label. Differences that may change the
-    meaning (case, accents, width, punctuation) are kept.
+    Texts with equal keys count as the same: an example with a query's key is never in that query's
+    prompt, and two labels with equal keys are one label. Differences that may change the meaning
+    (case, accents, width, punctuation) are kept.
 
     >>> question_key("  tail\\n-f log ") == question_key("tail -f  log"), question_key("A") == question_key("a")
     (True, False)
@@ -59,8 +59,7 @@ def question_key(text: str) -> str:
 
 
 def same_text(text: str, others: Collection[str]) -> str | None:
-    """Return the member of `others` that is the same as `text`, in its spelling there; None if none
-    is.
+    """Return the member of `others` that is the same text, in its own spelling; None if none is.
 
     An exact match is preferred; otherwise it is the first one with an equal `question_key`.
 
@@ -92,8 +91,8 @@ def look_alikes(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def differing_answers(questions: Sequence[str], answers: Sequence[str]) -> list[list[int]]:
-    """Return the questions that have several different answers, each as the positions at which its
-    answers stand first, in order.
+    """Return the questions that have several different answers, each as the first positions of its
+    answers, in order.
 
     Args:
         questions: the `question_key` of each row's question.

@@ -1,4 +1,4 @@
-"""Whether the outputs of a bank are labels: a few texts that many examples share."""
+"""The rule when the outputs of a bank are labels: a few texts that many examples share."""
 
 from __future__ import annotations
 

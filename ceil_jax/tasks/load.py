@@ -1,5 +1,5 @@
-"""Loading a named task from the hub, from local files or from a generator; `load_file`, for a file
-of the user's own, is in `own_file`."""
+"""Loads a named task from the hub, from local files or from a generator. `load_file`, for the
+user's own file, is in `own_file`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_task(
     *,
     bank_limit: int | None = None,
 ) -> Task:
-    """Return a task: that of a name in `TASKS`, or that which a `TaskSpec` describes.
+    """Return the task of a name in `TASKS` or of a `TaskSpec`.
 
     Some tasks are generated or come with a package. The others come from
     `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz, .json, .csv, .parquet, with the hub's column names)

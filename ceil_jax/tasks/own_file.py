@@ -1,4 +1,4 @@
-"""A task made from a table of the user's own: `load_file` and its options."""
+"""Makes a task from a user's table: `load_file` and its options."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ class FileOptions:
     every command that takes --data."""
 
     input: Sequence[str] = ("input",)
-    """The column that retrievers see; name both of a pair, such as premise and hypothesis."""
+    """The column with the input; name both columns of a pair, such as premise and hypothesis."""
     output: Sequence[str] = ("output",)
     """The one column with the answer: texts, truth values or finite numbers."""
     template: str | None = None
     """The text of an example in a prompt by its columns, such as '{text} It is {label}', which ends
-    with the output's; {input} and {output} stand for the two roles unless another column has that
-    name. By default each column stands on a line behind its name, 'Text: {text}' and 'Label:
+    with the output's; {input} and {output} also name the two, unless another column has that name.
+    By default each column has a line that begins with its name, 'Text: {text}' and 'Label:
     {label}'."""
     metric: str | None = None
-    """accuracy, macro_f1 or balanced_accuracy (in these two, each label counts as much as any other):
-    the LM chooses among the distinct outputs of the file. exact_match, squad_em (equal but for
-    articles, case and punctuation), char_bleu (overlap of characters), lf_em (equal
-    QDMR graphs), sql_execution (equal results of the query), or one that --plugin registers; by
-    default accuracy where outputs are labels, else exact_match."""
+    """accuracy, macro_f1 or balanced_accuracy (these two weight all labels equally): the LM chooses
+    among the distinct outputs of the file. exact_match, squad_em (equal except for articles, case
+    and punctuation), char_bleu (overlap of characters), lf_em (equal QDMR graphs), sql_execution
+    (equal results of the query), or one that --plugin registers; by default accuracy where outputs
+    are labels, else exact_match."""
     stop: Sequence[str] | None = None
-    """The end of a written answer, also between examples; by default a line's end, or an empty line
-    where outputs have several lines or are JSON."""
+    """The text that ends a generated answer, also between examples; by default a newline, or an
+    empty line if outputs have several lines or are JSON."""
     max_new_tokens: Annotated[int | None, Range(1)] = None
-    """Tokens of a written answer at most, reasoning included; by default half the bytes of the
+    """The most tokens of a generated answer, reasoning included; by default half the bytes of the
     longest output, from 128 to 2,048."""
     delimiter: str | None = None
     """The character between the values of a .csv or .tsv file, such as ':'; by default the one of
@@ -68,7 +68,7 @@ class FileOptions:
     """The encoding of a text file, such as cp1252 or utf-16."""
     group: str | None = None
     """Keep the rows of one document, customer or thread on one side, in the bank or among the
-    queries: the column that says whose they are."""
+    queries: the column with its name."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
 
@@ -92,8 +92,7 @@ class FileOptions:
 
     @property
     def stops(self) -> tuple[str, ...] | None:
-        """The strings that end a generated answer; None if they are to be found from the
-        outputs."""
+        """The strings that end a generated answer; None to derive them from the outputs."""
         if self.stop is None:
             return None
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
@@ -335,19 +334,16 @@ def _template(options: FileOptions, separator: str | None, table: Table) -> Temp
     template = column_template(pattern, between, only_input, output, table.columns)
     shows_question = len(template.names) > 1
     if not shows_question:
-        raise UserError(
-            f"template {pattern!r} shows nothing but the answer; it needs a column of the "
-            "question too"
-        )
+        raise UserError(f"template {pattern!r} shows only the answer; add a column of the question")
     return template
 
 
 def named_lines(columns: Mapping[str, str]) -> str:
-    """Return a template that has each column on a line of its own, behind its name: an LM is told
-    what the texts are, and what is asked.
+    """Return a template with a line for each column, which begins with the column's name, so that
+    an LM is told what the texts are.
 
     Args:
-        columns: what stands for a column in a template, and the name of the column.
+        columns: the placeholder of each column in a template, and the column's name.
 
     >>> named_lines({"{question}": "question", "{sql_query}": "sql_query"})
     'Question: {question}\\nSql query: {sql_query}'

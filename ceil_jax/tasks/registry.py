@@ -11,7 +11,7 @@ TASKS: Registry[TaskSpec] = Registry("task")
 
 
 def register_task(spec: TaskSpec, *, replace: bool = False) -> None:
-    """Add a task, which `--task` and `load_task` then name.
+    """Register a task for `--task` and `load_task`.
 
     Raises:
         UserError: the name is taken, and `replace` is not set.

@@ -1,4 +1,4 @@
-"""Rows to examples: columns that are used are checked, and the others are kept where they are
+"""Turns rows into examples. The columns that are used are checked, and others are kept if they hold
 text."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The entry of a named task: where its rows come from, and how a row becomes an example."""
+"""The description of a named task: the source of its rows, and the function from a row to an
+example."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Hub:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A data set before any of it is read."""
+    """The description of a data set, by which it is loaded."""
 
     name: str
     template: Template

@@ -1,7 +1,7 @@
-"""SQL as SQLite's tokenizer reads it: whether a query orders its rows, and how it is normalised.
+"""Tokenization of SQL as in SQLite: whether a query orders its rows, and its normalised text.
 
 SQLite cuts a text into tokens from left to right, so that a quote inside a comment opens no string
-and a comment sign inside a string or a name opens no comment. Names may stand in double quotes,
+and a comment sign inside a string or a name opens no comment. Names may be in double quotes,
 backticks or brackets. Tokens and the depth of brackets are enough for that, and a full SQL parser
 would refuse some queries that SQLite runs.
 """
@@ -102,8 +102,8 @@ def bare(query: str) -> str:
 
 
 def as_spider(query: str) -> str:
-    """Return a query as the Spider evaluation reads it, where SQLite does not: `> =`, `< =` and
-    `! =` are one sign, and YEAR(CURDATE()) is 2020.
+    """Return a query rewritten where the Spider evaluation is more lenient than SQLite: `> =`, `<
+    =` and `! =` are one sign, and YEAR(CURDATE()) is 2020.
 
     >>> as_spider("SELECT '> =' FROM t WHERE a > = 1 AND year( curdate() ) < b")
     "SELECT '> =' FROM t WHERE a >= 1 AND 2020 < b"

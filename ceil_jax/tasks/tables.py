@@ -1,4 +1,4 @@
-"""The one reader of tables: files, tables in memory and lists of rows, as rows with their numbers.
+"""The reader of all tables: files, data frames and lists of rows become rows with their numbers.
 
 A file is .csv or .tsv with a header, .jsonl, .json (a list of objects) or .parquet, in UTF-8 or the
 encoding that the user names, and may be compressed (.gz, .bz2, .xz, .zst, a .zip of one file). The
@@ -40,7 +40,7 @@ ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 DELIMITERS = ",;\t|"
-"""The delimiters that are found by the header; any other has to be named."""
+"""The delimiters that are detected from the header; any other has to be named."""
 
 SMALL = 64 * 2**20
 RATIO = 100
@@ -171,11 +171,11 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What the libraries raise for files that they cannot read."""
+"""The exceptions of the libraries for files that they cannot read."""
 
 
 def _unreadable(file: Path, error: BaseException) -> UserError:
-    """Return the one message about files that cannot be read."""
+    """Return the error for a file that cannot be read."""
     start = "nothing that can be read"
     try:
         with file.open("rb") as stream:
@@ -184,7 +184,7 @@ def _unreadable(file: Path, error: BaseException) -> UserError:
         pass
     why = " ".join(str(error).split())[:300] or type(error).__name__
     return UserError(
-        f"cannot read {file}: {why}. It begins with {start}. What is read: .csv and .tsv with a "
+        f"cannot read {file}: {why}. It begins with {start}. Supported: .csv and .tsv with a "
         "header, .jsonl, .json (a list of objects) and .parquet; text in UTF-8, or --encoding "
         "(encoding=…); also as .gz, .bz2, .xz, .zst or a .zip of one file. Open anything else with "
         "the program that made it or with pandas, and save it as CSV (UTF-8)"
@@ -296,7 +296,7 @@ def _json_list(text: str) -> list[Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        raise ValueError(f"a name stands twice among {', '.join(name for name, _ in pairs)}")
+        raise ValueError(f"a name is repeated in {', '.join(name for name, _ in pairs)}")
     return mapping
 
 

@@ -1,4 +1,4 @@
-"""Which queries are also in the bank, and the looser comparison of questions by which the papers
+"""The queries that are also in the bank, and the looser comparison of questions by which the papers
 de-duplicate their banks."""
 
 from __future__ import annotations

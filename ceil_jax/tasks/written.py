@@ -1,4 +1,4 @@
-"""The default stop string and length limit of generated answers, from the outputs of a bank."""
+"""The default stop string and length limit of generated answers, derived from a bank's outputs."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def eight_nearest(arena: Arena) -> Chosen:
 
 
 def without_lm(arena: Arena, row: Row) -> Chosen:
-    """The answers of a row that asks no LM (`row_without_lm`)."""
+    """The answers of a row that needs no LM calls (`row_without_lm`)."""
 
     def predictions(queries: Sequence[Example]) -> list[str]:
         replies = replies_without_lm(arena.field, row, queries)

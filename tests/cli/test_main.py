@@ -122,7 +122,7 @@ def test_a_file_of_ones_own(capsys, tmp_path, reviews):
     out = capsys.readouterr().out
     assert "mine: accuracy in percent on 3 of 4 held-out queries" in out
     assert "A quick check: 3 of 4 held-out queries, " in out
-    assert "--limit 4 asks all." in out
+    assert "--limit 4 uses all." in out
     for limit in ("0", "-3"):
         code, line = said(capsys, *arguments, "--limit", limit)
         assert code == 2
@@ -283,7 +283,7 @@ def test_flags_as_people_and_shells_give_them(capsys, caplog, tmp_path, monkeypa
     assert (tmp_path / "home" / "runs").is_dir()
     assert not (tmp_path / "~").exists()
     assert "--limit is given twice, and the last one counts" in caplog.text
-    assert "with \\t as a tab" in caplog.text
+    assert "\\t is read as a tab" in caplog.text
 
 
 def test_settings_that_a_dataclass_inherits_have_their_help(capsys, monkeypatch):

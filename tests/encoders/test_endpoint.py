@@ -20,7 +20,7 @@ def remote(address):
 def test_it_gives_vectors_and_has_no_network(remote):
     assert isinstance(remote, TextEncoder)
     assert not isinstance(remote, Encoder)
-    with pytest.raises(UserError, match="EPR and CEIL take a local one"):
+    with pytest.raises(UserError, match="EPR and CEIL need a local one"):
         require_network(remote)
 
 
@@ -66,10 +66,10 @@ def test_vectors_over_http(remote, address):
         (lambda data: data[:-1], "2 answers with indices [0, 1] for 3 texts"),
         (
             lambda data: [{**one, "embedding": [1.0] * (one["index"] + 1)} for one in data],
-            "does not keep",
+            "does not follow",
         ),
-        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "does not keep"),
-        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "does not keep"),
+        (lambda data: [{**entry, "embedding": [None, 1.0]} for entry in data], "does not follow"),
+        (lambda data: [{**entry, "embedding": "AAAA"} for entry in data], "does not follow"),
         (lambda data: [{"index": entry["index"]} for entry in data], "no 'embedding'"),
         (
             lambda data: [{**one, "embedding": [1e300]} for one in data],

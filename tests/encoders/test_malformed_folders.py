@@ -42,7 +42,7 @@ def refusal(folder) -> str:
         (
             "modules.json",
             [{"type": "sentence_transformers.models.Dense"}],
-            "module 'Dense' is not built",
+            "module 'Dense' is not supported",
         ),
         ("modules.json", [{"type": "x.Transformer", "path": ""}], "no Pooling module"),
         (POOLING, {}, "pooling none; expected mean or cls"),

@@ -123,9 +123,7 @@ def test_a_clone_without_lfs_says_so(bert, tmp_path):
 def test_weights_in_pickles_are_not_opened(bert, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with refused(
-        r"model.safetensors beside it, but .*pytorch_model.bin.*AutoModel as M.*--encoder ./conv"
-    ):
+    with refused(r"model.safetensors, but .*pytorch_model.bin.*AutoModel as M.*--encoder ./conv"):
         load_encoder(folder)
 
 

@@ -118,7 +118,7 @@ def test_what_is_no_classifier(tmp_path, classifier):
     with refused("holds no classifier.json"):
         LabelClassifier.from_pretrained(tmp_path / "selector")
     (tmp_path / "selector" / ".lock").unlink()
-    with refused("is there already and is no classifier; choose another folder"):
+    with refused("exists and is no classifier; choose another folder"):
         classifier.save_pretrained(tmp_path / "selector")
     # a selector's encoder is no classifier
     folder = tmp_path / "plain"

@@ -283,7 +283,7 @@ def test_fixed_examples_stand_first_in_every_prompt(tiny, tmp_path):
     # a query's own question is left out, and another takes its place
     own = selector.select("text a", k=3)
     assert (ids(own), own.excluded) == (["d", "c", "b"], 1)
-    with refused("'a' is a fixed example, which stands in every prompt"):
+    with refused("'a' is a fixed example, which is in every prompt"):
         selector.remove(["b", "a"])
     assert len(selector) == 4
     selector.fixed = ["d", "nowhere"]

@@ -329,9 +329,9 @@ def test_adding_and_removing():
     selector.remove("bank-0")
     assert ids(selector.select(QUERY, k=1)) != ["bank-0"]
     assert selector.add([{"input": QUERY, "output": "light"}]) == ["bank-1"]
-    with refused("id 'mine' is there already"):
+    with refused("id 'mine' is in the bank already"):
         selector.add([{"input": "new", "output": "dark"}, Example("mine", "x", "y")])
-    with refused("id 'twice' is there already"):
+    with refused("id 'twice' is in the bank already"):
         selector.add([Example("twice", "x", "y")] * 2)
     with refused("no example with id 'ghost' in the bank; nothing was removed"):
         selector.remove(["mine", "ghost"])
@@ -542,7 +542,7 @@ def test_what_other_people_give_a_selector(tmp_path):
         CeilSelector.from_dataframe(frame.assign(choices=[["a", "c"]] * 6), **keys)
     (tmp_path / "README.md").write_text("mine")
     selector = CeilSelector.from_dataframe(frame, **{**keys, "encoder": "tiny"})
-    with refused("is there already and is no selector"):
+    with refused("exists and is no selector"):
         selector.save_pretrained(tmp_path)
     selector.save_pretrained(tmp_path / "selector")
     [content] = (tmp_path / "selector").glob("content-*")
@@ -609,7 +609,7 @@ def test_adding_checks_before_it_encodes(monkeypatch):
     selector = make()
     monkeypatch.setattr(selector._bank_side.bank, "encode", None)
     for row, said in [
-        ({**ROWS[0], "input": "other"}, "id 'row-0' is there already"),
+        ({**ROWS[0], "input": "other"}, "id 'row-0' is in the bank already"),
         ({"input": "x", "output": ""}, "'output'"),
     ]:
         with refused(said):

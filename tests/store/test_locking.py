@@ -30,7 +30,7 @@ def test_a_second_one_waits_and_says_so(tmp_path, caplog):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
-    assert "waiting for it" in caplog.text
+    assert "waiting for another process" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ def test_what_is_there_and_how_to_go_on(tmp_path, load, flag, kind, names):
             (tmp_path / name / "config.json").write_text("{}")
     with refused(
         f"{tmp_path} holds no config.json and model.safetensors, but {', '.join(names)}. "
-        f"Name the folder of a whole model.*{kind} as M; M.from_pretrained.*then --{flag} ./converted"
+        f"Name the folder of a complete model.*{kind} as M; M.from_pretrained.*then --{flag} "
+        "./converted"
     ):
         load(str(tmp_path))
 

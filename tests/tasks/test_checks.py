@@ -66,8 +66,8 @@ def test_a_column_that_stands_twice(tmp_path):
 def test_a_column_that_is_missing(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"id": 1, "data": {"text": "a"}, "tags": ["x"]}\n')
     with refused(
-        r"a.jsonl: no column 'text', 'label'; it has 'id', 'data', 'tags' \(in 'data', 'tags' stand "
-        r"lists or objects: write what is in them as columns of texts; .*\); --input, --output and "
+        r"a.jsonl: no column 'text', 'label'; it has 'id', 'data', 'tags' \('data', 'tags': "
+        r"lists or objects; write their contents as columns of text; .*\); --input, --output and "
         "--template name columns"
     ):
         load_file(path, input="text", output="label")
@@ -86,9 +86,7 @@ def test_one_label_only(caplog):
     with refused("list of rows: every row of the bank has the output 'good'; give rows of at lea"):
         load_file(rows, metric="accuracy")
     assert load_file(rows).metric == "exact_match"
-    assert "every row of the bank has the output 'good': right answers will say nothing" in (
-        caplog.text
-    )
+    assert "every row of the bank has the output 'good': scores will say nothing" in (caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +207,7 @@ def test_rows_of_one_group_stand_on_one_side(caplog):
     with caplog.at_level("INFO"):
         apart = load_file(CALLS, **named)
     bank, queries = sides(apart)
-    said = f"{len(bank & queries)} values of the column 'customer' stand in the bank and among"
+    said = f"{len(bank & queries)} values of the column 'customer' are both in the bank and among"
     assert said in caplog.text
     assert "--group customer keeps the rows of each on one side" in caplog.text
     caplog.clear()

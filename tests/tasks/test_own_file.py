@@ -105,7 +105,7 @@ def test_rows_without_a_label(tmp_path):
             "a.jsonl",
             '{"text": "a", "label": "b", "label": "c"}',
             {},
-            "line 1: not JSON .a name stands twice among text, label",
+            "line 1: not JSON .a name is repeated in text, label",
         ),
         (
             "a.csv",
@@ -135,7 +135,7 @@ def test_rows_without_a_label(tmp_path):
             "a.csv",
             "text,label\na,b\n",
             {"template": "It is {label}"},
-            "shows nothing but the answer",
+            "shows only the answer",
         ),
         (
             "a.csv",

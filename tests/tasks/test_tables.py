@@ -97,7 +97,7 @@ def test_an_encoding_that_is_named(tmp_path, encoding):
     assert "“fine”" in task.train[0].input
 
 
-ALL = "What is read: .csv and .tsv with a header, .jsonl, .json (a list of objects) and .parquet; "
+ALL = "Supported: .csv and .tsv with a header, .jsonl, .json (a list of objects) and .parquet; "
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ ALL = "What is read: .csv and .tsv with a header, .jsonl, .json (a list of objec
         ("a.json", LINES, "Extra data: line 2"),
         ("a.json", b'{"data": [], "version": 1}', "found one object of 'data', 'version'"),
         ("a.json", b'[{"a": 1}, {"a": 2', "line 1 column"),
-        ("a.json", b'[{"a": 1, "a": 2}]', "a name stands twice among a, a"),
+        ("a.json", b'[{"a": 1, "a": 2}]', "a name is repeated in a, a"),
         ("a.json", b"[" * 100_000, "recursion"),
         ("a.json", b"[1, 2]", "row 1: expected an object of columns, found int"),
         ("a.jsonl", b"[" * 100_000, "line 1: not JSON"),
@@ -154,7 +154,7 @@ def test_the_page_and_the_message_name_what_is_read(tmp_path):
     (tmp_path / "a").write_text("")
     with refused("cannot read") as caught:
         read_table(tmp_path / "a")
-    message = str(caught.value).partition("What is read: ")[2]
+    message = str(caught.value).partition("Supported: ")[2]
     for text in (re.findall(r"`(\.[a-z0-9]+)`", contract), re.findall(r"\.[a-z0-9]+\b", message)):
         assert {*text} == {*tables.ENDINGS, *tables.COMPRESSED}
     for flag in ("encoding", "delimiter"):

@@ -1,2 +1,2 @@
-"""A selector inside other people's prompt code; each module needs the extra of its name, chat needs
-none."""
+"""Adapters that bring a selector into other libraries; each module needs the extra of its name,
+`conversations` none."""

@@ -82,7 +82,7 @@ def _has_question(turns: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _said(turns: Sequence[Mapping[str, Any]]) -> str:
-    """The text of all turns but the system's, a line each."""
+    """The text of all turns except the system's, one line each."""
     return "\n".join(filter(None, (_text_of(turn) for turn in turns if turn["role"] != "system")))
 
 

@@ -1,4 +1,4 @@
-"""A DSPy teleprompter: its programs choose their demos for each query."""
+"""A DSPy teleprompter whose compiled programs choose their demos for each query."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CeilFewShot(Teleprompter):
         """Return a copy of the program that chooses demos for each query.
 
         Args:
-            student: the program, which stays as it is.
+            student: the program, which is not changed.
             trainset: the bank, in place of the selector's own; λ and encoders are the selector's.
                 Examples are chosen by those input fields of a predictor that all of them have. A
                 predictor that shares no input or no output with them keeps its demos.
@@ -201,12 +201,13 @@ class CeilFewShot(Teleprompter):
 
 
 class _Choosing:
-    """A mixin for Predict: its demos come from a bank, unless the call has some."""
+    """A mixin for Predict that takes demos from a bank, unless the call has some."""
 
     chooser: DemoBank
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """As of any object, but with the class made again, because no module has it."""
+        """The usual reduction, except that unpickling creates the class again, because no module
+        has it."""
         reduced: Any = super().__reduce_ex__(protocol)
         [base] = (kind for kind in type(self).__bases__ if kind is not _Choosing)
         # behind the function and its arguments stands the state
@@ -246,7 +247,7 @@ def _choose_by(predictor: Predict, bank: DemoBank) -> None:
 
 
 def _choosing(kind: type[Any]) -> type[Any]:
-    """The subclass that chooses its demos, of a class of predictors that may be the user's."""
+    """The subclass of a predictor class (which may be the user's) that chooses its demos."""
     return types.new_class(f"Ceil{kind.__name__}", (_Choosing, kind))
 
 

@@ -1,4 +1,4 @@
-"""The bank of a DSPy predictor: it chooses the demos, and becomes a part of the saved program."""
+"""The bank of a DSPy predictor, which chooses the demos and is saved with the program."""
 
 from __future__ import annotations
 

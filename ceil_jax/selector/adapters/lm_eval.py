@@ -1,4 +1,4 @@
-"""Few-shot examples chosen for each question of a task in lm-evaluation-harness.
+"""An adapter that chooses few-shot examples for each question of a task in lm-evaluation-harness.
 
 The harness passes the question to a task's `ContextSampler` only if the task's `fewshot_split` and
 `test_split` are the same. So `choose_few_shot` changes a loaded task: it replaces the sampler, and
@@ -66,7 +66,7 @@ def choose_few_shot(
     asked = {(row.input, row.fields[QUESTION]) for row in sampler.selector.examples}
     if inside := sum(tuple(sampler.query(doc).values()) in asked for doc in questions):
         log.warning(
-            "%s: %d of %d questions stand among the few-shot documents; each is left out of its "
+            "%s: %d of %d questions are among the few-shot documents; each is left out of its "
             "own prompt",
             task.config.task,
             inside,
@@ -133,7 +133,7 @@ class CeilSampler(ContextSampler):
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
     ) -> list[Doc]:
-        """Return n documents for a question, none of which asks it.
+        """Return n documents for a question, none of which is the question itself.
 
         Raises:
             UserError: fewer than n documents differ from the question and from one another.
@@ -170,7 +170,8 @@ class CeilSampler(ContextSampler):
         text = self.text(doc)
         if not isinstance(text, str):
             raise UserError(
-                f"the text of a document is {text!r}; say what an encoder shall see of it: text=…"
+                f"the text of a document is {text!r}; give the function that returns the text to "
+                "encode: text=…"
             )
         return text
 

@@ -1,13 +1,13 @@
-"""Requests for repairs and the calls that order them: known parts in new combinations. They are
-generated from a small grammar, so no data set is needed.
+"""Requests for repairs and the calls that order them, a synthetic task on new combinations of known
+parts. A small grammar generates it, so no data set is needed.
 
-A request names a *device*, a *fault* and a *place*. Its call says who mends such a device, with
-which tool such a fault is mended, and of which colour the key of the place is: "In Oslo the printer is
-leaking again" is `fix(printer(Anna),leaking(tape),Oslo(red))`. What belongs to a part can only be read
-off an example that has the same part. Each pair of parts is either seen or held out, by a hash
-of the two. The bank has only seen pairs, and a query only held-out ones: every part of a query is in
-the bank, and no example has two of them (as in COGS, Kim and Linzen 2020, and in SMCalFlow-CS, Yin
-et al. 2021, but so small that the parts can be counted). So a prompt shows all that a query needs if
+A request names a *device*, a *fault* and a *place*. Its call says who repairs such a device, which
+tool fixes such a fault, and which colour the key of the place has: "In Oslo the printer is leaking
+again" is `fix(printer(Anna),leaking(tape),Oslo(red))`. What belongs to a part can only be read off
+an example that has the same part. Each pair of parts is either seen or held out, by a hash of the
+two. The bank has only seen pairs, and a query only held-out ones: every part of a query is in the
+bank, and no example has two of them (as in COGS, Kim and Linzen 2020, and in SMCalFlow-CS, Yin et
+al. 2021, but so small that the parts can be counted). So a prompt shows all that a query needs if
 its examples have the three parts *between them*.
 
 The grammar and the sizes were chosen on other seeds than the task's.
@@ -140,7 +140,8 @@ PHRASES = (
 
 
 def known(seed: str) -> tuple[dict[str, str], ...]:
-    """Return who mends each device, the tool for each fault, and the key of each place."""
+    """Return the person who repairs each device, the tool for each fault, and the key of each
+    place."""
     rng = random.Random(f"{seed} known")
     slots = ((DEVICES, PEOPLE), (FAULTS, TOOLS), (PLACES, KEYS))
     return tuple(
@@ -154,7 +155,7 @@ def is_held_out(seed: str, one: str, other: str) -> bool:
 
 
 def requests(seed: str, held_out: bool) -> Iterator[Row]:
-    """Yield distinct requests without end: with held-out pairs of parts alone, or with none."""
+    """Yield distinct requests endlessly, all with a held-out pair of parts or all without."""
     rng = random.Random(f"{seed} {'queries' if held_out else 'bank'}")
     known_of = known(seed)
     yielded: set[str] = set()
@@ -183,7 +184,6 @@ ENTRIES = (
         columns=("request", "call"),
         embedded=repairs,
         max_new_tokens=40,
-        note="made here from a grammar; every query combines three parts that the bank has only "
-        "apart",
+        note="made here from a grammar; every query combines three parts that the bank has only apart",
     ),
 )

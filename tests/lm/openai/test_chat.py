@@ -96,7 +96,9 @@ def test_a_refusal_of_the_model():
 def test_a_content_that_is_no_text_ends_the_run_in_one_line(server, address, content):
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
     server.change = lambda path, request, answer: {"choices": [message(content)]}
-    with pytest.raises(UserError, match=r"an answer that is no text, .*keep to the interface"):
+    with pytest.raises(
+        UserError, match=r"an answer that is no text, .*does not follow the OpenAI API"
+    ):
         lm.generate(["x"], 8)
 
 

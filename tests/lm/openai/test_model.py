@@ -359,7 +359,7 @@ def test_an_encoder_over_http_is_not_trained_and_nothing_is_spent_on_it(locked, 
     opened = open_run(over_http(address, tmp_path), TASK)
     opened.setup.lm.get()
     probed = len([path for path, _ in server.requests if path == "/v1/completions"])
-    assert "EPR and CEIL take a local one" in refused(compare, *opened, [method])
+    assert "EPR and CEIL need a local one" in refused(compare, *opened, [method])
     asked = [path for path, _ in server.requests if path == "/v1/completions"]
     assert len(asked) == probed
 

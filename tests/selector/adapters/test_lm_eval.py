@@ -140,7 +140,7 @@ def test_no_prompt_holds_the_answer_to_its_question(caplog, copies):
             record.getMessage() for record in caplog.records if "alone" in record.getMessage()
         ]
         n = 12 if copies else 6
-        assert said.startswith(f"alone: {n} of {n} questions stand among the few-shot documents")
+        assert said.startswith(f"alone: {n} of {n} questions are among the few-shot documents")
         for doc in splits["test"]:
             prompt = str(few_shot.fewshot_context(doc, num_fewshot=2))
             assert doc["a"] not in prompt
