@@ -102,7 +102,7 @@ def test_swapped_columns_are_noticed(caplog, input, output, swapped):
     warned = [message for message in caplog.messages if "did you swap input and output?" in message]
     assert len(warned) == swapped
     if swapped:
-        assert "(team) has 2 different texts in 20 rows" in warned[0]
+        assert "(team) has only 2 different texts in 20 rows" in warned[0]
         assert "(ticket) has 20" in warned[0]
 
 
