@@ -16,6 +16,9 @@ from ceil_jax.store.kept import Lazy, closure
 WITHOUT_LM = "this machine, without the time of the LM"
 """The name of this machine where the LM is a server or a function."""
 
+SHOWN_FROM = 10.0
+"""Seconds below which no total is shown, because starting and compiling take longer."""
+
 
 @dataclass
 class DryRun:
@@ -51,7 +54,8 @@ class DryRun:
                 rows.append([stage.what, task, "on disk", *self._no_amounts])
             elif work.read or work.written or work.encoded or work.trained:
                 amounts = (work.steps or None, round(work.read), round(work.written))
-                times = [duration(machine.seconds(work)) for machine in self.machines.values()]
+                seconds = [machine.seconds(work) for machine in self.machines.values()]
+                times = [duration(one) if one >= 1 else None for one in seconds]
                 rows.append([stage.what, task, "would run", *amounts, *times])
             else:
                 small += 1
@@ -60,8 +64,8 @@ class DryRun:
         read = sum(work.read for work in self.missing.values())
         written = sum(work.written for work in self.missing.values())
         header = ["stage", "task", "state", "steps", "LM tokens read", "written", *self.machines]
-        times = [
-            f"{machine.name}: about {duration(self.missing.seconds(machine))}"
+        totals = [
+            f"{machine.name}: {_in_words(self.missing.seconds(machine))}"
             for machine in self.machines.values()
         ]
         on_disk = len(self.stages) - len(self.missing)
@@ -73,12 +77,20 @@ class DryRun:
         ]
         if price is not None:
             lines.append(f"about {price.shown(price.of_tokens(read, written))}")
-        return "\n".join([*lines, *times])
+        return "\n".join([*lines, *totals])
 
     @property
     def _no_amounts(self) -> list[None]:
         """Empty cells in place of a stage's steps, tokens and times."""
         return [None] * (3 + len(self.machines))
+
+
+def _in_words(seconds: float) -> str:
+    """The time of the work that is counted, and which work is not."""
+    rest = "starting, compiling, tokenizing and searching are not counted"
+    if seconds < SHOWN_FROM:
+        return f"less than {SHOWN_FROM:.0f} s of reading, encoding and training; {rest}"
+    return f"about {duration(seconds)} of reading, encoding and training; {rest}"
 
 
 def planned(lineup: Lineup, price: Price | None = None) -> str:

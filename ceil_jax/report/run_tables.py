@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from ceil_jax.methods.registry import ROWS
+from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.ways import NO_OPTION, TROUBLE_COLUMNS, trouble_in_words, without_label
 from ceil_jax.report.runs import COST_COLUMNS, Runs
@@ -84,10 +85,18 @@ class RunTable:
 
     @property
     def remarks(self) -> str:
-        """Lines on single rows: which encoder their training kept; and for each kind of trouble
-        with the LM's answers, what it is and how many answers had it."""
+        """Lines on the table: why it has no intervals, if it has none; which encoder each training
+        kept; and for each kind of trouble with the LM's answers, what it is and how many answers
+        had it."""
+        lines = []
+        if self.record.metric not in METRICS:
+            lines.append(
+                f"No intervals and differences: the metric {self.record.metric} is not registered; "
+                "name the module that registers it (--plugin MODULE)."
+            )
         kept_encoders = [f"{row.label}: {row.record.kept}" for row in self.rows if row.record.kept]
-        lines = [f"{'; '.join(kept_encoders)}."] if kept_encoders else []
+        if kept_encoders:
+            lines.append(f"{'; '.join(kept_encoders)}.")
         for trouble, column in TROUBLE_COLUMNS.items():
             counts = [(row, row.record.troubles.get(trouble, 0)) for row in self.rows]
             cells = [

@@ -76,7 +76,7 @@ def test_a_dry_run_estimates_what_a_server_would_read(chat, tickets, capsys):
     prompts = 15 * (2 * len("there is an invoice that I ask about number 100"))
     assert prompts / 4 < int(expected.replace(",", "")) < 4 * prompts
     assert re.search(r"about \$\d", printed)
-    assert "this machine, without the time of the LM: about" in printed
+    assert "this machine, without the time of the LM: less than 10 s of reading, enc" in printed
     assert not any("ask about number" in str(request) for request in server.requests)
     assert not Path("runs").exists()
 

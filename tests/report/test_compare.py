@@ -15,9 +15,10 @@ from ceil_jax.pipeline.config import SkillConfig
 from ceil_jax.pipeline.lineup import lineup_of
 from ceil_jax.pipeline.rewriting import skills_of
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.speed import Machine
 from ceil_jax.pipeline.ways import NO_OPTION, without_label
 from ceil_jax.report.compare import compare
-from ceil_jax.report.dry_run import planned
+from ceil_jax.report.dry_run import DryRun, planned
 from ceil_jax.report.write import write_page
 from ceil_jax.skills.rewriter import Rewriter
 from ceil_jax.store.kept import closure
@@ -174,3 +175,14 @@ def test_a_dry_run_says_what_its_tokens_cost(tmp_path):
     money = Price(2.0, 8.0).shown(2e-6 * int(tokens.replace(",", "")))
     assert f"about {money}" in text.splitlines()
     assert "$" not in planned(lineup)
+
+
+def test_a_dry_run_names_no_seconds_that_starting_and_compiling_would_dwarf(tmp_path):
+    run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
+    lineup = lineup_of(run, setup, [setup.row("zero")])
+    last = planned(lineup).splitlines()[-1]
+    assert "less than 10 s of reading" in last
+    assert "compiling, tokenizing and searching are not counted" in last
+    slow = DryRun({"slow": Machine("slow", 1.0, 1.0, 1.0)})
+    slow.add(lineup)
+    assert "slow: about " in slow.text().splitlines()[-1]

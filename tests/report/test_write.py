@@ -325,6 +325,11 @@ def test_what_was_recorded_is_shown_when_its_metric_is_gone(tmp_path):
     assert table.table().rows[0][2] is None
     assert "dense top-k" in page
     assert "mine in percent" in page
+    said = "No intervals and differences: the metric mine is not registered"
+    assert said in page
+    with METRICS.temporarily():
+        register_metric("mine", lambda prediction, example: 1.0)
+        assert said not in write_page([tmp_path], tmp_path / "all.html").read_text()
 
 
 def test_a_row_that_is_gone_keeps_its_label(tmp_path):
