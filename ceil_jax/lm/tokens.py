@@ -153,7 +153,7 @@ def pair_tokenizer(source: str) -> PairTokenizer:
     from transformers import AutoTokenizer
 
     with loading_errors("the tokenizer of", source):
-        return PairTokenizer(AutoTokenizer.from_pretrained(source))
+        return PairTokenizer(AutoTokenizer.from_pretrained(source, trust_remote_code=False))
 
 
 _NOT_CAUSAL = re.compile(r"Unrecognized configuration class <class '[\w.]*?\.(\w+?)(?:Config)?'>")

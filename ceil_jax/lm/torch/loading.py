@@ -41,12 +41,13 @@ def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> To
     precision = _precision(dtype)
     _check_causal(source)
     with loading_errors("the language model", source):
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=precision,
             device_map=device_map,
             use_safetensors=True,
+            trust_remote_code=False,
             output_loading_info=True,
         )
     model, found = loaded
@@ -85,9 +86,9 @@ def outline(source: str, name: str, dtype: str) -> Outline:
     _check_causal(source)
     tokenizer = pair_tokenizer(source)
     with loading_errors("the configuration of", source):
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     return Outline(
         name=name_with_dtype(name, dtype),
         context_length=context_length(config),
@@ -105,7 +106,7 @@ def _check_causal(source: str) -> None:
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
 
     with loading_errors("the language model", source):
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     is_masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
     reads_forward = any(
         getattr(config, name, False) for name in ("is_decoder", "is_encoder_decoder", "causal")

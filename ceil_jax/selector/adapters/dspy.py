@@ -117,7 +117,7 @@ class CeilFewShot(Teleprompter):
 
     def load(self, student: Module, file: str | os.PathLike[str]) -> Module:
         """Return a copy of the program in the state that `program.save` wrote, with its banks; no
-        text is encoded.
+        text is encoded. LMs are those of the student, never the file's.
 
         Args:
             student: the program before it was compiled, because a file has no code.
@@ -148,21 +148,29 @@ class CeilFewShot(Teleprompter):
                 f"{type(student).__name__} has the predictors {', '.join(known)}; give the "
                 "program that was compiled and saved"
             )
-        for name in banks:
-            # DSPy would set any other key as an attribute of the predictor
-            unknown = states[name].keys() - {*known[name].dump_state(), *_KEYS}
+        plain = {}
+        for name, parameter in known.items():
+            own = states.get(name)
+            if not isinstance(own, dict):
+                raise UserError(f"{path}, {name!r}: expected an object, found {own!r:.40}")
+            # DSPy would set any other key as an attribute of the predictor, such as the settings of
+            # its calls
+            unknown = own.keys() - {*parameter.dump_state(), *_KEYS}
             if unknown:
                 raise UserError(f"{path}, {name!r}: unknown keys {', '.join(sorted(unknown))[:80]}")
-        plain = {
-            name: {key: value for key, value in predictor_state.items() if key != KEY}
-            for name, predictor_state in states.items()
-        }
+            plain[name] = {key: value for key, value in own.items() if key != KEY}
+            # the file's LM would send the user's key to any server
+            if isinstance(parameter, Predict):
+                plain[name]["lm"] = None
+        lms = {name: parameter.lm for name, parameter in known.items() if hasattr(parameter, "lm")}
         try:
             program.load_state(plain["self"] if is_predictor else plain)
         except Exception as error:  # any error of DSPy about a state of another form
             raise UserError(
                 f"{path} does not fit {type(student).__name__}: {error!r:.160}"
             ) from None
+        for name, lm in lms.items():
+            known[name].lm = lm
         for name, bank in banks.items():
             _choose_by(known[name], bank)
         return program

@@ -1,5 +1,6 @@
 """Folders of models: what is loaded, and what is said where it cannot be."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -146,6 +147,23 @@ def test_no_tokenizer_is_made_up(tmp_path):
         load_lm(str(tmp_path))
     with refused(f"{tmp_path} has no tokenizer"):
         counting_lm(str(tmp_path), "float32")
+
+
+def test_no_code_of_a_folder_runs_and_nobody_is_asked(tmp_path, monkeypatch):
+    names = {
+        "AutoConfig": "evil.C",
+        "AutoModelForCausalLM": "evil.M",
+        "AutoTokenizer": ["evil.T"] * 2,
+    }
+    config = {"model_type": "evil", "auto_map": names, "tokenizer_class": "T"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "evil.py").write_text("raise SystemExit")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    for load in (load_lm, counting_lm):
+        with refused("contains custom code"):
+            load(str(tmp_path), dtype="float32")
 
 
 def test_weights_that_are_cut_are_no_traceback(tmp_path):

@@ -340,3 +340,32 @@ def test_a_strangers_program_sets_no_attributes_and_is_a_file(tmp_path):
     os.mkfifo(file)
     with refused("program.json is no regular file"):
         CeilFewShot(Words()).load(student, file)
+
+
+class Two(dspy.Module):
+    """Two steps, of which the first alone has a bank."""
+
+    def __init__(self):
+        self.first = dspy.Predict("place -> light")
+        self.second = dspy.Predict("light -> summary")
+
+
+def test_a_strangers_program_sets_neither_calls_nor_lm_of_any_predictor(tmp_path):
+    """Keys go to the servers of the user's own LMs alone."""
+    file = tmp_path / "program.json"
+    CeilFewShot(Words(), k=1).compile(Two(), trainset=TRAINSET).save(file)
+    state = json.loads(file.read_text())
+    there = {"api_base": "http://elsewhere"}
+    file.write_text(json.dumps({**state, "second": {**state["second"], "config": there}}))
+    with refused("'second': unknown keys config"):
+        CeilFewShot(Words()).load(Two(), file)
+    file.write_text(json.dumps({**state, "second": 7}))
+    with refused("'second': expected an object, found 7"):
+        CeilFewShot(Words()).load(Two(), file)
+    lm = {"model": "none/x", "fallbacks": [{"model": "openai/x", **there}]}
+    file.write_text(json.dumps({name: {**own, "lm": lm} for name, own in state.items()}))
+    student = Two()
+    student.second.lm = DummyLM([{"summary": "s"}])
+    program = CeilFewShot(Words()).load(student, file)
+    assert program.first.lm is None
+    assert isinstance(program.second.lm, DummyLM)
