@@ -29,9 +29,9 @@ from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import ROWS_FILE, Answers, rows_of
 from ceil_jax.pipeline.config import SCALES
 from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.pipeline.ways import Reply
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import signed
@@ -72,7 +72,7 @@ def controls(setup: Setup) -> dict[str, Answers]:
     """Return the answers of each control."""
     several = replace(setup, config=replace(setup.config, shots=VOTERS))
     nearest = row_stages.choice(several, several.row("topk"))
-    positions = bank_queries(setup, scored(setup)).positions
+    positions = StepsOf(setup).training_queries(scored(setup)).positions
     few = [setup.task.train[position] for position in positions]
     fewer = open_run(setup.config, replace(setup.task, train=few), setup.models).setup
     return {

@@ -20,7 +20,7 @@ from harness.table import ExperimentTable
 
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.method_stages import scored_candidates
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.report.table import Number, Table
 
 SAMPLERS: dict[str, Literal["bank", "random", "k_dpp"]] = {
@@ -55,7 +55,9 @@ def with_mrr(grid: Grid, table: ExperimentTable) -> ExperimentTable:
     rows = []
     for measurement in table.measured:
         run, setup = grid.open(measurement.entry.cell.seeded(measurement.seeds[0]))
-        scores = run.get(scored_candidates(setup, setup.config.method(CEIL))).scores
+        training = StepsOf(setup).learnt(setup.config.method(CEIL)).training
+        assert training is not None, "CEIL learns"
+        scores = run.get(training.scored).scores
         queries, count = scores.shape
         rows.append(
             [

@@ -24,9 +24,9 @@ from ceil_jax import (
 )
 from ceil_jax.dpp.kernel import relevance
 from ceil_jax.methods.ceil import CEIL
-from ceil_jax.pipeline.method_stages import encoders
 from ceil_jax.pipeline.records import config_of, read_records
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.report.plots import BLUE, GREEN, GREY, MARKERS, ORANGE, RED
 
 plt.rcParams.update({"figure.facecolor": "white", "figure.constrained_layout.use": True})
@@ -84,7 +84,7 @@ if trained:
         "movie_reviews", limit=config.limit, seed=config.data_seed, bank_limit=config.bank_limit
     )
     run, setup = open_run(config, full)
-    ceil = run.get(encoders(setup, config.method(CEIL)).networks)
+    ceil = run.get(StepsOf(setup).learnt(config.method(CEIL)).networks)
     r_asked, r_vectors, r_nearest = shortlisted(ceil.query, ceil.bank, full.train)
     picks = np.asarray(
         map_set(

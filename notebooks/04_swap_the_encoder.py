@@ -20,8 +20,8 @@ from ceil_jax.encoders.tokenizers import HashingTokenizer
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.method_stages import encoders
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.report.compare import compare
 from ceil_jax.report.plots import BLUE, ORANGE
 from ceil_jax.training.loop import QUALITY
@@ -104,7 +104,7 @@ print(comparison.text())
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.2))
 for method, marker, colour in ((EPR, "o", BLUE), (CEIL, "s", ORANGE)):
-    history = run.notes(encoders(setup, config.method(method)).networks)["history"]
+    history = run.notes(StepsOf(setup).learnt(config.method(method)).networks)["history"]
     axes.plot(
         [row["step"] for row in history],
         [row[QUALITY] for row in history],
@@ -123,7 +123,7 @@ axes.legend()
 # wherever that name is registered.
 
 # %%
-trained = run.get(encoders(setup, config.method(EPR)).networks).query
+trained = run.get(StepsOf(setup).learnt(config.method(EPR)).networks).query
 trained.save_pretrained(Path(folder.name) / "my-encoder")
 again = load_encoder(Path(folder.name) / "my-encoder")
 moved = np.abs(

@@ -3,10 +3,11 @@
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.tst import TST
-from ceil_jax.pipeline import method_stages, row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.evaluate import evaluate
 from ceil_jax.pipeline.models import Models
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.retrieval.retriever import retrieved
 from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example, Task, Template
@@ -79,6 +80,11 @@ def choice_of_row(setup, name):
     return row_stages.choice(setup, setup.row(name))
 
 
+def learnt_of(setup, kind):
+    """What a method of this class learns."""
+    return StepsOf(setup).learnt(setup.config.method(kind))
+
+
 def networks_of(setup, kind):
     """The stage of a method's encoders."""
-    return method_stages.encoders(setup, setup.config.method(kind)).networks
+    return learnt_of(setup, kind).networks

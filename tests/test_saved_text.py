@@ -51,7 +51,7 @@ PLACES = {
     "pipeline/models.py: load_encoder": "--encoder",
     "pipeline/models.py: load_lm": "--lm",
     "pipeline/learning.py: load_encoder": "a folder of a run, never a name in it",
-    "pipeline/learning.py: from_pretrained": "a folder of a run",
+    "pipeline/heads.py: from_pretrained": "a folder of a run",
     "selector/vectors.py: open_encoder": "an argument encoder=…",
     "training/free/encoder.py: load_encoder": "open_encoder of the user's argument",
     "training/free/encoder.py: from_pretrained": "the same, for a folder with a head",

@@ -77,8 +77,7 @@ def compare_command(
     needed = () if dry_run else ("matplotlib",)
     opened = begin(config, own_data, method, *needed)
     # the rest imports jax, for which nobody has to wait who mistyped a flag
-    from ceil_jax.pipeline.evaluate import evaluate_rows
-    from ceil_jax.pipeline.lineup import lineup_of
+    from ceil_jax.pipeline.evaluate import evaluate_rows, lineup_of
     from ceil_jax.pipeline.models import CountingModels
     from ceil_jax.pipeline.setup import open_run
     from ceil_jax.report.compare import comparison_of

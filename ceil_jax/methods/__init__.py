@@ -1,12 +1,12 @@
 """The methods: how the encoders of a comparison's rows are trained. One file for each, a frozen
 dataclass.
 
-A method's fields are its settings, its flags and its part of a stage's key; its functions train
-encoders from arrays. It makes no stages and reads no folders: `pipeline.method_stages` does.
-Retrievers, which choose examples with a method's vectors, are in `retrieval/` and `skills/`.
+A method's fields are its settings, its flags and its part of a stage's key. Its `learn` is its
+program, a few steps in its paper's order; `pipeline.steps` has the steps. Retrievers, which choose
+examples with a method's vectors, are in `retrieval/` and `skills/`.
 
-- `base`: `Method`, and the base classes of those that learn: `LearnsFromOutputs` and
-  `LearnsFromScores`
+- `base`: `Method`, `Steps`, what a method has `Learnt`, and the base classes of those that learn:
+  `LearnsFromOutputs` and `LearnsFromScores`
 - `untrained`: the encoder as it was loaded
 - `copied`: the nearest example's output as the answer
 - `free`: heads trained on the bank's outputs, without an LM

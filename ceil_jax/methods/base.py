@@ -1,7 +1,8 @@
 """The base classes of all methods. A method is a frozen dataclass whose fields are its settings,
-its flags and its part of a stage's key; its functions say how encoders are trained.
+its flags and its part of a stage's key. Its `learn` is a program of a few steps in its paper's order.
 
-There are four kinds, and `pipeline.method_stages` makes stages of each:
+The steps (`Steps`) compute nothing. They return lazy values, whose keys are known at once, and
+`pipeline.run.Run` computes what is asked for. There are four kinds of methods:
 
 - `untrained.Untrained`: encoders as they were loaded;
 - `LearnsFromOutputs`: a head on the encoder's vectors, trained on the bank's outputs, without an
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from ceil_jax.errors import UserError, check_ranges
 from ceil_jax.store.hashing import NO_KEY
@@ -35,10 +36,141 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ceil_jax.encoders.encoder import Encoder
-    from ceil_jax.training.candidates import TrainingData
+    from ceil_jax.encoders.text_encoder import EncoderPair
+    from ceil_jax.store.kept import Lazy
+    from ceil_jax.tasks.bank import Bank, BankQueries
+    from ceil_jax.training.candidates import CandidateSets, TrainingData
     from ceil_jax.training.free.choice import Fit
+    from ceil_jax.training.free.rows import Head
     from ceil_jax.training.loop import Trained
     from ceil_jax.training.samplers import Sampler
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a method has learnt, as lazy values: the encoders that its rows compare texts with, λ, and
+    its fixed examples."""
+
+    networks: Lazy[EncoderPair]
+    """The networks, whose vectors give cosines."""
+    name: str = "base"
+    """The name of the method whose encoders these are, for messages."""
+    head: Lazy[Head | None] | None = None
+    """The head, whose blocks stand beside the networks' vectors; None without a head."""
+    trade_off: float | Lazy[float] | None = None
+    """λ of the kernel in training, which MAP then uses; None if sets were not learnt."""
+    context: Literal["input", "example"] = "input"
+    """What the encoders read of a bank example: its input, or its input and output."""
+    queries: np.ndarray | None = None
+    """int32: the bank positions of the training queries, without those that are held out; None if
+    there were none."""
+    fixed: Lazy[np.ndarray] | None = None
+    """The bank positions of the examples that every prompt has; None if examples are chosen."""
+    training: Lazy[Any] | None = None
+    """The step in which the method itself learns; its notes say how that went. None if it learns
+    nothing."""
+
+
+class Steps(Protocol):
+    """The steps of a method's program, on one task under one configuration (`pipeline.steps`)."""
+
+    @property
+    def bank(self) -> Bank:
+        """The examples that may be chosen."""
+
+    @property
+    def shots(self) -> int:
+        """K, the number of examples in a prompt."""
+
+    @property
+    def for_all_seeds(self) -> Steps:
+        """The same steps with the one seed that draws candidate sets for the trainings of all seeds,
+        so that these share the LM's work."""
+
+    def learnt(self, method: Method) -> Learnt:
+        """Return what another method learns, such as a start."""
+
+    def untrained(self) -> Learnt:
+        """Return the encoder as it was loaded."""
+
+    def head(self, method: LearnsFromOutputs) -> Learnt:
+        """Return the untrained encoder with a head that is trained on the bank's outputs."""
+
+    def training_queries(self, count: int, after: int = 0) -> BankQueries:
+        """Return `count` queries of the bank, without the first `after` ones, in a drawn order that is
+        the same for all methods."""
+
+    def trade_off(self, value: float | Literal["tuned"], learnt: Learnt) -> float | Lazy[float]:
+        """Return λ itself, or for "tuned" the value of a grid that is best for some encoders."""
+
+    def candidate_sets(
+        self,
+        sampler: Sampler,
+        queries: BankQueries,
+        learnt: Learnt,
+        trade_off: float | Lazy[float] | None = None,
+    ) -> Lazy[CandidateSets]:
+        """Return the candidate sets of training queries, never with the query itself.
+
+        Args:
+            sampler: draws the sets.
+            queries: the training queries.
+            learnt: the encoders that find shortlists, for a sampler that draws from these.
+            trade_off: λ, for a sampler that needs it.
+        """
+
+    def lm_scores(
+        self, method: Method, queries: BankQueries, sets: Lazy[CandidateSets]
+    ) -> Lazy[dict[str, np.ndarray]]:
+        """Return the LM's score of each set: log P of the query's output. This costs LM tokens.
+
+        Args:
+            method: the method that learns from them, which progress bars name.
+            queries: the training queries.
+            sets: their sets, as `candidate_sets` returns them.
+        """
+
+    def output_scores(
+        self, queries: BankQueries, sets: Lazy[CandidateSets]
+    ) -> Lazy[dict[str, np.ndarray]]:
+        """Return the cosine between a query's output and each candidate's, in place of LM scores."""
+
+    def trained(
+        self,
+        method: LearnsFromScores,
+        start: Learnt,
+        queries: BankQueries,
+        sets: Lazy[CandidateSets],
+        scores: Lazy[dict[str, np.ndarray]],
+        *,
+        trade_off: float | Lazy[float] | None = None,
+        bank_vectors: bool = False,
+    ) -> Learnt:
+        """Return the networks that `method.fit` trains to rank sets as their scores do.
+
+        Args:
+            method: trains.
+            start: what training starts from; its head stays beside the trained networks.
+            queries: the training queries.
+            sets: their candidate sets.
+            scores: the scores of these.
+            trade_off: λ, for a method that learns sets.
+            bank_vectors: whether training reads the bank's vectors by the start.
+
+        Raises:
+            UserError: settings contradict each other, or the encoder cannot be trained. Both are
+                checked before the LM scores anything.
+        """
+
+    def best_set(self, rounds: Sequence[BankQueries], sets: int, size: int) -> Lazy[np.ndarray]:
+        """Return the bank positions of the best of some random sets of examples, by the LM's answers
+        to queries of the bank.
+
+        Args:
+            rounds: the new queries of each round, after which the worse half of the sets is dropped.
+            sets: number of random sets.
+            size: number of examples in a set.
+        """
 
 
 def method_flag(name: str, setting: str) -> str:
@@ -80,6 +212,17 @@ class Method:
     def __post_init__(self) -> None:
         check_ranges(self, f"{self.name}.")
 
+    def learn(self, steps: Steps) -> Learnt:
+        """Return what it learns, as lazy values: its program, in its paper's order.
+
+        Args:
+            steps: the steps on a task under one configuration.
+
+        Raises:
+            UserError: settings contradict each other, or do not fit the task.
+        """
+        raise TypeError(f"{type(self).__name__} does not define `learn`")
+
     def flag(self, setting: str) -> str:
         """Return the flag of one of its settings, for messages, such as --epr.loss-options."""
         return method_flag(self.name, setting)
@@ -95,26 +238,10 @@ class Method:
         return True
 
     @property
-    def is_head(self) -> bool:
-        """Whether it learns a head on an encoder's vectors, and leaves the encoder as it is."""
-        return False
-
-    @property
     def training_query_count(self) -> int:
         """The number of training queries, which are taken from the bank; 0 if no network is
         trained."""
         return 0
-
-    @property
-    def trains_networks(self) -> bool:
-        """Whether its encoders are trained networks."""
-        return self.training_query_count > 0
-
-    @property
-    def encoders_of(self) -> Method:
-        """The method whose encoders it uses; itself by default. Another one has settings of its own,
-        and is trained as itself."""
-        return self
 
     @property
     def near_examples(self) -> int:
@@ -156,15 +283,9 @@ class Method:
         return False
 
     @property
-    def kernel_trade_off(self) -> float | Literal["tuned"] | None:
-        """λ of the kernel in training, which MAP then uses; "tuned": chosen for the encoders of its
-        start; None for a method that does not learn from sets."""
-        return None
-
-    @property
     def learns_sets(self) -> bool:
-        """Whether it learns from sets."""
-        return self.kernel_trade_off is not None
+        """Whether it learns from sets, and so has a λ of its own."""
+        return False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -244,10 +365,9 @@ class LearnsFromOutputs(Method):
         >>> register_row("ratings", Row("ratings", Ratings(), NEAREST))
     """
 
-    @property
-    def is_head(self) -> bool:
-        """It learns a head."""
-        return True
+    def learn(self, steps: Steps) -> Learnt:
+        """Train a head on the bank's outputs."""
+        return steps.head(self)
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
         """Return whether held-out rows of the bank favoured a head over the plain cosine."""
@@ -309,7 +429,7 @@ class TrainingJob:
     trade_off: float | None = None
     """λ, for a method that learns sets."""
     bank_vectors: np.ndarray | None = None
-    """The bank's vectors by the starting encoder, unit rows [N, D], if `reads_bank_vectors`."""
+    """The bank's vectors by the starting encoder, unit rows [N, D], if `learn` asked for them."""
 
 
 @dataclass(frozen=True)
@@ -326,9 +446,6 @@ class LearnsFromScores(Method):
         >>> register_row("patient", Row("patient EPR", Patient(), NEAREST))
     """
 
-    scores: ClassVar[Literal["lm", "outputs"]] = "lm"
-    """The source of the scores: the LM, or the similarity of an example's output to the query's
-    output."""
     start: Method = field(kw_only=True, metadata=NO_KEY)
     """The method that training starts from. Keys contain that method's stage instead of this
     field."""
@@ -352,7 +469,7 @@ class LearnsFromScores(Method):
     @property
     def scored_by_lm(self) -> bool:
         """Whether an LM scores its own candidate sets."""
-        return self.scores == "lm"
+        return True
 
     @property
     def learns_from_lm(self) -> bool:
@@ -390,11 +507,6 @@ class LearnsFromScores(Method):
         assert isinstance(method, LearnsFromScores), "one name is one class"
         start = method.start.configured(settings, (*above, self.name))
         return replace(method, start=start.as_start(self.flag("start")))
-
-    @property
-    def reads_bank_vectors(self) -> bool:
-        """Whether training needs the bank's vectors by the starting encoder."""
-        return False
 
     def candidate_sampler(self, bank_size: int) -> Sampler:
         """Return the sampler of candidate sets for a bank of `bank_size` examples.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from ceil_jax.errors import Range, UserError
-from ceil_jax.methods.base import Effort, LearnsFromScores, Method, TrainingJob
+from ceil_jax.methods.base import Effort, LearnsFromScores, Learnt, Method, Steps, TrainingJob
 from ceil_jax.methods.epr import EPR
 from ceil_jax.store.hashing import NO_KEY
 from ceil_jax.training.config import CEILTraining
@@ -46,20 +46,36 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
         """k, the number of examples in a candidate set."""
         raise TypeError(f"{type(self).__name__} does not define `set_size`")
 
+    def learn(self, steps: Steps) -> Learnt:
+        """Draw candidate sets from the start's nearest examples, have the LM score each set, and train
+        the kernel to rank them so."""
+        start = steps.learnt(self.start)
+        queries = steps.training_queries(self.instances)
+        shared = steps.for_all_seeds
+        finder = shared.learnt(self.start)
+        trade_off = shared.trade_off(self.trade_off, finder)
+        sampler = self.candidate_sampler(len(steps.bank))
+        sets = shared.candidate_sets(sampler, queries, finder, trade_off)
+        scores = shared.lm_scores(self, queries, sets)
+        return steps.trained(
+            self,
+            start,
+            queries,
+            sets,
+            scores,
+            trade_off=trade_off,
+            bank_vectors=self.frozen_examples,
+        )
+
     @property
-    def kernel_trade_off(self) -> float | Literal["tuned"]:
-        """λ of training and of MAP."""
-        return self.trade_off
+    def learns_sets(self) -> bool:
+        """It learns from sets, with a λ of its own."""
+        return True
 
     @property
     def two_networks(self) -> bool:
         """Whether examples have a network of their own, trained or kept."""
         return self.train_context in ("both", "released")
-
-    @property
-    def reads_bank_vectors(self) -> bool:
-        """Training with frozen examples reads their vectors."""
-        return self.frozen_examples
 
     def candidate_sampler(self, bank_size: int) -> Sampler:
         """Return the sampler of sets, by default from the nearest examples of the start."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from ceil_jax.errors import Range
-from ceil_jax.methods.base import Effort, LearnsFromScores, Method, TrainingJob
+from ceil_jax.methods.base import Effort, LearnsFromScores, Learnt, Method, Steps, TrainingJob
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.store.hashing import NO_KEY
 from ceil_jax.training.config import CONTRASTIVE, EPRTraining
@@ -44,28 +44,29 @@ class EPR(EPRTraining, LearnsFromScores):
         EPRTraining.__post_init__(self)
         LearnsFromScores.__post_init__(self)
 
+    def learn(self, steps: Steps) -> Learnt:
+        """Find candidates, have the LM score each, and train the encoder to rank them so."""
+        start = steps.learnt(self.start)
+        queries = steps.training_queries(self.instances)
+        shared = steps.for_all_seeds
+        sampler = self.candidate_sampler(len(steps.bank))
+        sets = shared.candidate_sets(sampler, queries, shared.learnt(self.start))
+        scores = shared.lm_scores(self, queries, sets)
+        frozen = self.train_context == "frozen"
+        return steps.trained(self, start, queries, sets, scores, bank_vectors=frozen)
+
     @property
     def two_networks(self) -> bool:
         """Whether examples have a network of their own, as in EPR's paper."""
         return self.train_context == "both"
 
-    @property
-    def reads_bank_vectors(self) -> bool:
-        """Training with frozen examples reads their vectors."""
-        return self.train_context == "frozen"
-
-    @property
-    def candidates_by_bm25(self) -> bool:
-        """Whether BM25 finds the candidates, as in EPR's paper, and not the start: an untrained
-        encoder has learnt nothing that BM25 would lack."""
-        return not self.start.learns
-
     def candidate_sampler(self, bank_size: int) -> Sampler:
-        """Return the sampler of candidates: BM25's, or the nearest ones by the start."""
+        """Return the sampler of candidates: BM25's, as in EPR's paper, or the nearest ones by the
+        start. An untrained start has learnt nothing that BM25 would lack."""
         from ceil_jax.training.samplers import LexicalSingles, NearestSingles
 
         count = min(self.candidates, bank_size - 1)
-        return LexicalSingles(count) if self.candidates_by_bm25 else NearestSingles(count)
+        return NearestSingles(count) if self.start.learns else LexicalSingles(count)
 
     def check(self) -> None:
         """Refuse an unknown loss."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ceil_jax.errors import Range, UserError
-from ceil_jax.methods.base import Method
-from ceil_jax.methods.untrained import Untrained
+from ceil_jax.methods.base import Learnt, Method, Steps
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ceil_jax.store.kept import Lazy
 
 LEAST_ROWS = 4
 """The fewest rows in a round: with fewer, sets cannot be told apart."""
@@ -37,15 +42,32 @@ class FixedPrompt(Method):
     """Number of rows of the bank on which all sets are scored; the better half gets as many more, a
     quarter twice as many more, and so on."""
 
-    @property
-    def encoders_of(self) -> Method:
-        """The untrained encoder: no network is trained."""
-        return Untrained()
+    def learn(self, steps: Steps) -> Learnt:
+        """Find the fixed examples; no network is trained."""
+        fixed = self.found(steps)
+        return replace(steps.untrained(), fixed=fixed, training=fixed)
 
-    @property
-    def trains_networks(self) -> bool:
-        """No network is trained."""
-        return False
+    def found(self, steps: Steps) -> Lazy[np.ndarray]:
+        """Return the fixed examples, as bank positions.
+
+        Raises:
+            UserError: there are more fixed examples than the bank has beside the rows that score
+                them.
+        """
+        size = self.fixed_count(steps.shots)
+        rounds = self.rounds(len(steps.bank))
+        others = len(steps.bank) - sum(rounds)
+        if size > others:
+            raise UserError(
+                f"--shots: {size} fixed examples are drawn from the {others} examples of the bank on "
+                "which they are not scored; ask for fewer, or give more rows"
+            )
+        firsts = accumulate(rounds, initial=0)
+        rows = [
+            steps.training_queries(count, after=first)
+            for count, first in zip(rounds, firsts, strict=False)
+        ]
+        return steps.best_set(rows, self.sets, size)
 
     @property
     def gives_encoders(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 from ceil_jax.errors import Range, UserError
-from ceil_jax.methods.base import Method
+from ceil_jax.methods.base import Learnt, Method, Steps
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.free import Free
 from ceil_jax.store.hashing import NO_KEY
@@ -30,15 +30,10 @@ class FixedNear(FixedPrompt):
         """The method, and the one whose vectors find near examples."""
         return self, *self.start.chain
 
-    @property
-    def encoders_of(self) -> Method:
-        """The method whose vectors find near examples."""
-        return self.start
-
-    @property
-    def trains_networks(self) -> bool:
-        """Whether the vectors that find near examples come from trained networks."""
-        return self.start.trains_networks
+    def learn(self, steps: Steps) -> Learnt:
+        """Find the fixed examples; the start's encoders find the near ones."""
+        fixed = self.found(steps)
+        return replace(steps.learnt(self.start), fixed=fixed, training=fixed)
 
     @property
     def needs_log_probs(self) -> bool:

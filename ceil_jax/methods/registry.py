@@ -85,17 +85,17 @@ def register_row(name: str, row: Row, *, replace: bool = False) -> None:
 
 def check_kind(method: Method) -> None:
     """Raise a UserError for a method whose class is not a frozen dataclass, or that claims to learn
-    but defines neither a head nor training queries."""
+    but does not define how."""
     kind = type(method)
     if "__dataclass_params__" not in vars(kind):
         raise UserError(
             f"method {kind.__name__}: write @dataclass(frozen=True) above its class, or its fields "
             "are no settings"
         )
-    if method.learns and not (method.is_head or method.training_query_count):
+    if kind.learn is Method.learn:
         raise UserError(
-            f"method {kind.__name__} says in no way how it learns; inherit from LearnsFromScores, "
-            "LearnsFromOutputs, or a method such as EPR"
+            f"method {kind.__name__} does not define `learn`; write it, or inherit from a method such "
+            "as EPR"
         )
 
 

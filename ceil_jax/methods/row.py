@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ceil_jax.methods.base import Method
+from ceil_jax.methods.base import LearnsFromOutputs, Method
 from ceil_jax.methods.untrained import Untrained
 from ceil_jax.retrieval.retriever import Needs, RetrieverKind
 from ceil_jax.retrieval.retrievers import NEAREST, ZERO
@@ -88,5 +88,5 @@ class Row:
     def title(self) -> str:
         """Its name in tables: its label and, if its training began beside a head, that head, as in
         "CEIL from free"."""
-        heads = [method for method in self.method.chain[1:] if method.is_head]
+        heads = [one for one in self.method.chain[1:] if isinstance(one, LearnsFromOutputs)]
         return f"{self.label} from {heads[-1].title}" if heads else self.label

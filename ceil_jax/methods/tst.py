@@ -4,10 +4,10 @@ outputs as scores, which costs no LM tokens."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from ceil_jax.errors import Range
-from ceil_jax.methods.base import TrainingJob
+from ceil_jax.methods.base import Learnt, Steps, TrainingJob
 from ceil_jax.methods.epr import EPR
 from ceil_jax.store.hashing import NO_KEY
 
@@ -28,13 +28,29 @@ class TST(EPR):
 
     name: ClassVar[str] = "tst"
     title: ClassVar[str] = "TST"
-    scores: ClassVar[Literal["lm", "outputs"]] = "outputs"
     instances: Annotated[int, Range(2)] = field(default=2000, metadata=NO_KEY)
     """Number of training queries, each with its candidates."""
     candidates: Annotated[int, Range(2)] = 40
     """Number of candidate examples of a query."""
     epochs: Annotated[int, Range(1)] = 3
     """Passes over the training queries."""
+
+    def learn(self, steps: Steps) -> Learnt:
+        """Find candidates, compare their outputs with the query's, and train the encoder to rank them
+        so."""
+        start = steps.learnt(self.start)
+        queries = steps.training_queries(self.instances)
+        shared = steps.for_all_seeds
+        sampler = self.candidate_sampler(len(steps.bank))
+        sets = shared.candidate_sets(sampler, queries, shared.learnt(self.start))
+        scores = shared.output_scores(queries, sets)
+        frozen = self.train_context == "frozen"
+        return steps.trained(self, start, queries, sets, scores, bank_vectors=frozen)
+
+    @property
+    def scored_by_lm(self) -> bool:
+        """Outputs are compared, without an LM."""
+        return False
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"]:
         """Return a group number for each example of the bank, equal for equal outputs: an example

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ceil_jax.methods.base import Method
+from ceil_jax.methods.base import Learnt, Method, Steps
 
 
 @dataclass(frozen=True)
@@ -25,3 +25,7 @@ class Untrained(Method):
     def learns(self) -> bool:
         """Nothing is trained."""
         return False
+
+    def learn(self, steps: Steps) -> Learnt:
+        """Take the encoder as it was loaded."""
+        return steps.untrained()

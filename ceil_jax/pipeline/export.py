@@ -9,14 +9,14 @@ from typing import Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.prompts import examples_text
-from ceil_jax.methods.base import Method
-from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.methods.base import Learnt, Method
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import method_stages, row_stages
-from ceil_jax.pipeline.learning import head_encoder
+from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline.heads import head_encoder
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.selector import Card, CeilSelector, classifier
 from ceil_jax.selector.classifier import LabelClassifier
 from ceil_jax.selector.folder import MANIFEST
@@ -81,7 +81,7 @@ def classifier_of(run: Run, setup: Setup, row: Row) -> LabelClassifier:
     """
     row_stages.check_applies(setup, row)
     _check_text(setup)
-    head = method_stages.encoders(setup, row.method).head
+    head = StepsOf(setup).learnt(row.method).head
     assert head is not None, "a classifier is a head"
     encoder = head_encoder(run, head)
     assert encoder is not None, "a row that classifies has a head without an alternative"
@@ -128,22 +128,24 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     _check_text(setup)
     choice = row_stages.choice(setup, row)
     trade_off = run.value(choice.trade_off) if row.needs.ends_in_map else None
-    encoder, query_encoder = encoders_of(run, setup, row)
+    steps = StepsOf(setup)
+    learnt = steps.learnt(row.method)
+    encoder, query_encoder = encoders_of(run, learnt)
     used = [
         method
         for method in reversed(row.method.chain)
-        if method.is_used(run.notes(method_stages.learning_stage(setup, method)))
+        if method.is_used(run.notes(steps.learnt(method).training))
     ]
     return CeilSelector.from_examples(
         task.train,
         encoder=encoder,
         query_encoder=query_encoder,
-        vectors=run.get(method_stages.bank_vectors(setup, row.method)),
+        vectors=run.get(steps.bank_vectors(learnt)),
         trade_off=trade_off,
         origin=0.0,  # what was evaluated took cosines as they are, and passed over nothing
         min_relevance=config.min_relevance,
         shortlist=config.shortlist,
-        fixed=_fixed_ids(run, setup, row),
+        fixed=_fixed_ids(run, setup, row, learnt),
         input_key=task.input_key,
         output_key=task.output_key,
         template=of_plain_queries(task),
@@ -151,7 +153,7 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
         system_role=setup.prompt.system_role,
         order=config.order,
         k=config.shots,
-        context=method_stages.bank_context(setup, row.method),
+        context=learnt.context,
         count_tokens=lambda texts: run.lm(setup.lm).count_tokens(texts),
         card=Card(
             title=f"{row.label} on {task.name}",
@@ -164,22 +166,20 @@ def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
     )
 
 
-def _fixed_ids(run: Run, setup: Setup, row: Row) -> list[str]:
+def _fixed_ids(run: Run, setup: Setup, row: Row, learnt: Learnt) -> list[str]:
     """The ids of the examples that a row has in every prompt, in prompt order."""
-    if row.needs.fixed == "none":
+    if row.needs.fixed == "none" or learnt.fixed is None:
         return []
-    assert isinstance(row.method, FixedPrompt), "declared in Needs"
-    positions = run.get(method_stages.fixed_examples(setup, row.method))
+    positions = run.get(learnt.fixed)
     return [setup.task.train[position].id for position in positions[::-1]]
 
 
-def encoders_of(run: Run, setup: Setup, row: Row) -> tuple[Any, Any]:
-    """Return a row's encoder of the bank and its encoder of queries. A head with its encoders
+def encoders_of(run: Run, learnt: Learnt) -> tuple[Any, Any]:
+    """Return a method's encoder of the bank and its encoder of queries. A head with its encoders
     serves as both."""
-    stages = method_stages.encoders(setup, row.method)
-    networks = run.get(stages.networks)
-    if stages.head is not None and run.get(stages.head) is not None:
-        encoder = head_encoder(run, stages.head)
+    networks = run.get(learnt.networks)
+    if learnt.head is not None and run.get(learnt.head) is not None:
+        encoder = head_encoder(run, learnt.head)
         assert encoder is not None
         untrained = networks.query is encoder.base and networks.bank is encoder.base
         if not untrained:
@@ -220,12 +220,11 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
 
 def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
     """A line for the model card on the training data of the methods that are used."""
-    steps = [
-        method.training_data(
-            len(setup.bank), run.notes(method_stages.learning_stage(setup, method))
-        )
+    steps = StepsOf(setup)
+    lines = [
+        method.training_data(len(setup.bank), run.notes(steps.learnt(method).training))
         for method in used
     ]
-    if not steps:
+    if not lines:
         return "none: the untrained encoder"
-    return f"from {setup.config.encoder} on {setup.task.name}; {'; then '.join(steps)}"
+    return f"from {setup.config.encoder} on {setup.task.name}; {'; then '.join(lines)}"

@@ -11,7 +11,7 @@ from ceil_jax.methods.registry import ZERO_ROW, registered_methods
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.lineup import Lineup, lineup_of
+from ceil_jax.pipeline.evaluate import Lineup, lineup_of
 from ceil_jax.pipeline.plan import duration, minutes_for, plan
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup, setup_of

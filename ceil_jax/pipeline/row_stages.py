@@ -1,9 +1,7 @@
-"""The stages of a row: its metric, its answers and its examples.
+"""A row, from its examples to its metric, as lazy values; `run.Run.get` computes them.
 
-Every function only puts values together; `stage.Run.get` computes them. They stand in the order of
-the picture in docs/architecture.md, which goes on in `method_stages` with what a method learns, and
-with vectors and texts. A row is one that `Setup.row` returned, whose method has the configuration's
-settings.
+`choice` has the row's method learn (`steps.StepsOf.learnt`), and gives the retriever what it needs of
+that. A row is one that `Setup.row` returned, whose method has the configuration's settings.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ceil_jax.errors import UserError
-from ceil_jax.methods.fixed import FixedPrompt
+from ceil_jax.methods.base import Learnt
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.answering import (
     Answers,
@@ -23,21 +21,10 @@ from ceil_jax.pipeline.answering import (
     most_common,
 )
 from ceil_jax.pipeline.choosing import choose
-from ceil_jax.pipeline.method_stages import (
-    bank_texts,
-    bank_vectors,
-    encoders,
-    fixed_examples,
-    head_inputs_like,
-    output_vectors,
-    query_vectors,
-    skill_vectors,
-    skills,
-    texts,
-    trade_off_of_row,
-)
+from ceil_jax.pipeline.heads import head_rows_like
 from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.pipeline.views import inputs
 from ceil_jax.retrieval.retriever import Choice
 from ceil_jax.store.kept import Lazy
@@ -61,9 +48,10 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
         return most_common(queries, setup.bank)
     if row.answers == "classifier":
         check_applies(setup, row)
-        head = encoders(setup, row.method).head
+        steps = StepsOf(setup)
+        head = steps.learnt(row.method).head
         assert head is not None, "a classifier is a head"
-        rows = head_inputs_like(head, texts(setup, queries), outputs=False)
+        rows = head_rows_like(head, steps.texts(queries), outputs=False)
         return classify(queries, setup.bank, head, rows)
     examples = choice(setup, row, queries)
     if row.answers == "copied":
@@ -88,12 +76,15 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Lazy[Choi
     check_applies(setup, row)
     config = setup.config
     needs = row.needs
+    steps = StepsOf(setup)
     queries = setup.queries if queries is None else queries
+    # a retriever that compares no vectors needs no encoder, which is not even loaded then
+    learnt = steps.learnt(row.method) if row.encodes else None
     bank_view = inputs(setup.bank)
     query_view = inputs(queries)
     if needs.text:
-        bank_view = bank_texts(setup, row.method)
-        query_view = texts(setup, queries)
+        bank_view = steps.texts(setup.bank) if learnt is None else steps.bank_texts(learnt)
+        query_view = steps.texts(queries)
     bank_side: Lazy[np.ndarray] | None = None
     query_side: Lazy[np.ndarray] | None = None
     orders: list[int] = []
@@ -102,23 +93,18 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Lazy[Choi
     elif needs.skills == "one":
         orders = [config.seed % config.skills.orders]
     if needs.vectors == "inputs":
-        bank_side = bank_vectors(setup, row.method)
-        query_side = query_vectors(setup, row.method, queries)
+        assert learnt is not None, "it encodes"
+        bank_side = steps.bank_vectors(learnt)
+        query_side = steps.query_vectors(learnt, queries)
     elif needs.vectors == "outputs":
-        bank_side = output_vectors(setup, setup.bank)
-        query_side = output_vectors(setup, queries)
+        bank_side = steps.output_vectors(setup.bank)
+        query_side = steps.output_vectors(queries)
     elif needs.vectors == "skills":
-        bank_side = skill_vectors(setup, setup.bank, orders)
-        query_side = skill_vectors(setup, queries, orders)
-    networks = encoders(setup, row.method).networks if needs.encoder else None
-    trade_off = trade_off_of_row(setup, row)
+        bank_side = steps.skill_vectors(setup.bank, orders)
+        query_side = steps.skill_vectors(queries, orders)
     rewritten: tuple[tuple[Skills, ...], ...] = ()
     if orders and needs.vectors != "skills":
-        rewritten = (skills(setup, setup.bank, orders), skills(setup, queries, orders))
-    fixed: Lazy[np.ndarray] | None = None
-    if needs.fixed != "none":
-        assert isinstance(row.method, FixedPrompt), "declared in Needs"
-        fixed = fixed_examples(setup, row.method)
+        rewritten = (steps.skills(setup.bank, orders), steps.skills(queries, orders))
     return choose(
         row.retriever,
         bank=bank_view,
@@ -126,15 +112,26 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Lazy[Choi
         k=config.shots,
         bank_vectors=bank_side,
         query_vectors=query_side,
-        encoders=networks,
-        trade_off=trade_off,
+        encoders=learnt.networks if learnt is not None and needs.encoder else None,
+        trade_off=_trade_off(steps, row, learnt),
         shortlist=config.shortlist if needs.shortlist else None,
         seed=config.seed if needs.seeded else config.data_seed,
         skills=rewritten,
         language=setup.task.language if needs.sketch else "",
         min_relevance=config.min_relevance if needs.vectors == "inputs" else None,
-        fixed=fixed,
+        fixed=learnt.fixed if learnt is not None and needs.fixed != "none" else None,
     )
+
+
+def _trade_off(steps: StepsOf, row: Row, learnt: Learnt | None) -> float | Lazy[float] | None:
+    """λ of a row, or its stage if it is tuned: the retriever's own; or that of the training, if sets
+    were learnt; or the configured one. None for a retriever without λ."""
+    if row.needs.trade_off != "tunable":
+        return row.needs.trade_off
+    if learnt is not None and learnt.trade_off is not None:
+        return learnt.trade_off
+    shared = steps.for_all_seeds
+    return shared.trade_off(steps.setup.config.trade_off, shared.learnt(row.method))
 
 
 def check_applies(setup: Setup, row: Row) -> None:

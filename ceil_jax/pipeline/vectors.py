@@ -17,8 +17,6 @@ from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.views import Texts, source
 from ceil_jax.store.kept import Lazy, Noted, Work, array, closure, kept
 from ceil_jax.tasks.example import Example
-from ceil_jax.training.free.encoder import observations
-from ceil_jax.training.free.rows import Head, Observations, beside
 
 Side = Literal["query", "bank"]
 
@@ -65,54 +63,10 @@ def skill_vectors(vectors: np.ndarray, orders: int) -> Float[np.ndarray, "n m d"
     return vectors.reshape(-1, orders, vectors.shape[1])
 
 
-@kept("headinputs")
-def head_inputs(
-    view: Sequence[Example],
-    vectors: np.ndarray,
-    parts: np.ndarray | None,
-    parser: str,
-    outputs: bool,
-) -> Observations:
-    """Return examples as inputs of a head.
-
-    Args:
-        view: the examples.
-        vectors: the untrained encoder's vectors of their inputs.
-        parts: the vectors of the two texts of each input; None if inputs are single texts.
-        parser: the name of the parser for outputs that are programs; "" if they are not.
-        outputs: whether the head may see the outputs: true for the bank, false for queries.
-    """
-    return observations(view, vectors, parts, parser=parser if outputs else "", outputs=outputs)
-
-
 @kept("unitvectors")
 def unit_vectors(vectors: np.ndarray) -> np.ndarray:
     """Return vectors without a head: unit rows, float32 [N, D]."""
     return unit_rows(vectors)
-
-
-@kept("headblocks")
-def head_blocks(head: Head | None, rows: Observations, side: Side) -> np.ndarray | None:
-    """Return a head's blocks of queries or examples, float32 [N, w]; None if there is no head."""
-    if head is None:
-        return None
-    return head.query_block(rows) if side == "query" else head.example_block(rows)
-
-
-@kept("queryblocks")
-def blocks_of_bank_queries(blocks: np.ndarray | None, positions: np.ndarray) -> np.ndarray | None:
-    """Return the blocks of queries that are bank rows, from the blocks of the whole bank."""
-    return None if blocks is None else blocks[positions]
-
-
-@kept("headvectors")
-def head_vectors(head: Head | None, blocks: np.ndarray | None, vectors: np.ndarray) -> np.ndarray:
-    """Return vectors with a head: its blocks beside the encoder's vectors, unit rows, float32 [N, w +
-    D]."""
-    cosines = unit_rows(vectors)
-    if head is None or blocks is None:
-        return cosines
-    return unit_rows(beside(blocks, cosines, head.cosine_weight))
 
 
 class TextFacts(NamedTuple):

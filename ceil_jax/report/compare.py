@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ceil_jax.lm.price import Price, Usage
-from ceil_jax.pipeline.evaluate import Evaluation, evaluate_rows
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import Evaluation, evaluate_rows, lineup_of
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
 from ceil_jax.report.page import chart, render

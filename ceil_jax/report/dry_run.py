@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ceil_jax.lm.price import Price
-from ceil_jax.pipeline.lineup import Lineup
+from ceil_jax.pipeline.evaluate import Lineup
 from ceil_jax.pipeline.plan import Plan, duration
 from ceil_jax.pipeline.speed import Machine, this_machine
 from ceil_jax.report.table import Table

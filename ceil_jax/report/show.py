@@ -7,13 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ceil_jax.encoders.text_encoder import EncoderPair
 from ceil_jax.errors import UserError, unknown_name
-from ceil_jax.methods.base import LearnsFromScores
+from ceil_jax.methods.base import Method
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import method_stages, row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.answering import answer, prompts_of
+from ceil_jax.pipeline.learning import train_encoders
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import Setup
+from ceil_jax.pipeline.steps import StepsOf
+from ceil_jax.pipeline.views import source
 from ceil_jax.store.kept import Lazy
 from ceil_jax.tasks.example import Example
 
@@ -67,16 +71,18 @@ def _training_ids(setup: Setup, row: Row) -> set[str]:
     """The ids of the training queries of a row's methods."""
     return {
         query.id
-        for method in _scored_methods(row)
-        for query in method_stages.training_queries(setup.for_all_seeds, method).examples
+        for _, training in _trainings(setup, row)
+        for query in source(training.queries).examples
     }
 
 
-def _scored_methods(row: Row) -> list[LearnsFromScores]:
-    """The methods of a row that learn from scored candidate sets, the first to be trained first."""
-    if not row.encodes:
-        return []
-    return [method for method in row.method.chain[::-1] if isinstance(method, LearnsFromScores)]
+def _trainings(setup: Setup, row: Row) -> Iterator[tuple[Method, Lazy[EncoderPair]]]:
+    """The methods of a row that learn from scored candidate sets, with the step in which they do; the
+    first to be trained first."""
+    for method in row.method.chain[::-1] if row.encodes else ():
+        training = StepsOf(setup).learnt(method).training
+        if training is not None and training.is_of(train_encoders):
+            yield method, training
 
 
 def _answered(run: Run, setup: Setup, row: Row, position: int) -> Iterator[str]:
@@ -102,13 +108,13 @@ def _answered(run: Run, setup: Setup, row: Row, position: int) -> Iterator[str]:
 def _learnt(run: Run, setup: Setup, row: Row, query_id: str) -> Iterator[str]:
     """The scored candidate sets of a training query, for each method that was trained on it."""
     bank = setup.bank.examples
-    for method in _scored_methods(row):
-        queries = method_stages.training_queries(setup.for_all_seeds, method)
+    for method, training in _trainings(setup, row):
+        queries = source(training.queries)
         ids = [query.id for query in queries.examples]
         if query_id not in ids:
             continue
         number = ids.index(query_id)
-        candidates, scores = run.get(method_stages.scored_candidates(setup, method))
+        candidates, scores = run.get(training.scored)
         by_score = np.argsort(-scores[number], kind="stable")
         shown = by_score if len(by_score) <= _SETS else [*by_score[:3], *by_score[-3:]]
         by = "log P of the gold output by the LM" if method.scored_by_lm else "output similarity"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import lineup_of
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.speed import Machine, this_machine
 from ceil_jax.report.dry_run import DryRun

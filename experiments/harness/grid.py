@@ -15,8 +15,7 @@ from ceil_jax.methods.base import Method
 from ceil_jax.methods.registry import ROWS
 from ceil_jax.methods.row import Row
 from ceil_jax.pipeline.config import RunConfig
-from ceil_jax.pipeline.evaluate import evaluate
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import evaluate, lineup_of
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import Record
 from ceil_jax.pipeline.run import Run

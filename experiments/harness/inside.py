@@ -10,9 +10,10 @@ import numpy as np
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.encoders.example_encoder import example_encoder
-from ceil_jax.pipeline import method_stages, row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.export import encoders_of
 from ceil_jax.pipeline.setup import Session
+from ceil_jax.pipeline.steps import StepsOf
 
 T = TypeVar("T")
 
@@ -44,9 +45,11 @@ def measure_latency(session: Session, method: str) -> Latency:
     row = setup.row(method)
     config = setup.config
     assert row.exports
-    items = run.get(method_stages.bank_vectors(setup, row.method))
-    _, query_encoder = encoders_of(run, setup, row)
-    queries = run.get(method_stages.texts(setup, setup.queries))
+    steps = StepsOf(setup)
+    learnt = steps.learnt(row.method)
+    items = run.get(steps.bank_vectors(learnt))
+    _, query_encoder = encoders_of(run, learnt)
+    queries = run.get(steps.texts(setup.queries))
     side = example_encoder(query_encoder)
     vectors, encode = _timed(lambda: unit_rows(side.encode_queries(queries)))
     n = min(
@@ -86,7 +89,8 @@ def chosen_ranks(session: Session, method: str) -> list[int]:
     row = setup.row(method)
     assert row.encodes
     n = max(setup.config.shortlist, setup.config.shots)
-    shortlists = run.get(method_stages.nearest(setup, row.method, setup.queries, n)).positions
+    steps = StepsOf(setup)
+    shortlists = run.get(steps.nearest(steps.learnt(row.method), setup.queries, n)).positions
     choice = run.get(row_stages.choice(setup, row)).positions
     ranks = []
     for shortlist, positions in zip(shortlists.tolist(), choice.tolist(), strict=True):

@@ -10,8 +10,8 @@ from harness.panels import image, panels
 
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.errors import UserError
-from ceil_jax.pipeline.method_stages import skills as skills_of
 from ceil_jax.pipeline.setup import Session
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.report.plots import GREY, ORANGE
 from ceil_jax.skills.sketches import PARTS
 from ceil_jax.tasks.bank import Examples
@@ -58,7 +58,7 @@ def draw_spaces(session: Session, *, gold: bool = False, level: str = "") -> byt
     def skills(examples: Sequence[Example]) -> list[list[str]]:
         if gold:
             return [[GOLD_SKILLS[PARTS[task.language]](example.output)] for example in examples]
-        orders = skills_of(setup, Examples(examples), range(setup.config.skills.orders))
+        orders = StepsOf(setup).skills(Examples(examples), range(setup.config.skills.orders))
         return [list(skills) for skills in zip(*(run.get(stage) for stage in orders), strict=True)]
 
     sides = {"raw inputs": inputs, "gold skills (oracle)" if gold else "skills": skills}

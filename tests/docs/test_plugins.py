@@ -16,11 +16,11 @@ from ceil_jax.cli.main import main
 from ceil_jax.errors import UserError
 from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import ROWS
-from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.export import export_row
-from ceil_jax.pipeline.learning import cross_fit
+from ceil_jax.pipeline.export import export_row, selector_of
+from ceil_jax.pipeline.heads import cross_fit
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.report.compare import compare
 from ceil_jax.report.write import write_page
 from ceil_jax.training.free.encoder import HEADS
@@ -135,11 +135,41 @@ def test_a_method_works_wherever_the_packages_own_do(plugin, tmp_path, moved_for
     assert candidate.prepared
 
 
+def test_a_method_is_a_program_of_steps(plugin, tmp_path, moved_for_trained):
+    config = plugin("extending.md", "my_program")
+    module = importlib.import_module("my_program")
+    listed = {row.id: [other.id for other in TASK.train if other != row][-4:] for row in TASK.train}
+    table = tmp_path / "candidates.json"
+    table.write_text(json.dumps(listed))
+    small = module.FromTable(instances=12, candidates=3, positives=1, epochs=1, batch_size=4)
+    run, setup = open_run(config.using(small), FEW)
+    row = setup.row("from_table")
+    training = StepsOf(setup).learnt(row.method).training
+    assert plan(run, [training]).tokens > 0
+    assert run.missing([training])
+    record = evaluated(run, setup, "from_table")
+    assert record.preparing.tokens > 0
+    queries = StepsOf(setup).training_queries(12).examples
+    ids = [
+        [TASK.train[i].id for i in of_query]
+        for of_query in run.get(training.scored).candidates.shortlist
+    ]
+    assert ids == [listed[query.id][:3] for query in queries]
+    # another seed trains on the same scores, another table on others
+    other = open_run(replace(config.using(small), seed=1), FEW).setup
+    again = StepsOf(other).learnt(row.method).training
+    assert again.scored == training.scored
+    assert again != training
+    assert "12 queries × 3 examples" in selector_of(run, setup, row).card.training_data
+    table.write_text(json.dumps({id: ids[::-1] for id, ids in listed.items()}))
+    assert StepsOf(setup).learnt(row.method).training.scored != training.scored
+
+
 def test_a_head_of_a_new_kind_is_fitted_cross_fitted_exported_and_opened(plugin, tmp_path):
     config = plugin("extending.md", "my_head")
     importlib.import_module("my_head")
     run, setup = open_run(config.with_method(EPR, start=ROWS["first_words"].method), FEW)
-    head = method_stages.encoders(setup, ROWS["first_words"].method).head
+    head = StepsOf(setup).learnt(ROWS["first_words"].method).head
     assert run.get(head).words == ("bad", "good")
     assert run.get(cross_fit(head)).shape == (60, 3)
     bank = FEW.train[:6]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import controls
 
 from ceil_jax.pipeline.config import SCALES
-from ceil_jax.pipeline.method_stages import bank_queries
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.tasks.load import load_task
 
 
@@ -24,7 +24,7 @@ def test_labels_are_voted_and_classified_from_as_many_answers_as_are_scored(tmp_
         outputs = [setup.task.train[position].output for position in positions]
         assert outputs.count(row["prediction"]) == max(map(outputs.count, outputs))
     label, answers = classifier
-    scored = len(bank_queries(setup, controls.scored(setup)).positions)
+    scored = len(StepsOf(setup).training_queries(controls.scored(setup)).positions)
     assert label == f"classifier, {scored} answers"
     assert len(answers.bank) == scored
 

@@ -5,10 +5,11 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.methods.copied import Copied
 from ceil_jax.methods.registry import ROWS, applicable
-from ceil_jax.pipeline import method_stages, row_stages
+from ceil_jax.pipeline import row_stages
 from ceil_jax.pipeline.config import COMPARED, RunConfig
 from ceil_jax.pipeline.run import lms_of
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.tasks.load import load_task
 
 REPAIRS = load_task("repairs", limit=5, bank_limit=40)
@@ -23,7 +24,8 @@ def opened(task, tmp_path, **settings):
 def test_each_query_gets_the_output_of_its_nearest_example(tmp_path, shots):
     run, setup = opened(REPAIRS, tmp_path, shots=shots)
     answers = run.get(row_stages.predictions(setup, setup.row("copied")))
-    nearest = run.get(method_stages.nearest(setup, Copied(), setup.queries, 1)).positions[:, 0]
+    steps = StepsOf(setup)
+    nearest = run.get(steps.nearest(steps.learnt(Copied()), setup.queries, 1)).positions[:, 0]
     expected = [REPAIRS.train[position].output for position in nearest]
     assert [row["prediction"] for row in answers] == expected
 

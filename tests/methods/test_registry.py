@@ -73,7 +73,7 @@ class Idle(Method):
 
 @pytest.mark.parametrize(
     ("method", "message"),
-    [(Undecorated(), r"write @dataclass\(frozen=True\)"), (Idle(), "says in no way how it learns")],
+    [(Undecorated(), r"write @dataclass\(frozen=True\)"), (Idle(), "does not define `learn`")],
     ids=["without its decorator", "without a way to learn"],
 )
 def test_a_class_that_is_no_method_is_refused(method, message):

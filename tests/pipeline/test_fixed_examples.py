@@ -15,13 +15,12 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.methods.fixed_near import FixedNear
 from ceil_jax.methods.registry import usable_with
-from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.export import export_row
 from ceil_jax.pipeline.fixed_examples import random_sets
-from ceil_jax.pipeline.method_stages import fixed_examples
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 
 FIXED = FixedPrompt(sets=8, rows=4)
 FEW = replace(TASK, validation=TASK.validation[:6])
@@ -33,7 +32,7 @@ def opened(out, task=FEW, **models):
 
 
 def best_of(setup):
-    return fixed_examples(setup, setup.row("fixed").method)
+    return StepsOf(setup).learnt(setup.row("fixed").method).fixed
 
 
 def sets_of(best):
@@ -143,8 +142,9 @@ def test_near_examples_stand_behind_the_fixed_ones_that_both_rows_share(tmp_path
     two = open_run(replace(CONFIG, out=tmp_path, shots=2), FEW)
     fixed = two.run.get(best_of(two.setup))
     method = setup.row("fixed_near").method
-    assert fixed_examples(setup, method) == best_of(two.setup)
-    near = run.get(method_stages.nearest(setup, method.start, setup.queries, 4)).positions
+    steps = StepsOf(setup)
+    assert steps.learnt(method).fixed == best_of(two.setup)
+    near = run.get(steps.nearest(steps.learnt(method.start), setup.queries, 4)).positions
     for number, picks in enumerate(choose(run, setup, "fixed_near", FEW.validation)):
         chosen = [pick.position for pick in picks]
         assert chosen[:2] == fixed.tolist()

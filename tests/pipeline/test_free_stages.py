@@ -10,9 +10,9 @@ from ceil_jax.methods.base import LearnsFromOutputs
 from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import register_row
 from ceil_jax.methods.row import Row
-from ceil_jax.pipeline import method_stages
-from ceil_jax.pipeline.learning import cross_fit
+from ceil_jax.pipeline.heads import cross_fit
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.retrieval.retrievers import NEAREST
 from ceil_jax.store import progress
 from ceil_jax.training.free.head import fit_label_head
@@ -37,10 +37,10 @@ def said(monkeypatch):
 
 def test_learning_from_outputs_says_how_far_it_is(said, tmp_path):
     run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
-    run.get(method_stages.encoders(setup, Free()).head)
+    run.get(StepsOf(setup).learnt(Free()).head)
     # the untrained encoder and the head are fitted to be judged, and what is taken on all rows
     assert said("training free") == ["33%", "67%", "100%"]
-    head = method_stages.encoders(setup, Labels()).head
+    head = StepsOf(setup).learnt(Labels()).head
     run.get(head)
     assert said("training label head") == ["100%"]
     run.get(cross_fit(head))
@@ -63,7 +63,7 @@ def test_the_cosine_takes_part_where_a_method_names_several_heads(tmp_path):
     them as well as a head within noise, and is taken."""
     register_row("two_heads", Row("two heads", TwoHeads(), NEAREST))
     run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
-    head = method_stages.encoders(setup, TwoHeads()).head
+    head = StepsOf(setup).learnt(TwoHeads()).head
     assert run.get(head) is None
     assert run.notes(head)["taken"] == "cosine"
     assert set(run.notes(head)) >= {"cosine", "first head", "second head"}

@@ -14,7 +14,7 @@ from ceil_jax.methods.epr import EPR
 from ceil_jax.methods.registry import RANDOM_ROW
 from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline import minutes as minutes_module
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import lineup_of
 from ceil_jax.pipeline.minutes import FEWEST_QUERIES, cut_to_fit, cuts
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.speed import Machine

@@ -3,7 +3,17 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from films import SMALL, TASK, choice_of_row, evaluated, film, films, metric_of, networks_of
+from films import (
+    SMALL,
+    TASK,
+    choice_of_row,
+    evaluated,
+    film,
+    films,
+    learnt_of,
+    metric_of,
+    networks_of,
+)
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.tiny import TinyLM
@@ -14,13 +24,11 @@ from ceil_jax.methods.free import Free, Labels
 from ceil_jax.methods.registry import applicable
 from ceil_jax.methods.tst import TST
 from ceil_jax.methods.untrained import Untrained
-from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.answering import prompts_of
-from ceil_jax.pipeline.learning import cross_fit
-from ceil_jax.pipeline.method_stages import bank_queries
+from ceil_jax.pipeline.heads import blocks_of_bank_queries, cross_fit, head_blocks, query_blocks
 from ceil_jax.pipeline.scoring import lm_scores, requests, tuned
 from ceil_jax.pipeline.setup import open_run
-from ceil_jax.pipeline.vectors import blocks_of_bank_queries, head_blocks
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.store.kept import closure
 from ceil_jax.tasks.example import Example, Task, Template
 
@@ -65,35 +73,33 @@ def test_seeds_and_losses_share_the_lms_work(tmp_path, monkeypatch, moved_for_tr
 
 def test_ceil_is_held_out_what_epr_did_not_learn_from():
     _, setup = open_run(SMALL.with_method(CEIL, instances=12), TASK)
-    ceil = setup.config.method(CEIL)
-    learnt, held_out = method_stages.split_queries(setup, ceil)
-    assert sorted([*learnt, *held_out]) == bank_queries(setup, 12).positions.tolist()
-    assert len(held_out)
-    assert not set(held_out) & set(method_stages.split_queries(setup, ceil.start)[0])
+    of_ceil, of_epr = (set(learnt_of(setup, kind).queries) for kind in (CEIL, EPR))
+    queries = set(StepsOf(setup).training_queries(12).positions)
+    assert of_ceil < queries
+    assert not (queries - of_ceil) & of_epr
 
 
 def test_queries_of_the_bank_do_not_ask_a_free_start_for_what_their_outputs_taught_it(tmp_path):
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, TASK)
-    of_bank = bank_queries(setup, 4)
+    steps = StepsOf(setup)
+    of_bank = steps.training_queries(4)
     for kind in (Free, EPR, CEIL):
-        method = config.method(kind)
-        blocks = method_stages.query_vectors(setup, method, of_bank).blocks
+        learnt = learnt_of(setup, kind)
+        blocks = steps.query_vectors(learnt, of_bank).blocks
         assert blocks.is_of(blocks_of_bank_queries)
-        near = method_stages.nearest(setup, method, of_bank, 3)
+        near = steps.nearest(learnt, of_bank, 3)
         assert near.query_vectors.blocks.is_of(blocks_of_bank_queries)
         # and what answers the task's own queries is the head with all that it has learnt
-        blocks = method_stages.query_vectors(setup, method, setup.queries).blocks
+        blocks = steps.query_vectors(learnt, setup.queries).blocks
         assert blocks.is_of(head_blocks)
-    assert cross_fit in functions(method_stages.trained_encoders(setup, config.method(CEIL)).fixed)
+    assert cross_fit in functions(networks_of(setup, CEIL).fixed)
     plain = open_run(SMALL, TASK).setup
     assert cross_fit not in functions(networks_of(plain, CEIL))
-    assert method_stages.trained_encoders(plain, SMALL.method(EPR)).fixed is None
-    head = method_stages.encoders(setup, Labels()).head
-    seen = run.get(
-        method_stages.query_blocks(head, method_stages.texts(setup, setup.bank), setup.bank)
-    )
-    unseen = run.get(method_stages.query_blocks(head, method_stages.texts(setup, of_bank), of_bank))
+    assert networks_of(plain, EPR).fixed is None
+    head = steps.learnt(Labels()).head
+    seen = run.get(query_blocks(head, steps.texts(setup.bank), setup.bank))
+    unseen = run.get(query_blocks(head, steps.texts(of_bank), of_bank))
     assert (seen[of_bank.positions] != unseen).any()
 
 
@@ -104,11 +110,14 @@ def functions(stage):
 def test_free_methods_learn_and_are_asked_from_the_same_texts(tmp_path):
     config = replace(SMALL, out=tmp_path, context="example")
     run, shown = open_run(config, FEW)
-    of_epr, of_free = (method_stages.bank_texts(shown, config.method(kind)) for kind in (EPR, Free))
-    assert of_epr != of_free == method_stages.bank_texts(open_run(SMALL, FEW).setup, Free())
+    plain = open_run(replace(config, context="input"), FEW).setup
+    of_epr, of_free, without = (
+        StepsOf(setup).bank_texts(learnt_of(setup, kind))
+        for setup, kind in ((shown, EPR), (shown, Free), (plain, Free))
+    )
+    assert of_epr != of_free == without
     # a classifier that had learnt from texts with their answers in them would look for these in
     # queries
-    plain = open_run(replace(config, context="input"), FEW).setup
     assert evaluated(run, shown, "classifier").rows() == evaluated(run, plain, "classifier").rows()
 
 
@@ -116,12 +125,13 @@ def test_where_outputs_are_neither_labels_nor_programs_free_is_the_untrained_enc
     train = [replace(one, choices=(), output=f"Something {one.input}") for one in TASK.train]
     config = replace(SMALL, out=tmp_path).with_method(EPR, start=Free())
     run, setup = open_run(config, replace(FEW, train=train))
-    head = method_stages.encoders(setup, Free()).head
+    head = learnt_of(setup, Free).head
     assert run.get(head) is None
     assert run.notes(head)["taken"] == "cosine"
+    steps = StepsOf(setup)
     by_free, by_none = (
-        run.get(method_stages.nearest(setup, method, bank_queries(setup, 4), 3)).positions
-        for method in (Free(), Untrained())
+        run.get(steps.nearest(learnt_of(setup, kind), steps.training_queries(4), 3)).positions
+        for kind in (Free, Untrained)
     )
     assert by_free.shape == (4, 3)
     assert (by_free == by_none).all()
@@ -131,7 +141,7 @@ def test_labels_are_seen_whatever_the_metric(tmp_path):
     plain = [replace(row, choices=()) for row in TASK.train]
     task = replace(FEW, train=plain, metric="exact_match")
     run, setup = open_run(replace(SMALL, out=tmp_path), task)
-    head = method_stages.encoders(setup, Free()).head
+    head = learnt_of(setup, Free).head
     run.get(head)
     assert run.notes(head)["head"] > 0.5  # tried, and compared with cosines
     assert evaluated(run, setup, "classifier").value > 50
@@ -179,6 +189,12 @@ def long_and_short(split, i):
     return replace(plain, input=plain.input + " of a film" * (i % 5))
 
 
+def tuned_for_untrained(setup):
+    """The stage of λ for the untrained encoder."""
+    steps = StepsOf(setup)
+    return steps.trade_off("tuned", steps.untrained())
+
+
 UNEVEN = replace(
     TASK,
     name="movie_reviews",  # a task whose bank keeps the rows that are asked below
@@ -198,7 +214,7 @@ def test_a_trade_off_is_tuned_on_the_prompts_that_are_answered(tmp_path, monkeyp
         SMALL, out=tmp_path, shots=8, shortlist=59, trade_off="tuned", fit=fit, **budget
     )
     run, setup = open_run(config, UNEVEN)
-    scores = method_stages.given_or_tuned(setup, Untrained(), "tuned").scores
+    scores = tuned_for_untrained(setup).scores
     asked = scores.queries.examples[:8]
     read = requests(run, scores, scores.queries.examples, run.get(scores.sets))
     of_sets = [request.prompt for request in read]
@@ -219,7 +235,7 @@ def test_a_note_says_when_a_trade_off_is_too_small_for_the_determinant(
 ):
     monkeypatch.setattr("ceil_jax.pipeline.scoring.best_trade_off", lambda scores: trade_off)
     run, setup = open_run(replace(SMALL, out=tmp_path), FEW)
-    stage = method_stages.given_or_tuned(setup, Untrained(), "tuned")
+    stage = tuned_for_untrained(setup)
     with caplog.at_level("INFO", logger="ceil_jax"):
         assert run.get(stage) == trade_off
     note = "base: λ = 0.001: the set is the nearest examples (log det has"
@@ -349,25 +365,12 @@ class Borrows(Method):
     def learns(self):
         return False
 
-    @property
-    def encoders_of(self):
-        return TST()
-
-
-@dataclass(frozen=True)
-class ItsOwn(Borrows):
-    """A method that names itself, as a new value."""
-
-    name = "its_own"
-    title = "its own"
-
-    @property
-    def encoders_of(self):
-        return ItsOwn()
+    def learn(self, steps):
+        return replace(steps.learnt(TST()), training=None)
 
 
 def test_a_method_from_outside_may_take_the_encoders_of_another():
     setup = open_run(SMALL, FEW).setup
-    assert method_stages.encoders(setup, Borrows()) == method_stages.encoders(setup, TST())
-    assert method_stages.learning_stage(setup, Borrows()) is None
-    assert method_stages.encoders(setup, ItsOwn()) == method_stages.encoders(setup, Untrained())
+    learnt = StepsOf(setup).learnt(Borrows())
+    assert learnt.networks == StepsOf(setup).learnt(TST()).networks
+    assert learnt.training is None

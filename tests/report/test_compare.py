@@ -12,7 +12,7 @@ from ceil_jax.lm.tiny import TinyLM
 from ceil_jax.methods.fixed import FixedPrompt
 from ceil_jax.pipeline.answering import prompts_of
 from ceil_jax.pipeline.config import SkillConfig
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import lineup_of
 from ceil_jax.pipeline.rewriting import skills_of
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.speed import Machine

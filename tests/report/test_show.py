@@ -7,8 +7,8 @@ from films import SMALL, TASK
 from refusing import refused
 
 from ceil_jax.methods.epr import EPR
-from ceil_jax.pipeline import method_stages
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.pipeline.steps import StepsOf
 from ceil_jax.report.compare import compare
 from ceil_jax.report.show import explanation
 
@@ -35,8 +35,9 @@ def test_a_held_out_query_has_its_prompt_and_its_answer(compared):
 def test_a_training_query_has_its_candidates_with_the_lms_scores(compared):
     run, setup = compared
     epr = setup.config.method(EPR)
-    queries = method_stages.training_queries(setup, epr)
-    candidates, scores = run.get(method_stages.scored_candidates(setup, epr))
+    steps = StepsOf(setup)
+    queries = steps.training_queries(epr.instances)
+    candidates, scores = run.get(steps.learnt(epr).training.scored)
     text = explanation(run, setup, setup.row("epr"), queries.examples[5].id)
     assert "6 candidate sets, by log P of the gold output by the LM" in text
     lines = text[text.index("the best and the worst:") :].splitlines()[1:7]

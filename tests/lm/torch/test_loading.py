@@ -17,7 +17,7 @@ from ceil_jax.lm.torch import loading
 from ceil_jax.lm.torch.loading import reading_speed
 from ceil_jax.lm.torch.model import TorchLM
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import lineup_of
 from ceil_jax.pipeline.models import CountingModels
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import compare

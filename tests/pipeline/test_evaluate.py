@@ -6,10 +6,9 @@ import pytest
 from films import SMALL, films
 from refusing import refused
 
-from ceil_jax.pipeline import lineup as lineup_module
+from ceil_jax.pipeline import evaluate as evaluation
 from ceil_jax.pipeline import row_stages
-from ceil_jax.pipeline.evaluate import evaluate, evaluate_rows
-from ceil_jax.pipeline.lineup import lineup_of
+from ceil_jax.pipeline.evaluate import evaluate, evaluate_rows, lineup_of
 from ceil_jax.pipeline.plan import plan
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.report.compare import comparison_of
@@ -53,7 +52,7 @@ def test_nothing_is_planned_before_it_is_asked_for_and_then_once(session, monkey
         plans.append(plan(run, targets))
         return plans[-1]
 
-    monkeypatch.setattr(lineup_module, "plan", counted)
+    monkeypatch.setattr(evaluation, "plan", counted)
     lineup = lineup_named(session)
     assert plans == []
     assert {*lineup.plan} == {*session.run.missing(lineup.metrics)}
