@@ -2,6 +2,7 @@
 test asks for."""
 
 import json
+import math
 import re
 import threading
 import time
@@ -10,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ceil_jax.lm import TinyLM
 from ceil_jax.lm.openai.config import EndpointConfig
+from ceil_jax.lm.openai.probe import DICTATED
 
 QUICK = EndpointConfig(timeout=30)
 TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
@@ -23,7 +25,7 @@ class Server:
     "drop" (the connection ends inside the body), "slow" (the body trickles and does not end), or
     None for the right answer. `change` is given (path, request, answer) of each right answer and
     returns the one to send, or (status, answer). With `holds`, a chat is held to the labels of a
-    schema.
+    schema. With `weighs`, it gives the most likely first tokens, at most as many as that number.
     """
 
     def __init__(self, encoder=None, key=None):
@@ -36,6 +38,7 @@ class Server:
     def clear(self):
         self.faults = []
         self.holds = False
+        self.weighs = 0
         self.requests = []
         self.headers = []
         self.most_at_once = 0
@@ -52,7 +55,8 @@ class Server:
             return 404, {"error": {"message": "no such path"}}
         if body.get("model", "tiny") not in ("tiny", "tiny-encoder"):
             return 404, {"error": {"message": f"no model {body['model']}"}}
-        answer = self.change(path, body, made[path](body))
+        answer = made[path](body)
+        answer = answer if isinstance(answer, tuple) else self.change(path, body, answer)
         return answer if isinstance(answer, tuple) else (200, answer)
 
     def models(self, body):
@@ -76,6 +80,9 @@ class Server:
 
     def chat(self, body):
         prompts = ["\n".join(message["content"] for message in body["messages"])]
+        count = body.get("top_logprobs", 0)
+        if count > self.weighs:
+            return 400, {"error": {"message": f"top_logprobs is at most {self.weighs}"}}
         [text] = self.written(prompts, body)
         if self.holds and "response_format" in body:
             schema = body["response_format"]["json_schema"]["schema"]
@@ -87,6 +94,12 @@ class Server:
             "message": {"role": "assistant", "content": text},
             "finish_reason": "stop",
         }
+        if count:
+            top = [
+                {"token": token, "logprob": log_prob}
+                for token, log_prob in self.first_tokens(prompts[0], count).items()
+            ]
+            choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
         return {"choices": [choice], "usage": self.usage(prompts, [text])}
 
     def embeddings(self, body):
@@ -115,6 +128,14 @@ class Server:
         log_probs = self.lm.log_likelihood([prefix] * len(tokens), tokens).tolist()
         best = sorted(zip(log_probs, tokens, strict=True), reverse=True)[:alternatives]
         return {token: log_prob for log_prob, token in best}
+
+    def first_tokens(self, prompt, count):
+        """The likeliest first tokens of an answer; a dictated word's own."""
+        _, dictated, word = prompt.partition(DICTATED.format(label=""))
+        if dictated:
+            likely = {TOKEN.findall(word)[0]: math.log(0.9), "It": math.log(0.05)}
+            return dict(list(likely.items())[:count])
+        return self.top(prompt, count)
 
     def usage(self, prompts, written):
         read, wrote = (int(self.lm.count_tokens(texts).sum()) for texts in (prompts, written))

@@ -69,10 +69,14 @@ def begin(
     models = check_first(config, own_data, *needed)
     remarks = []
     # LMs on this machine always give log-probabilities
-    if models.lm.is_served or models.lm.is_function:
-        rows, left_out = usable_with(models.lm.get(), rows)
+    others = [models.lm.get()] if models.lm.is_served or models.lm.is_function else []
+    for lm in others:
+        rows, left_out = usable_with(lm, rows)
         remarks.append(left_out)
     task = own_data.read(config, held_out)
+    for lm in others:
+        rows, left_out = usable_with(lm, rows, task)
+        remarks.append(left_out)
     if methods is None:
         rows, left_out = applicable(task, rows)
         remarks.append(left_out)

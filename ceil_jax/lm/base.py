@@ -64,6 +64,9 @@ class LanguageModel:
     or the token limit."""
     can_label = False
     """Whether its answers can be constrained to some labels (`write_labels`)."""
+    can_weigh = False
+    """Whether an LM that cannot score gives log P of labels, each as the whole answer: they are the
+    choices of `choice_log_likelihood`, all of them, and must be labels that it `tells_apart`."""
     reads_messages = False
     """Whether it takes the messages of a chat; prompts may then be `Messages`."""
     takes_system = True
@@ -147,6 +150,11 @@ class LanguageModel:
             limit: the most new tokens of a label, or of reasoning and the label.
         """
         raise NotImplementedError
+
+    def tells_apart(self, labels: Sequence[str]) -> bool:
+        """Return whether the LM gives log P of these labels, if it `can_weigh`. It gives that of
+        single letters in any case."""
+        return True
 
     def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
         """Yield the number and the result of `work` for each group of prompts, as they finish: one

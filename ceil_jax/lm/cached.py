@@ -67,6 +67,7 @@ class CachedLM(LanguageModel):
         self.context_length = lm.context_length
         self.can_score = lm.can_score
         self.can_label = lm.can_label
+        self.can_weigh = lm.can_weigh
         self.ends_itself = lm.ends_itself
         self.reads_messages = lm.reads_messages
         self.takes_system = lm.takes_system
@@ -83,6 +84,9 @@ class CachedLM(LanguageModel):
 
     def chat(self, messages: Messages) -> Rendered:
         return self.lm.chat(messages)
+
+    def tells_apart(self, labels: Sequence[str]) -> bool:
+        return self.lm.tells_apart(labels)
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:

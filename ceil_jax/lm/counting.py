@@ -35,6 +35,9 @@ class CountingLM(LanguageModel):
     reads_trees: bool = False
     """Whether the real LM reads the common beginning of prompts in a group once, as on a CPU
     (`lm.torch.scoring`)."""
+    weighs: bool = False
+    """Whether the real LM reads a prompt once for all labels, and generates a token
+    (`LanguageModel.can_weigh`)."""
     template: Callable[[Messages], str] | None = None
     """The real LM's chat template; None if it has none."""
     takes_system: bool = True
@@ -58,10 +61,16 @@ class CountingLM(LanguageModel):
         """
         distinct = list(dict.fromkeys(requests))
         read = self._read_in_rows(distinct) if self.reads_rows else self._read_once(distinct)
+        if self.weighs:
+            read = int(self.count_tokens([text_of(request.prompt) for request in distinct]).sum())
         if together and self.reads_trees:
             read -= self._shared(distinct)
         length = self.count_tokens(answers).mean() + 1 if answers else 0
-        return float(read), float(sum(min(length, request.limit) for request in distinct))
+        written = sum(
+            float(self.weighs) if request.choices else min(length, request.limit)
+            for request in distinct
+        )
+        return float(read), float(written)
 
     def _read_once(self, requests: Sequence[LMRequest]) -> int:
         """The tokens that are read if a prompt is read once for all of its choices. The last token

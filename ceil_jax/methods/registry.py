@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.letters import LETTERS
 from ceil_jax.methods.base import Method
 from ceil_jax.methods.ceil import CEIL
 from ceil_jax.methods.copied import Copied
@@ -47,6 +48,7 @@ from ceil_jax.skills.retrievers import (
     TARGET_SKETCH,
 )
 from ceil_jax.tasks.example import Task
+from ceil_jax.tasks.labels import shared_choices
 
 log = logging.getLogger(__name__)
 
@@ -167,25 +169,41 @@ def applicable(task: Task, rows: Sequence[Row]) -> Usable:
     return Usable(tuple(usable), f"Left out: {'; '.join(lines)}." if refusals else "")
 
 
-def usable_with(lm: LanguageModel, rows: Sequence[Row]) -> Usable:
-    """Return the rows that can be used with an LM. Most that learn from an LM need log-probabilities,
-    which a chat server does not give. Rows that are left out are also logged.
+def usable_with(lm: LanguageModel, rows: Sequence[Row], task: Task | None = None) -> Usable:
+    """Return the rows that can be used with an LM on a task; without one, those that can be used on
+    some task. Most that learn from an LM need log-probabilities, of which a chat server gives at
+    most those of labels. Rows that are left out are also logged.
 
     Raises:
         UserError: no row is left.
     """
-    usable = tuple(row for row in rows if lm.can_score or not row.needs_log_probs)
+    of_what = _no_log_probs(lm, task)
+    usable = tuple(row for row in rows if of_what is None or not row.needs_log_probs)
     if len(usable) == len(rows):
         return Usable(usable)
     labels = ", ".join(row.label for row in rows if row not in usable)
     why = (
-        f"{lm.name} gives no log-probabilities, which {labels} would learn from; free and free_map "
-        "learn from the bank's outputs instead"
+        f"{lm.name} gives no log-probabilities{of_what}, which {labels} would learn from; free and "
+        "free_map learn from the bank's outputs instead"
     )
     if not usable:
         raise UserError(why)
     log.warning("%s; left out", why)
     return Usable(usable, f"Left out: {why}.")
+
+
+def _no_log_probs(lm: LanguageModel, task: Task | None) -> str | None:
+    """Of what an LM gives no log-probabilities on a task, "" for all; None if it gives them."""
+    if lm.can_score:
+        return None
+    if not lm.can_weigh:
+        return ""
+    if task is None:
+        return None
+    labels = shared_choices([*task.train, *task.validation])
+    if not labels:
+        return " of outputs that are no labels"
+    return f" of more than {len(LETTERS)} labels" if len(labels) > len(LETTERS) else None
 
 
 RETRIEVERS.update(

@@ -57,6 +57,7 @@ class Models:
                 count,
                 exact=not lm.is_served,
                 reads_rows=lm.is_served,
+                weighs=loaded.can_weigh,
             )
 
         return self.once(("counting", lm.spec, lm.dtype), made)

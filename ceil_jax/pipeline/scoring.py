@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from ceil_jax.errors import UserError
+from ceil_jax.lm.base import LanguageModel
+from ceil_jax.lm.letters import lettered, with_letters
 from ceil_jax.lm.request import LMRequest
 from ceil_jax.pipeline.prompting import Prompting, sample, work_of_reading
 from ceil_jax.pipeline.run import Run
 from ceil_jax.store.kept import Lazy, Noted, Work, arrays, in_notes, kept
 from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.labels import shared_choices
 from ceil_jax.training.candidates import CandidateSets, ScoredSets
 from ceil_jax.training.contrastive import output_similarity
 from ceil_jax.training.scoring import score_sets, set_prompts
@@ -76,12 +82,50 @@ def lm_scores(
         all_choices: whether the LM reads all choices of a query, and not only the gold one. `tuned`
             compares the probabilities of choices; training needs only the gold one's.
     """
-    builder = prompting.builder(run, queries.examples)
-    prompts = set_prompts(queries.examples, bank.examples, sets, builder, prompting.fit)
     lm = run.lm(prompting.lm)
+    scored = _as_scored(lm, prompting, queries.examples, bank.examples)
+    prompting = scored.prompting
+    builder = prompting.builder(run, scored.queries)
+    prompts = set_prompts(scored.queries, scored.bank, sets, builder, prompting.fit)
     return score_sets(
-        lm, queries.examples, prompts, prompting.prompt, prompting.per_token, all_choices
+        lm,
+        scored.queries,
+        prompts,
+        prompting.prompt,
+        prompting.per_token,
+        all_choices or scored.by_labels,
     )
+
+
+class _Scored(NamedTuple):
+    """What is scored, as the LM reads it."""
+
+    prompting: Prompting
+    queries: Sequence[Example]
+    bank: Sequence[Example]
+    by_labels: bool = False
+    """Whether the LM is given all labels, and returns log P of each."""
+
+
+def _as_scored(
+    lm: LanguageModel, prompting: Prompting, queries: Sequence[Example], bank: Sequence[Example]
+) -> _Scored:
+    """Return what is scored: with letters in place of the labels, if the LM gives log P of labels
+    alone and cannot tell these apart."""
+    if lm.can_score or not lm.can_weigh:
+        return _Scored(prompting, queries, bank)
+    labels = shared_choices([*queries, *bank])
+    if not labels:
+        raise UserError(f"{lm.name} gives log-probabilities of labels alone, and these are none")
+    if lm.tells_apart(labels):
+        return _Scored(prompting, queries, bank, True)
+    log.info(
+        "%s does not tell these labels apart by their first tokens: scored are letters, which the "
+        "instruction explains",
+        lm.name,
+    )
+    prompting = replace(prompting, prompt=with_letters(prompting.prompt, labels))
+    return _Scored(prompting, lettered(queries, labels), lettered(bank, labels), True)
 
 
 Scores = Lazy[dict[str, np.ndarray]]
@@ -93,13 +137,16 @@ def requests(
 ) -> list[LMRequest]:
     """Return the LM request that scores each set of each query, query by query, to estimate the work.
     They are the requests that `lm_scores` makes, so that readings of them are found."""
-    prompting = scores.prompting
-    builder = prompting.builder(run, queries)
-    prompts = set_prompts(queries, scores.bank.examples, sets, builder, prompting.fit)
+    lm = run.lm(scores.prompting.lm)
+    scored = _as_scored(lm, scores.prompting, queries, scores.bank.examples)
+    builder = scored.prompting.builder(run, scored.queries)
+    prompts = set_prompts(scored.queries, scored.bank, sets, builder, scored.prompting.fit)
     sets_of_query = sets.subsets.shape[1]
     return [
-        prompting.scoring_request(
-            prompt, queries[number // sets_of_query], all_choices=scores.all_choices
+        scored.prompting.scoring_request(
+            prompt,
+            scored.queries[number // sets_of_query],
+            all_choices=scores.all_choices or scored.by_labels,
         )
         for number, prompt in enumerate(prompts)
     ]

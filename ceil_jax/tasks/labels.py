@@ -33,6 +33,12 @@ def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:
     return outputs if are_labels(len(outputs), len(bank)) else ()
 
 
+def shared_choices(examples: Iterable[Example]) -> tuple[str, ...]:
+    """Return the choices that all examples have; () if some have others, or none."""
+    options = {example.choices for example in examples}
+    return options.pop() if len(options) == 1 else ()
+
+
 def label_names(bank: Iterable[Example]) -> tuple[str, ...]:
     """Return the labels of a bank whose outputs are labels, sorted: its outputs, and choices that none
     of its examples has.

@@ -145,7 +145,7 @@ class Search:
         self.budget = Budget(lm_tokens, search.minutes, began)
         self.field = Field(config, bank_and_final, self.budget, models)
         self.final = list(self.field.task.validation)
-        self.methods, left_out = usable_with(self.field.base.lm.get(), methods)
+        self.methods, left_out = usable_with(self.field.base.lm.get(), methods, self.task)
         if left_out:
             self.notes.append(left_out)
         self.ks = possible_ks(search, self.task)

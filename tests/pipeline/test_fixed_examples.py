@@ -167,7 +167,7 @@ def test_an_lm_that_only_writes_is_scored_by_the_metric(tmp_path):
     lm = Writer()
     run, setup = opened(tmp_path, models=One(lm))
     learning = (setup.row("fixed"), setup.row("fixed_near"))
-    assert usable_with(lm, learning).rows == learning
+    assert usable_with(lm, learning, FEW).rows == learning
     best = best_of(setup)
     assert len(run.get(best)) == 4
     assert run.cost([best]).tokens == lm.tokens_read == 8 * 4 + 4 * 4 + 2 * 8

@@ -676,16 +676,16 @@ def names_of(rows):
 def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     chat = TinyLM()
     rows = tuple(ROWS_BY_NAME[name] for name in ("topk", "free", "epr", "ceil"))
-    assert usable_with(chat, rows) == (rows, "")
+    assert usable_with(chat, rows, TASK) == (rows, "")
     assert not caplog.text
     chat.can_score = False
-    kept, left_out = usable_with(chat, rows)
+    kept, left_out = usable_with(chat, rows, TASK)
     assert kept == rows[:2]
     said = "tiny gives no log-probabilities, which EPR, CEIL would learn from; free"
     assert said in caplog.text
     assert said in left_out
     with refused("free and free_map learn from the bank's outputs"):
-        usable_with(chat, rows[2:3])
+        usable_with(chat, rows[2:3], TASK)
 
 
 def test_bad_input_is_named(tmp_path):

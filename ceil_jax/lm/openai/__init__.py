@@ -13,5 +13,6 @@ what the server can do, and the alignment of log-probabilities.
 - `probe`: what a server can do, and a check of its log-probabilities
 - `tokens`: the number of tokens of a text, counted by a tokenizer or estimated
 - `alignment`: the tokens of an answer that belong to a continuation
+- `labels`: log P of labels, from the first tokens of an answer in a chat
 - `chat`: the answer in a message, and the schema that holds it to labels
 """

@@ -13,14 +13,24 @@ import numpy as np
 
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.answers import Answer
-from ceil_jax.lm.base import Continuations, LanguageModel
+from ceil_jax.lm.base import Continuations, LanguageModel, check_choices
 from ceil_jax.lm.messages import Message, Rendered, text_of
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import chat_answer, completed_answer, held_to, label_in
 from ceil_jax.lm.openai.client import BREACH, Client, Refused, count_of, in_order
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.openai.probe import FEW_TOKENS, Interface, find_interface, most_alternatives
+from ceil_jax.lm.openai.labels import FirstTokens, first_tokens, label_log_probs, label_of
+from ceil_jax.lm.openai.probe import (
+    DICTATED,
+    FEW_TOKENS,
+    MOST_ALTERNATIVES,
+    Interface,
+    asked_first,
+    find_interface,
+    most_alternatives,
+    most_first_tokens,
+)
 from ceil_jax.lm.openai.served import Served, served_model
 from ceil_jax.lm.openai.tokens import TokenCounter
 
@@ -30,6 +40,8 @@ CONTEXT_LENGTH = 4096
 """The assumed context length if neither the server nor the user states it: Ollama's default."""
 AROUND_LABEL = 32
 """The largest number of tokens in the JSON around a label."""
+_ENOUGH = 20
+"""Answers after which a line says that most begin with no label."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -43,8 +55,9 @@ class EndpointLM(LanguageModel):
        vLLM and SGLang give them: it scores and generates.
     2. /completions without these: it generates.
     3. only /chat/completions, or if the settings say `chat`: it generates, from messages or with a
-       text as the user's message; and it writes labels alone, if the server holds an answer to a
-       JSON schema.
+       text as the user's message; it writes labels alone, if the server holds an answer to a
+       JSON schema; and it gives log P of labels, if the server returns the most likely first tokens
+       of an answer (`labels`).
 
     `tokens_read` is the number of tokens that the server reports.
 
@@ -63,10 +76,15 @@ class EndpointLM(LanguageModel):
         chat = self._interface.chat
         self.name = served.name(self._client, "chat, as it is" if chat else "")
         self._alternatives = 0
+        """The number of most likely tokens that the server gives."""
+        self._told_apart: dict[tuple[str, ...], bool] = {}
+        self._weighed = self._without_label = 0
+        self._told = False
         self.no_scores = ""
         """Why the server cannot score; "" if it can."""
         if chat:
             self.no_scores = f"chat gives no log-probabilities of a prompt ({self._interface.why})"
+            self._alternatives = most_first_tokens(self._first_tokens_of)
         else:
             try:
                 self._alternatives = most_alternatives(self._scores_of)
@@ -80,6 +98,7 @@ class EndpointLM(LanguageModel):
                 self.no_scores = f"{address.base}: {error}"
         self.can_score = not self.no_scores
         self.can_label = self._interface.labels
+        self.can_weigh = chat and self._alternatives > 0
         length = config.context_length or served.context_length
         if length is None:
             length = CONTEXT_LENGTH
@@ -114,9 +133,11 @@ class EndpointLM(LanguageModel):
     def _what_it_does(self) -> str:
         if self.can_score:
             return "/completions gives log-probabilities of prompts: it scores and writes"
-        labels = ", and constrains answers to labels" if self.can_label else ""
         path = self._interface.path
-        return f"asked through {path}, it writes{labels} and does not score: {self.no_scores}"
+        does = ["writes"]
+        does += ["constrains answers to labels"] * self.can_label
+        does += ["gives the probabilities of labels"] * self.can_weigh
+        return f"asked through {path}, it {', '.join(does)} and does not score: {self.no_scores}"
 
     @property
     def key(self) -> str:
@@ -173,6 +194,77 @@ class EndpointLM(LanguageModel):
         pairs = zip(prompts, labels, strict=True)
         answers = self._chats([(prompt, body | held_to(names)) for prompt, names in pairs])
         return [label_in(answer) for answer in answers]
+
+    def choice_log_likelihood(
+        self,
+        prompts: Sequence[Rendered],
+        choices: Sequence[Sequence[str]],
+        *,
+        per_token: bool = False,
+    ) -> list[np.ndarray]:
+        """Return what `LanguageModel` does; or log P of labels, which are all choices of a prompt,
+        if the LM `can_weigh`. Each label counts as one token then."""
+        if not self.can_weigh:
+            return super().choice_log_likelihood(prompts, choices, per_token=per_token)
+        check_choices(choices)
+        top = self._first_tokens(prompts, self._alternatives, "scoring")
+        self._note_on(top, choices)
+        return [
+            np.array(label_log_probs(tokens, options))
+            for tokens, options in zip(top, choices, strict=True)
+        ]
+
+    def tells_apart(self, labels: Sequence[str]) -> bool:
+        """Return whether the labels have different first tokens, as far as that can be seen: each
+        is dictated, and the most likely token must begin that label alone. There may be
+        MOST_ALTERNATIVES labels."""
+        names = tuple(labels)
+        if len(names) > MOST_ALTERNATIVES:
+            return False
+        if names not in self._told_apart:
+            dictated = [DICTATED.format(label=label) for label in names]
+            top = self._first_tokens(dictated, self._alternatives, "telling labels apart")
+            self._told_apart[names] = all(
+                tokens and label_of(tokens[0][0], names) == label
+                for tokens, label in zip(top, names, strict=True)
+            )
+        return self._told_apart[names]
+
+    def _note_on(self, top: Sequence[FirstTokens], choices: Sequence[Sequence[str]]) -> None:
+        """Log a line, once, if most answers begin with no label."""
+        self._weighed += len(top)
+        self._without_label += sum(
+            not any(label_of(token, options) for token, _ in tokens)
+            for tokens, options in zip(top, choices, strict=True)
+        )
+        if self._told or self._weighed < _ENOUGH or 2 * self._without_label < self._weighed:
+            return
+        self._told = True
+        log.warning(
+            "%s: of %d answers, %d begin with no label, so that their scores say little; an "
+            "instruction may help that names the labels and asks for one alone (--system)",
+            self.name,
+            self._weighed,
+            self._without_label,
+        )
+
+    def _first_tokens_of(self, prompt: str, count: int) -> FirstTokens:
+        [tokens] = asked_first(partial(self._first_tokens, [prompt], count, "probing"))
+        return tokens
+
+    def _first_tokens(
+        self, prompts: Sequence[Rendered], count: int, what: str, attempts: int | None = None
+    ) -> list[FirstTokens]:
+        """The `count` most likely first tokens of the answer to each prompt."""
+        body = {**self._interface.settings(1), "logprobs": True, "top_logprobs": count}
+        requests = [
+            (
+                {"model": self._model, "messages": _messages(prompt), **body},
+                lambda answer: first_tokens(answer["choices"]),
+            )
+            for prompt in prompts
+        ]
+        return self._client.ask_all(self._interface.path, requests, what, attempts)
 
     def scores(self, continuations: Continuations) -> tuple[list[float], list[int]]:
         if not self.can_score:

@@ -6,12 +6,13 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ceil_jax.errors import UserError
 from ceil_jax.lm.openai.alignment import ScoredText
 from ceil_jax.lm.openai.chat import chat_answer, held_to, label_in
 from ceil_jax.lm.openai.client import FIRST_ATTEMPTS, Client, Refused, in_order
+from ceil_jax.lm.openai.labels import FirstTokens, label_log_probs
 
 DRIFT = 0.3
 """The most nats by which a token's log-probability may differ between two readings: neighbouring
@@ -21,6 +22,7 @@ SURPRISE = 1.0
 ALTERNATIVES = (20, 5, 1)
 """Numbers of alternatives to request for each token, tried in this order: the most that vLLM
 allows, the most that OpenAI allows, and the fewest with which SGLang returns log-probabilities."""
+MOST_ALTERNATIVES = max(ALTERNATIVES)
 _GREETING = "Say yes."
 FEW_TOKENS = 16
 """The token limit of requests whose text is not needed; some servers refuse fewer."""
@@ -28,8 +30,13 @@ _ENOUGH_TOKENS = 1024
 """The token limit of such requests to a model that reasons first."""
 _COLOURS = ("turquoise", "vermilion")
 """Labels that no LM writes when it is greeted."""
+DICTATED = "Write this and nothing else: {label}"
+"""The prompt that dictates a label."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
 """A missing key and temporary failures, which say nothing about what the server can do."""
+
+
+Out = TypeVar("Out")
 
 
 class Interface(NamedTuple):
@@ -78,19 +85,14 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     def answers(interface: Interface, read: Callable[[Any], Any], limit: int, **body: Any) -> bool:
         """Whether the server answers a greeting."""
         asked = {"model": model, **body, **interface.settings(limit)}
-        # a limit of requests is waited for
-        for attempts in (FIRST_ATTEMPTS, None):
-            try:
-                client.ask(interface.path, asked, read, attempts)
-                return True
-            except Refused as refusal:
-                if refusal.status == 429 and attempts:
-                    continue
-                if refusal.status in _FATAL:
-                    raise
-                refusals.append(refusal)
-                return False
-        return False
+        try:
+            asked_first(partial(client.ask, interface.path, asked, read))
+            return True
+        except Refused as refusal:
+            if refusal.status in _FATAL:
+                raise
+            refusals.append(refusal)
+            return False
 
     if not chat:
         for lists in (True, False):
@@ -120,6 +122,17 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     raise Refused("; ".join(firsts), refusals[-1].status) from None
 
 
+def asked_first(ask: Callable[[int | None], Out]) -> Out:
+    """Return the result of a request that is one of the first: what fails is told after a few
+    attempts, but a limit of requests is waited for. `ask` is given the most attempts."""
+    try:
+        return ask(FIRST_ATTEMPTS)
+    except Refused as refusal:
+        if refusal.status != 429:
+            raise
+    return ask(None)
+
+
 def _completion(answer: Any) -> Any:
     [choice] = in_order(answer["choices"], 1)
     return choice["text"]
@@ -137,6 +150,43 @@ def _held(answer: Any) -> None:
     label = label_in(chat_answer(_choices(answer), _GREETING)).text
     if label not in _COLOURS:
         raise ValueError(f"{label!r:.80} is no label")
+
+
+def most_first_tokens(ask: Callable[[str, int], FirstTokens]) -> int:
+    """Check the log-probabilities of first tokens in a chat, and return how many of them the server
+    gives; 0 if they cannot be used.
+
+    Each of two words is dictated, and must be far more likely than the other. A chat that reasons
+    first, or returns something else there, fails.
+
+    Args:
+        ask: (prompt, number of tokens) → the most likely first tokens of the answer.
+
+    Raises:
+        UserError: the server cannot be reached or wants a key.
+    """
+    for count in ALTERNATIVES:
+        try:
+            return count if _obeys_dictation(partial(_repeated, ask, count)) else 0
+        except Refused as refusal:
+            if refusal.status in _FATAL:
+                raise
+            # a bad request: the server may allow fewer
+            if refusal.status not in (400, 422):
+                break
+    return 0
+
+
+def _repeated(ask: Callable[[str, int], FirstTokens], count: int, word: str) -> FirstTokens:
+    return ask(DICTATED.format(label=word), count)
+
+
+def _obeys_dictation(repeat: Callable[[str], FirstTokens]) -> bool:
+    for number, word in enumerate(_COLOURS):
+        log_probs = label_log_probs(repeat(word), _COLOURS)
+        if log_probs[number] - log_probs[1 - number] < SURPRISE:
+            return False
+    return True
 
 
 class Score(Protocol):

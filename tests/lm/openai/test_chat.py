@@ -153,7 +153,7 @@ def test_a_chat_that_is_held_to_labels_writes_them_alone(server, address, caplog
     caplog.set_level("INFO", "ceil_jax")
     server.holds = True
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
-    assert "it writes, and constrains answers to labels and does not score" in caplog.text
+    assert "it writes, constrains answers to labels and does not score" in caplog.text
     assert lm.can_label
     prompts = ["good good bad good", "blue blue red blue"]
     best = TinyLM().choose(prompts, LABELS)
