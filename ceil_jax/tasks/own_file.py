@@ -21,6 +21,7 @@ from ceil_jax.tasks.labels import labels_of
 from ceil_jax.tasks.registry import TASKS
 from ceil_jax.tasks.rows import Columns, examples_of, ids_of_rows, row_example
 from ceil_jax.tasks.spec import Row
+from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.tasks.tables import Table, TableLike, read_table
 from ceil_jax.tasks.written import default_limit, default_stop
 
@@ -33,6 +34,9 @@ sql_execution needs it."""
 
 OF_LABELS = ("accuracy", "macro_f1", "balanced_accuracy")
 """The metrics of labels, among which the LM chooses."""
+
+FREE_WORDS = 5
+"""The mean number of words from which outputs count as free text."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,8 @@ def load_file(
         group=options.group or "",
     )
     task = separated(task, table.source)
+    if options.metric is None and not reader.choices:
+        _note_free_text(bank, table.source)
     return replace(
         task,
         train=draw(task.train, bank_limit, seed),
@@ -305,6 +311,21 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source
         len(labels),
     )
     return "accuracy"
+
+
+def _note_free_text(bank: Sequence[Example], source: str) -> None:
+    """Log which metrics there are, if the outputs of a bank are free text: mostly different ones of
+    FREE_WORDS words or more on average, and no programs."""
+    outputs = [example.output for example in bank]
+    words = sum(len(output.split()) for output in outputs) / len(outputs)
+    if words < FREE_WORDS or len(set(outputs)) < len(outputs) / 2 or structure_parser_of(bank):
+        return
+    log.info(
+        "%s: the answers are free text, and --metric exact_match counts one as right only if it "
+        "equals the output; others are squad_em (ignores articles, case and punctuation), "
+        "char_bleu (overlap of characters) or a metric of your own (--plugin, docs/extending.md)",
+        source,
+    )
 
 
 def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:

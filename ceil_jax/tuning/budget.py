@@ -39,7 +39,7 @@ class Budget:
     done, and raises later estimates.
 
     Args:
-        lm_tokens: the most LM tokens to spend; None for no limit beside the minutes.
+        lm_tokens: the most LM tokens to spend; None for no limit except the minutes.
         minutes: the minutes to spend; None for no limit.
         began: the start of the minutes, by `time.perf_counter`; by default now.
     """

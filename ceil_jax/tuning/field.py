@@ -37,18 +37,18 @@ from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
 _CHUNK = 32
-"""The most prompts that are read between two looks at the clock."""
+"""The most prompts that are read between two checks of the time."""
 
 _CHUNK_SECONDS = 5.0
-"""Seconds between two looks at the clock, where the LM is slow."""
+"""Seconds between two checks of the time if the LM is slow."""
 
 _SPECIAL = 2
 """Tokens that a tokenizer may put around a text."""
 
 _ENCODED = 32
-"""How many texts are encoded to measure the encoder's speed."""
+"""The number of texts that are encoded to measure the encoder's speed."""
 _MEASUREMENTS = 3
-"""How often they are encoded for that."""
+"""The number of repetitions of that measurement."""
 
 MARGIN = 1.25
 """The factor by which the estimates of a dry run are raised, because it counts only a sample."""
@@ -105,7 +105,7 @@ class Field:
 
     A prompt that several candidates share is read and paid for once. An answer that an earlier
     process has read costs the budget what it cost then, so that a search that was stopped takes the
-    same decisions when it goes on.
+    same decisions when it is resumed.
     """
 
     def __init__(
@@ -290,8 +290,8 @@ class Field:
         return waiting
 
     def _chunk(self, tokens: float) -> int:
-        """Return how many prompts of `tokens` tokens each are read before the next look at the
-        clock."""
+        """Return how many prompts of `tokens` tokens each are read before the next check of the
+        time."""
         if self.budget.minutes is None or not self.budget.pace:
             return _CHUNK
         return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))
@@ -346,7 +346,7 @@ class Field:
             affordable: how many LM tokens there are for it.
 
         Raises:
-            UserError: the candidate cannot be prepared here.
+            UserError: the candidate cannot be prepared.
         """
         while True:
             tokens, seconds = self._planned(candidate, known)
@@ -354,7 +354,8 @@ class Field:
                 return tokens, seconds
 
     def _planned(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
-        """The LM tokens and the seconds that preparing a candidate may take as it is."""
+        """The LM tokens and the seconds that preparing a candidate may take with the current
+        settings."""
         setup, row = self.setup_and_row(candidate)
         choice = row_stages.choice(setup, row)
         unpaid = closure([choice], lambda stage: stage.key in self._paid)

@@ -41,7 +41,7 @@ class Finals:
     without_lm: WithoutLM | None = None
     """The answers without an LM; None if the task has none."""
     tolerance: float = 2.0
-    """Points of the metric that a cheaper prompt may be expected to lose."""
+    """The largest expected loss, in points of the metric, of a cheaper prompt."""
     price: Price | None = None
     """The price of the LM's tokens; None if money is not shown."""
 

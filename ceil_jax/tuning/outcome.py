@@ -78,10 +78,10 @@ class Outcome:
         )
 
     def _raced(self) -> str:
-        """How many candidates raced, in words."""
+        """The number of candidates in the race, in words."""
         if not self.race:
-            return "no candidates raced, because the budget pays for final rows only"
-        return f"raced on {self.tuning_rows:,} rows: {len(self.race)} candidates"
+            return "no race, because the budget pays for the final rows only"
+        return f"{len(self.race)} candidates in the race, on up to {self.tuning_rows:,} rows"
 
     def data(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""

@@ -1,5 +1,5 @@
-"""A race: every candidate answers a few rows, the clearly worse ones are dropped, the others answer
-more.
+"""A race of candidates: all answer a few rows, clearly worse ones are dropped, and the others
+answer more.
 
 A race does no input or output: it returns which candidates should answer which rows next, and takes
 their scores.
@@ -164,7 +164,7 @@ class Race:
         )
 
     def dearest(self) -> float:
-        """Return the mean LM tokens of the dearest candidate that is still racing."""
+        """Return the mean LM tokens of the most expensive candidate that is still racing."""
         return max(self.mean_tokens(i) for i in self.racing)
 
     def mean_tokens(self, racer: int) -> float:

@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 MOST_TUNING = 300
 MOST_FINAL = 500
-"""By default, at most so many rows are used to race on, and at the end."""
+"""The default largest numbers of tuning rows and of final rows."""
 
 _ORDERS = 7
-"""Beside the seed, of the orders in which rows are answered."""
+"""The part of the random key, next to the seed, for the orders in which rows are answered."""
 
 
 def split_rows(
     task: Task, tuning: int | None, final: int | None, seed: int
 ) -> tuple[Task, list[Example], int]:
     """Return the task with the remaining bank, and with the final rows as its queries; the rows to
-    race on; and how many held-out queries were left out because they repeat others or stand in the
+    race on; and how many held-out queries were left out because they repeat others or are in the
     bank. The rows to race on and the final rows are in random order.
 
     No two rows show an LM the same words: of rows of the bank that do, the first is kept, because
@@ -75,7 +75,7 @@ def split_rows(
     if min(rows - tuning, tuning, final) < FEWEST_ROWS:
         raise UserError(
             f"{task.name}: {rows + len(queries):,} rows make {max(rows - tuning, 0):,} for the "
-            f"bank, {tuning:,} to tune on and {final:,} for the end; at least {FEWEST_ROWS} of "
+            f"bank, {tuning:,} to tune on and {final:,} final rows; at least {FEWEST_ROWS} of "
             f"each are needed: give {5 * FEWEST_ROWS} different rows or more (some hundreds for "
             "narrow intervals), or another number of --tuning-rows, --final-rows or --limit"
         )
@@ -98,8 +98,8 @@ def split_rows(
 
 
 def _apart(task: Task, tuning: int, seed: int) -> tuple[list[Example], list[Example]]:
-    """Return rows to race on, at least `tuning` of them, and the bank. No group of the task has rows
-    on both sides; a row without a group stands for itself."""
+    """Return rows to race on, at least `tuning` of them, and the bank. No group of the task has
+    rows on both sides; a row without a group is a group of its own."""
     rows_of: dict[Hashable, list[Example]] = {}
     for row in task.train:
         rows_of.setdefault(task.group_of(row) or (row.id,), []).append(row)

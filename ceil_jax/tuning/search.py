@@ -1,4 +1,4 @@
-"""The search: one race on the tuning rows within the budget, and one look at the final rows.
+"""The search: a race on the tuning rows within the budget, then one comparison on the final rows.
 
 1. Zero examples and the *standard*, the choice that needs no search (`candidates.standard`), answer
    the first tuning rows, which measures the LM's speed.
@@ -6,14 +6,14 @@
    the first part of the rows.
 3. The loop: all that are still possible answer the next part of the tuning rows, and the clearly
    worse ones are dropped (`race`). Parts double. It ends when one candidate is left, when all rows
-   are answered, or when the next part does not fit the tokens or the minutes that are left beside
-   the final rows.
-4. What is left pays for latecomers: dearer candidates first, then those that an LM has to prepare,
-   such as EPR and CEIL.
+   are answered, or when the next part does not fit the tokens or minutes that remain besides those
+   for the final rows.
+4. What is left pays for latecomers: more expensive candidates first, then those that an LM has to
+   prepare, such as EPR and CEIL.
 5. The winner, the cheapest that the race could not tell from it, the standard and zero examples
    answer the final rows, and `verdict` compares them.
 
-Whatever the budget did not pay for stands in the notes of the outcome, with a budget that would.
+The notes of the outcome list what the budget did not pay for, and a budget that would.
 """
 
 from __future__ import annotations
@@ -68,18 +68,20 @@ LEAST_FINAL = 8
 table."""
 
 ENOUGH_ROWS = 50
-"""With fewer final rows, a note says that they prove little."""
+"""With fewer final rows, a note warns that they prove little."""
 
 FEWEST_IN_BANK = 96
-"""The smallest bank to which one is cut, and on which methods are trained with an LM's scores."""
+"""The size down to which a bank may be cut, and the smallest one on which methods are trained with
+an LM's scores."""
 
 _WARM = 2
-"""Rows that are answered before the LM's speed is measured: the first prompts pay for its start."""
+"""Rows that are answered before the LM's speed is measured, because the first prompts include its
+start-up."""
 _MEASURED = 8
-"""Rows that measure it."""
+"""Rows on which it is measured."""
 
 _WRONG = 5
-"""How many wrong answers are shown."""
+"""The number of wrong answers that are shown."""
 
 _REMARKS = {
     "racing": "stayed to the end",
@@ -94,7 +96,7 @@ class Finalist(NamedTuple):
 
     entrant: Entrant
     role: str
-    """The reasons why it does."""
+    """The reasons why it is a finalist."""
     raced: np.ndarray
     """float [m]: its scores in the race; m is 0 if it did not take part."""
 
@@ -132,6 +134,8 @@ class Search:
         """The candidates that race, numbered as `race` does."""
         self._half = math.inf
         """Half of the LM tokens that were left when the race began."""
+        self._all_wrong = False
+        """Whether the LM answered all of the first rows wrongly, which ends the race."""
         methods = searched(search, config, task)
         bank_and_final, self.tuning, repeated = split_rows(
             task, search.tuning_rows, search.final_rows, config.data_seed
@@ -215,7 +219,7 @@ class Search:
     # what the minutes pay for
 
     def _fit_bank(self) -> None:
-        """Go on with a random part of the bank, if encoding it takes more than half of the
+        """Replace the bank by a random part of it if encoding all of it takes more than half of the
         minutes."""
         bank = len(self.task.train)
         nearest = self.standard
@@ -231,14 +235,15 @@ class Search:
         self.field.cut_bank(size)
         needed = self.budget.needed(0.0, 2 * a_text * (bank + queries))
         self.notes.append(
-            f"The bank is a random {size:,} of {bank:,} examples, for encoding all of them takes "
+            f"The bank is a random {size:,} of {bank:,} examples, because encoding all of them "
+            "takes "
             f"about {duration(a_text * bank)}; {needed} pays for all."
         )
 
     def _measure_speed(self) -> None:
-        """Let zero examples and the standard answer the first tuning rows, which they answer in the
-        race anyway: the minutes are counted in tokens from then on. A budget that is too small for
-        that stays unmeasured."""
+        """Measure the LM's speed on the first tuning rows with zero examples and with the standard,
+        which answer these rows in the race anyway. Minutes are counted in tokens from then on. If
+        the budget is too small, nothing is measured."""
         self.zero = self.field.enter(ZERO, self.tuning)
         self.plain = self.field.enter(self.standard, self.tuning)
         first = slice(0, _MEASURED)
@@ -276,6 +281,8 @@ class Search:
             rivals=len(entrants) + len(waiting),
         )
         hold(self.race, self._ask, self._left)
+        if self._all_wrong:
+            return
         if not any(map(len, self.race.scores)):
             self.notes.append(f"The budget does not pay for a race; {self._needed(entrants)} does.")
             return
@@ -347,24 +354,29 @@ class Search:
         return float(tokens[:rows].sum()) <= self._left()
 
     def _prepared(self, waiting: Sequence[Candidate]) -> Iterator[Entrant]:
-        """Prepare candidates, and yield each one that the budget pays for; notes say why the others
-        were not tried."""
+        """Prepare candidates, and yield each one that the budget pays for. A note for each reason
+        says which of the others were not tried."""
+        reasons: dict[str, list[str]] = {}
+        unpaid = []
         for candidate in waiting:
             racing = float(self.plain.tokens.sum())
             affordable = self._left() - racing
             try:
                 tokens, seconds = self.field.preparation(candidate, self.plain, affordable)
             except UserError as error:
-                self.notes.append(f"{candidate.label} was not tried: {error}.")
+                reasons.setdefault(str(error), []).append(candidate.label)
                 continue
             if tokens > affordable or self.budget.out_of_time(tokens + self._reserve(), seconds):
                 needed = self.budget.needed(tokens + racing + self._reserve(), seconds)
-                self.notes.append(
-                    f"{candidate.label} was not tried: it takes {tokens:,.0f} LM tokens and about "
-                    f"{duration(seconds)} of training; {needed} pays for it."
+                unpaid.append(
+                    f"{candidate.label} ({tokens:,.0f} LM tokens and about {duration(seconds)} of "
+                    f"training; {needed} pays for it)"
                 )
                 continue
             yield self.field.enter(candidate, self.tuning)
+        self.notes += [f"Not tried: {', '.join(who)}: {why}." for why, who in reasons.items()]
+        if unpaid:
+            self.notes.append(f"Not tried for the budget: {'; '.join(unpaid)}.")
 
     def _join(self, entrant: Entrant) -> None:
         """Let another candidate join the race."""
@@ -381,6 +393,8 @@ class Search:
 
     def _ask(self, part: Round) -> Mapping[int, np.ndarray]:
         """Return the scores of each racer on a part of the rows; {} to end the race."""
+        if self._all_wrong:
+            return {}
         racers, start, stop = part
         states = self.race.states
         log.info(
@@ -405,6 +419,7 @@ class Search:
         rows = len(scores[0])
         nothing_right = rows and not any(values.any() for values in scores)
         if start == 0 and len(racers) > 1 and nothing_right:
+            self._all_wrong = True
             query = self.tuning[0]
             answer = answers[-1].replies[0].prediction
             self.notes.insert(
@@ -413,7 +428,6 @@ class Search:
                 f"prompts; where {query.output!r} was right it answered {answer!r}: try another "
                 "--lm, --template or --metric.",
             )
-            return {}
         return dict(zip(racers, scores, strict=True)) if rows else {}
 
     @property
@@ -457,7 +471,7 @@ class Search:
     def _finalists(self) -> list[Finalist]:
         """The candidates that answer the final rows, the winner of the race first."""
         roles: dict[Candidate, list[str]] = {}
-        if any(map(len, self.race.scores)):
+        if any(map(len, self.race.scores)) and not self._all_wrong:
             costs = [entrant.cost(self.price) for entrant in self.entrants]
             cheapest = self.race.near(self.search.tolerance / 100, costs)[0]
             roles[self.winner.candidate] = ["winner of the race"]

@@ -24,7 +24,7 @@ class Standing(NamedTuple):
     preparing: int
     """LM tokens that preparing it took."""
     remark: str
-    """How the race ended for it, or why it is a finalist."""
+    """Its end in the race, or the reason why it is a finalist."""
     troubles: Mapping[str, int] = {}
     """The number of the LM's answers that can hardly be right, by trouble (`pipeline.ways`)."""
 

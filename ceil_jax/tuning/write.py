@@ -63,12 +63,12 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 def _note(outcome: Outcome, chosen: Standing) -> str:
     """A line on which prompt the selector has, if none is recommended; else ""."""
     if outcome.finals.needs_no_lm:
-        return f"selector/ holds {chosen.label}, for those who ask an LM all the same."
+        return f"selector/ holds {chosen.label}, for use with an LM all the same."
     return ""
 
 
 def program_of(search: Search, folder: Path) -> str:
-    """Return a program that asks the LM of a search about a new text, with the prompt of a selector.
+    """Return a program that sends a new text to the LM of a search, with the prompt of a selector.
 
     Args:
         search: names the LM, and how it was asked.

@@ -290,3 +290,22 @@ def test_numbers_as_ids_are_written_as_they_are(tmp_path):
     frame = pd.DataFrame({"id": range(10**18, 10**18 + 9), "text": [*"abcdefghi"], "label": "x"})
     bank, queries = ids_of(frame)
     assert sorted([*bank, *queries]) == [str(10**18 + i) for i in range(9)]
+
+
+def test_free_text_is_told_which_metrics_there_are(caplog):
+    rows = [
+        {"input": f"Why does request {i} fail?", "output": f"It was sent to the wrong host {i}."}
+        for i in range(20)
+    ]
+    with caplog.at_level("INFO"):
+        task = load_file(rows)
+    assert task.metric == "exact_match"
+    assert caplog.text.count("the answers are free text") == 1
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        load_file(rows, metric="exact_match")
+        load_file(
+            [{**row, "output": f"f(request(n{i}), a, b, c, d, e)"} for i, row in enumerate(rows)]
+        )
+        load_file([{**row, "output": str(i)} for i, row in enumerate(rows)])
+    assert "free text" not in caplog.text

@@ -586,7 +586,7 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     made = search(tmp_path, lm_tokens=20_000, method=("zero", "topk", "epr", "ceil"), ks=(3,))
     outcome = made.run()
     assert methods_of(outcome.race) == {"zero", "topk", "epr"}
-    [ceil] = [note for note in outcome.notes if "CEIL, K = 4 was not tried: it takes" in note]
+    [ceil] = [note for note in outcome.notes if "Not tried for the budget: CEIL, K = 4 (" in note]
     assert "--lm-tokens " in ceil
     epr = choice_of_row(made.field.setup(Candidate(ROWS_BY_NAME["epr"], 4)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
@@ -624,7 +624,7 @@ def test_a_fixed_prompt_joins_and_takes_half_the_rows_where_the_budget_is_small(
         rest = search(out, lm_tokens=60_000, **settings)
         assert {**rest.run().data(), "spent": ""} == {**outcome.data(), "spent": ""}
     tiny = search(tmp_path / "tiny", lm_tokens=12_000, **settings).run()
-    assert any("fixed, K = 4 was not tried: it takes" in note for note in tiny.notes)
+    assert any("Not tried for the budget: fixed, K = 4 (" in note for note in tiny.notes)
 
 
 def test_what_another_search_has_prepared_is_paid_for_too(tmp_path, moved_for_trained):
@@ -705,7 +705,11 @@ def test_bad_input_is_named(tmp_path):
     assert "it answered 'nothing': try another --lm" in outcome.notes[0]
     assert outcome.finals.rows == 40
     assert outcome.finals.standings
-    assert not outcome.race
+    # the race ended after its first rows, and the outcome says how many answered them
+    assert len(outcome.race) > 2
+    assert {(one.rows, one.score.mean) for one in outcome.race} == {(16, 0.0)}
+    assert f"{len(outcome.race)} candidates in the race" in outcome.text()
+    assert "does not pay" not in outcome.text()
 
 
 def test_a_recommended_classifier_is_written_and_answers_as_it_was_judged(finished, tmp_path):
