@@ -3,8 +3,8 @@
     python experiments/determinant.py --data-dir DATA
     python experiments/determinant.py --data-dir DATA --answer 220 --splits geoquery.template
 
-The first asks no LM. It measures *coverage* on GeoQuery's splits with the untrained encoder: the
-share of a query's names and edges (`tasks.structures`) that stand in at least one of its K
+The first needs no LM calls. It measures *coverage* on GeoQuery's splits with the untrained encoder: the
+share of a query's names and edges (`tasks.structures`) that are in at least one of its K
 examples. That is a world in which a determinant must pay, because a second example with the same
 parts adds nothing. Each bank is taken twice: as it is, and with two more wordings of every example
 beside it (*near-copies*, a bank made for this). It writes docs/determinant.svg, with what an LM
@@ -220,7 +220,7 @@ def answer_gains(records: Sequence[Published], *, best: bool = False) -> Iterato
 
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 600 } .soft { fill: #59636e }
-line { stroke: #d0d7de } .zero { stroke: #59636e } polyline { fill: none; stroke-width: 2 }
+.end { text-anchor: end } line { stroke: #d0d7de } .zero { stroke: #59636e } polyline { fill: none; stroke-width: 2 }
 .mark { stroke-width: 1.5 }
 .c0 { stroke: #2f6f9f } .c1 { stroke: #bf5700 } .c2 { stroke: #6a3d9a } .c3 { stroke: #1a7f37 }
 .t0 { fill: #2f6f9f } .t1 { fill: #bf5700 } .t2 { fill: #6a3d9a } .t3 { fill: #1a7f37 }
@@ -239,7 +239,7 @@ HEIGHT = 150
 GAP = 56
 """The gap between panels."""
 COLUMNS = 2
-"""Panels in a row: a telephone still shows words that can be read."""
+"""Panels in a row, so that the words can be read on a phone."""
 
 
 def drawing(gains: Sequence[Gain]) -> str:
@@ -284,7 +284,8 @@ def _panel(gains: Sequence[Gain], left: float, top: float) -> Iterator[str]:
     for points in range(step * math.ceil(low / step), int(high) + 1, step):
         kind = "" if points else ' class="zero"'
         yield f'<line{kind} x1="{left}" x2="{left + WIDTH}" y1="{y(points)}" y2="{y(points)}"/>'
-        yield f'<text class="soft" x="{left - 26}" y="{y(points) + 4}">{points:+}</text>'
+        number = f"{points:+}" if points else "0"
+        yield f'<text class="soft end" x="{left - 4}" y="{y(points) + 4}">{number}</text>'
     for trade_off in (0.001, 0.01, 0.1):
         name = f"{trade_off:g}"
         yield f'<text class="soft" x="{x(trade_off) - 8}" y="{top + HEIGHT + 16}">{name}</text>'
