@@ -135,7 +135,8 @@ class WritingAnOption(Writing):
             answers = lm.answers(prompts, self.max_new_tokens, self.stop)
         replies = []
         for answer, query in zip(answers, queries, strict=True):
-            option = option_in(answer.text, query.choices)
+            held = answer.text in query.choices
+            option = answer.text if held else option_in(answer.text, query.choices)
             if option is None:
                 replies.append(Reply(answer.text.strip(), answer.trouble or NO_OPTION))
             else:

@@ -288,7 +288,7 @@ def _with_labels(
         return reader, rows
     rows = spelled_alike(rows, source)
     if not reader.options.metric:
-        others = [] if queries is None else reader.examples(queries, "validation")
+        others = [] if queries is None else queries.texts(reader.options.answer)
         reader = replace(reader, metric=_metric_of_labels(rows, others, source))
     if reader.metric not in OF_LABELS:
         return reader, rows
@@ -297,13 +297,20 @@ def _with_labels(
     return reader, [replace(row, choices=choices) for row in rows]
 
 
-def _metric_of_labels(rows: Sequence[Example], others: Sequence[Example], source: str) -> str:
-    """The default metric when the bank's outputs are labels: accuracy, which is logged, or
-    exact_match if a separate table of queries (`others`) has outputs that are not among the
-    labels."""
+def _metric_of_labels(rows: Sequence[Example], others: Sequence[str], source: str) -> str:
+    """The default metric when the bank's outputs are labels: accuracy; or exact_match if a
+    separate table of queries has an output (`others`) that is not among the labels. Either is
+    logged."""
     labels = {question_key(row.output) for row in rows}
-    if not all(question_key(row.output) in labels for row in others):
-        return "exact_match"
+    for output in others:
+        if question_key(output) not in labels:
+            log.info(
+                "%s: the queries have the answer %.80r, which the bank has not: --metric "
+                "exact_match, and answers are written freely",
+                source,
+                output,
+            )
+            return "exact_match"
     log.info(
         "%s: the answers are %d labels, of which one is to be chosen: --metric accuracy (with "
         "--metric exact_match they are written freely)",

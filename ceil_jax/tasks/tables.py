@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from ceil_jax.errors import UserError
 from ceil_jax.store.places import user_path
+from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.checks import check_names
 from ceil_jax.tasks.spec import Row, RowError
 
@@ -68,6 +69,11 @@ class Table:
         """The names of all columns, in order of appearance."""
         rows = (row for row in self.rows if not isinstance(row, RowError))
         return list(dict.fromkeys(name for row in rows for name in row))
+
+    def texts(self, column: str) -> list[str]:
+        """Return the texts in a column, without the cells and rows that have none."""
+        cells = (as_text(row.get(column)) for row in self.rows if not isinstance(row, RowError))
+        return [text for text in cells if text]
 
     def place(self, position: int) -> str:
         """Return the number of the row at a position, as messages have it."""
@@ -142,7 +148,11 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
         if ending == ".json":
             table = Table([_row(value) for value in _json_list(text)], str(file))
         else:
-            rows = _json_lines(text) if ending == ".jsonl" else _csv_rows(file, text, delimiter)
+            rows = (
+                _json_lines(text)
+                if ending == ".jsonl"
+                else _csv_rows(file, text, delimiter, "\t" if ending == ".tsv" else "")
+            )
             values = [row for _, row in rows]
             table = Table(values, str(file), [number for number, _ in rows], "line")
         if table.rows and not table.columns:
@@ -161,6 +171,7 @@ _UNREADABLE = (
     OSError,
     EOFError,
     ValueError,  # of json and pyarrow too, and for bytes of another encoding
+    TypeError,  # of pyarrow
     LookupError,  # an unknown encoding
     RuntimeError,  # a .zip with a password; JSON that is nested too deeply
     OverflowError,  # a date that Python does not have
@@ -230,11 +241,12 @@ def _decoded(content: bytes, encoding: str) -> str:
         raise ValueError(f"line {line} is not {encoding} ({error.reason})") from None
 
 
-def _csv_rows(file: Path, text: str, delimiter: str | None) -> list[tuple[int, Row | RowError]]:
+def _csv_rows(
+    file: Path, text: str, delimiter: str | None, preferred: str
+) -> list[tuple[int, Row | RowError]]:
     """The first line and the cells of each row below the header."""
     if delimiter is None:
-        is_tsv = ".tsv" in (suffix.lower() for suffix in file.suffixes)
-        marks = f"\t{DELIMITERS}" if is_tsv else DELIMITERS  # of several that do, the first
+        marks = f"{preferred}{DELIMITERS}"  # of several that do, the first
         delimiter = max(marks, key=lambda mark: len(_first_cells(text, mark)))
     records = _records(text, delimiter)
     line, header = next(records, (0, []))
@@ -309,20 +321,20 @@ def frame_table(source: Any) -> Table | None:
     Raises:
         UserError: a column cannot be converted, or two columns have one name.
     """
-    name = "data frame"
-    if hasattr(source, "with_format") and not isinstance(source, Mapping):
-        name = "data set"
-        if not hasattr(source, "num_rows"):  # a streamed one
-            import datasets
-
-            source = datasets.Dataset.from_list(list(source), source.features)
-        source = source.with_format("arrow")[:]
-    if not hasattr(source, "__arrow_c_stream__"):
+    is_data_set = hasattr(source, "with_format") and not isinstance(source, Mapping)
+    if not is_data_set and not hasattr(source, "__arrow_c_stream__"):
         return None
+    name = "data set" if is_data_set else "data frame"
     import pyarrow as pa
 
     try:
-        return _arrow_rows(pa.table(source), name)
+        if is_data_set and not hasattr(source, "num_rows"):  # a streamed one
+            import datasets
+
+            source = datasets.Dataset.from_list(list(source), source.features)
+        return _arrow_rows(
+            pa.table(source.with_format("arrow")[:] if is_data_set else source), name
+        )
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         why = " ".join(str(error).split())
         raise UserError(

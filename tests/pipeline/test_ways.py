@@ -23,6 +23,7 @@ from ceil_jax.pipeline.ways import (
     way_of_answering,
 )
 from ceil_jax.report.compare import compare
+from ceil_jax.tasks.example import Example
 
 FEW = replace(TASK, validation=TASK.validation[:6])
 FREE = replace(
@@ -81,6 +82,12 @@ def test_labels_that_the_lm_is_held_to_are_asked_for_once(tmp_path):
     assert lm.missing(way.requests(prompts, FEW.validation)) == 0
     unheld = replace(way, held=False).requests(prompts, FEW.validation)
     assert lm.missing(unheld) == 6
+
+
+def test_a_label_of_two_lines_is_one_when_the_lm_is_held_to_it():
+    query = Example("q", "a film", "good\nfilm", ("good\nfilm", "bad"))
+    [first, _] = WritingAnOption(8, (), held=True).replies(Held(), ["a", "b"], [query, query])
+    assert first == ("good\nfilm", "")
 
 
 def test_the_way_follows_from_the_choices_and_from_what_the_lm_can(tmp_path):

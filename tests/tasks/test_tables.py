@@ -200,6 +200,12 @@ def test_the_header_shows_the_delimiter(tmp_path, name, content, row):
     assert read_table(tmp_path / name).rows == [row]
 
 
+def test_a_tab_is_the_first_choice_inside_an_archive_too(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.tsv", "text, all\tlabel\na\tx\n")
+    assert read_table(tmp_path / "a.zip").rows == [{"text, all": "a", "label": "x"}]
+
+
 def test_a_delimiter_that_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("text,all:label\na,b:x\n")
     assert read_table(tmp_path / "a.csv", delimiter=":").rows == [{"text,all": "a,b", "label": "x"}]
@@ -234,7 +240,7 @@ def test_lines_that_are_no_objects(tmp_path):
     assert all(isinstance(row, RowError) for row in table.rows[1:])
     assert [str(row)[:24] for row in table.rows[1:3]] == [
         "expected an object of co",
-        "not JSON (a name stands ",
+        "not JSON (a name is repe",
     ]
 
 
@@ -344,6 +350,15 @@ def test_a_relation_of_duckdb():
 def test_what_is_no_table(table, message):
     with refused(message):
         read_table(table)
+
+
+def test_a_streamed_data_set_that_fails_is_told():
+    def rows():
+        yield {"text": "fine"}
+        raise ValueError("the stream broke")
+
+    with refused("data set: the stream broke"):
+        read_table(datasets.IterableDataset.from_generator(rows))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ HINTS: Mapping[int, str] = {
     413: "Send less at a time: --endpoint.batch 1, or a smaller --token-budget",
     422: "Send less at a time by --endpoint.batch, or leave out a field that the server does not "
     "take by --endpoint.fields NAME=null",
-    429: "The limit did not pass in time: a smaller --endpoint.concurrency stays below it. " + KEPT,
+    429: "The limit did not pass in two minutes: a smaller --endpoint.concurrency stays below it. "
+    + KEPT,
 }
 """HTTP status → what the user can do."""
 CONNECT_SECONDS = 10.0
@@ -337,10 +338,16 @@ class Client:
             words = inner if isinstance(inner, str) and inner.strip() else error.response.text
             said = self._clean(words) or "no message"
             raise Refused(f"{where}: HTTP {status}: {said}. {hint_for(status)}", status) from None
-        except (TimeoutError, openai.APITimeoutError):
+        except TimeoutError:
             raise UserError(
                 f"{where}: no whole answer within {seconds:g} s; --endpoint.timeout gives it more. "
                 f"{KEPT}"
+            ) from None
+        except openai.APITimeoutError as error:
+            silent = type(error.__cause__).__name__
+            raise UserError(
+                f"{where}: no sign of an answer, at each of {retries + 1} attempts ({silent}); is "
+                f"the server running there? --endpoint.timeout waits longer for an answer. {KEPT}"
             ) from None
         except openai.APIConnectionError as error:
             cause = self._clean(error.__cause__ or error)

@@ -40,7 +40,8 @@ class EndpointConfig:
     attempts and the waits between them, has twice as many."""
     attempts: Annotated[int, Range(1)] = 20
     """Attempts at a request with a temporary failure: 408, 409, 429, 5xx, time-outs, lost
-    connections. The waits grow to 8 seconds, two minutes in all, or are what Retry-After says."""
+    connections. The waits grow to 8 seconds, two minutes in all, or are what Retry-After says, up
+    to two minutes."""
     max_requests: Annotated[int | None, Range(1)] = None
     """The most requests to a server in this run, retries included."""
     max_tokens: Annotated[int | None, Range(1)] = None

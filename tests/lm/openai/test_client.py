@@ -286,6 +286,12 @@ def test_a_server_that_is_silent_is_asked_again(server, address):
     assert len(server.requests) == 2
 
 
+def test_a_server_that_stays_silent_is_told(server, address, waits):
+    server.change = lambda path, request, answer: time.sleep(0.5) or answer
+    said = message(Client(address, replace(QUICK, timeout=0.3, attempts=1)))
+    assert "no sign of an answer, at each of 1 attempts (ReadTimeout)" in said
+
+
 def test_a_server_that_is_not_there_is_told(waits):
     said = message(Client("http://127.0.0.1:1/v1", QUICK), lambda client: served_model(client, "m"))
     assert "http://127.0.0.1:1/v1/models: the connection failed (" in said
