@@ -6,7 +6,9 @@ stands in a file: no code that comes with a checkpoint is run.
 
 from __future__ import annotations
 
+import base64
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +45,15 @@ _SHORTEST = 3
 _MOST_OF_A_WORD = 1000
 """The most characters of a word that a tokenizer may split into pieces; beyond, its time grows with
 the cube of their number."""
+
+_MOST_PARTS = 2_000
+_LONGEST = 200
+"""The most values of a tokenizer beside its vocabulary, and the most characters of one of them."""
+
+_LARGE = ("vocab", "merges", "precompiled_charsmap")
+_PATTERN = {"String", "Regex"}
+_REPEATED = ("Sequence", "Replace", "Split")
+"""The parts that may stand several times in a tokenizer."""
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
 
@@ -220,6 +231,8 @@ def _tokenizer(
     _check_parts(content, folder)
     with failures(f"{folder}: cannot read the tokenizer"):
         backend = Backend.from_buffer(files.read("tokenizer.json"))
+        backend.no_padding()
+        backend.no_truncation()
         # the vocabulary, and a text with what stands around it
         ids = [*backend.get_vocab(with_added_tokens=True).values(), *backend.encode("a").ids]
     most = max(ids, default=-1)
@@ -237,28 +250,49 @@ def _tokenizer(
 
 def _check_parts(content: dict[str, Any], folder: Path) -> None:
     """Raise a UserError for a tokenizer whose time or memory may grow without bounds: with a regular
-    expression of its own, with a replacement longer than what it replaces, or that splits words of
-    any length."""
-    for part in _objects(content, but="vocab"):
+    expression of its own, with a replacement longer than what it replaces, that splits words of any
+    length, or with more, longer or repeated parts than any tokenizer has."""
+
+    def refuse(what: str) -> None:
+        raise UserError(f"{folder}: tokenizer.json {what}, which is not supported")
+
+    parts = {key: value for key, value in content.items() if key != "added_tokens"}
+    if len([*_values(parts)]) > _MOST_PARTS:
+        refuse(f"has more than {_MOST_PARTS:,} values beside its vocabulary")
+    if any(isinstance(value, str) and len(value) > _LONGEST for value in _values(content)):
+        refuse(f"has a text of more than {_LONGEST} characters beside its vocabulary")
+    for part in filter(_is_object, _values(content)):
         pattern = part.get("pattern", {"String": ""})
         replaced = pattern.get("String", " ")
         longer = len(part.get("content", "")) > len(replaced) and "pattern" in part
         if pattern.get("Regex", " {2,}") != " {2,}" or longer:
-            raise UserError(
-                f"{folder}: tokenizer.json has the pattern {str(pattern)[:80]}, which is not "
-                "supported: take another checkpoint"
-            )
+            refuse(f"has the pattern {str(pattern)[:80]}")
         if part.get("max_input_chars_per_word", 0) > _MOST_OF_A_WORD:
-            raise UserError(
-                f"{folder}: tokenizer.json splits words of more than {_MOST_OF_A_WORD:,} characters"
-            )
+            refuse(f"splits words of more than {_MOST_OF_A_WORD:,} characters")
+        # behind the trie and its size stand the replacements, each ended by a zero
+        charsmap = base64.b64decode(part.get("precompiled_charsmap") or "")
+        trie = int.from_bytes(charsmap[:4], "little")
+        if any(len(text) > _LONGEST for text in charsmap[4 + trie :].split(b"\0")):
+            refuse(f"replaces a character by more than {_LONGEST} bytes")
+    for step in ("normalizer", "pre_tokenizer"):
+        # some of them double the length of a text
+        objects = filter(_is_object, _values(content.get(step)))
+        kinds = Counter(part.get("type") for part in objects if not part.keys() <= _PATTERN)
+        twice = [kind for kind, count in kinds.items() if count > 1 and kind not in _REPEATED]
+        if twice:
+            refuse(f"has a {step} {twice[0]!r:.40} twice")
 
 
-def _objects(value: Any, but: str) -> Iterator[dict[str, Any]]:
-    """All objects in a JSON value, except those under a certain key."""
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """A JSON value and all that are in it, but for the content of the largest parts of a
+    tokenizer."""
+    yield value
     if isinstance(value, dict):
-        yield value
-        value = [part for key, part in value.items() if key != but]
+        value = [part for key, part in value.items() if key not in _LARGE]
     if isinstance(value, list):
         for part in value:
-            yield from _objects(part, but)
+            yield from _values(part)

@@ -16,6 +16,7 @@ import stat
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeVar
 
@@ -301,6 +302,8 @@ class Files:
                     key = entry.filename.removesuffix(".npy")
                     if key not in wanted:
                         continue
+                    if key in arrays:
+                        raise ValueError(f"{key} stands there twice")
                     if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > _MOST_ARRAYS:
                         raise ValueError(
                             f"{key} is compressed, or larger than {_MOST_ARRAYS:,} bytes"
@@ -358,6 +361,7 @@ class Files:
         header = checked(stream.read(length), dict[str, _Tensor | dict[str, str]], where)
         raw = np.memmap(stream, np.uint8, mode="r")[8 + length :]
         tensors = {}
+        spans = []
         for key, entry in header.items():
             if isinstance(entry, dict):  # the metadata
                 continue
@@ -369,7 +373,11 @@ class Files:
             size = math.prod(entry.shape) * dtype.itemsize
             if not 0 < stop - start == size or stop > len(raw):
                 raise self._unreadable(name, f"{key[:80]} does not fit into the file")
+            spans.append((start, stop))
             tensors[key] = raw[start:stop].view(dtype).reshape(entry.shape)
+        # a small file would hold a network of any size
+        if any(after[0] < before[1] for before, after in pairwise(sorted(spans))):
+            raise self._unreadable(name, "tensors share their numbers")
         return tensors
 
     def _unreadable(self, name: str, why: object) -> UserError:

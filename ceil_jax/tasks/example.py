@@ -62,6 +62,10 @@ def context_text(example: Example, context: Context) -> str:
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<name>(?:[^{}]|\{[^{}]*\})+)\}|[^{}]+|(?P<stray>.)", re.DOTALL)
 
 
+_MOST_NAMES = 100
+"""The most names of a pattern: each may stand for a text of any length."""
+
+
 @functools.lru_cache(maxsize=256)
 def pieces_of(pattern: str) -> tuple[tuple[str, str], ...]:
     """Return the pieces of a pattern, in order: (literal text, "") or ("", name in braces)."""
@@ -69,12 +73,14 @@ def pieces_of(pattern: str) -> tuple[tuple[str, str], ...]:
     for piece in _PIECE.finditer(pattern):
         if piece["stray"]:
             raise UserError(
-                f"{pattern!r}: expected braces around one name each, as in {{input}}, and "
+                f"{pattern!r:.200}: expected braces around one name each, as in {{input}}, and "
                 f"literal braces written {{{{ and }}}}; found a single {piece[0]!r} at place "
                 f"{piece.start()}"
             )
         literal = piece[0][:1] if piece[0] in ("{{", "}}") else piece[0]
         pieces.append(("", piece["name"]) if piece["name"] else (literal, ""))
+    if sum(bool(name) for _, name in pieces) > _MOST_NAMES:
+        raise UserError(f"{pattern!r:.200}: expected at most {_MOST_NAMES} names in braces")
     return tuple(pieces)
 
 
@@ -105,7 +111,9 @@ class Template:
     def __post_init__(self) -> None:
         names = [name for _, name in pieces_of(self.pattern)]
         if names[-1:] != [self.output] or names.count(self.output) != 1:
-            raise UserError(f"template {self.pattern!r} must end with its only {{{self.output}}}")
+            raise UserError(
+                f"template {self.pattern!r:.200} must end with its only {{{self.output}}}"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,7 +197,7 @@ def column_template(
     pattern = _renamed(pattern, lambda name: same_text(name, known) or name)
     names_in_pattern = [name for _, name in pieces_of(pattern)]
     if names_in_pattern[-1:] not in ([output], ["output"]):
-        raise UserError(f"template {pattern!r} must end with its only {{{output}}}")
+        raise UserError(f"template {pattern!r:.200} must end with its only {{{output}}}")
     if columns is None:
         columns = {*names_in_pattern[:-1]}
         if input not in names_in_pattern:

@@ -1,6 +1,7 @@
 """Folders that are damaged or of another kind: each is refused in one line that names the
 folder."""
 
+import base64
 import json
 import re
 
@@ -140,6 +141,10 @@ REPEATED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 A, B = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
 
 
+BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+LONG = base64.b64encode(bytes(4) + b"b" * 10**6 + b"\0").decode()
+
+
 def template(single, ids=(0,)):
     special = {"id": "[CLS]", "ids": list(ids), "tokens": ["[CLS]"] * len(ids)}
     return {
@@ -165,6 +170,22 @@ def template(single, ids=(0,)):
             "has the pattern .*which is not supported",
         ),
         ({"model": {"max_input_chars_per_word": 10**9}}, "splits words of more than 1,000 char"),
+        # each of them doubles what is no ASCII
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 30}},
+            "a normalizer 'ByteLevel' twice",
+        ),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 30}},
+            "a pre_tokenizer 'ByteLevel' twice",
+        ),
+        ({"normalizer": {"type": "Prepend", "prepend": "a " * 10**6}}, "a text of more than 200"),
+        ({"model": {"continuing_subword_prefix": "#" * 10**6}}, "a text of more than 200 char"),
+        (template([A] * 10**4), "more than 2,000 values beside its vocabulary"),
+        (
+            {"normalizer": {"type": "Precompiled", "precompiled_charsmap": LONG}},
+            "replaces a character by more than 200 bytes",
+        ),
         # the library's own code fails
         (
             {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="}},
@@ -195,6 +216,26 @@ def test_a_tokenizer_that_fails_at_a_text_is_one_line(folder):
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match="more than 20 tokens after cutting"):
         load_encoder(folder).encode(["a"])
+
+
+def test_a_tokenizers_own_padding_is_not_followed(folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["padding"] = {
+        "strategy": {"Fixed": 10**9},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 1,
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
+    content["truncation"] = {
+        "max_length": 1,
+        "strategy": "LongestFirst",
+        "stride": 7,
+        "direction": "Right",
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert load_encoder(folder).encode(["a river"]).shape == (1, 16)
 
 
 def test_no_class_is_chosen_by_a_name_in_a_file(folder, tmp_path, monkeypatch):

@@ -168,6 +168,21 @@ def test_settings_of_a_wrong_type_or_range_are_refused(saved, tmp_path):
         check(r"selector\.json, 'content': ", content=path)
 
 
+@pytest.mark.parametrize("setting", ["template", "system"])
+def test_a_prompt_that_fills_the_memory_is_refused(saved, tmp_path, setting):
+    """A pattern of 100 kB that names a long text again and again."""
+    folder = shutil.copytree(saved[1], tmp_path / "s")
+    record = json.loads((folder / "selector.json").read_text())
+    if setting == "template":
+        record["settings"]["template"]["pattern"] = "{input}" * 15_000 + "{output}"
+    else:
+        record["settings"]["system"] = "{labels}" * 15_000
+    (folder / "selector.json").write_text(json.dumps(record))
+    with refused("expected at most 100 names in braces") as refusal:
+        CeilSelector.from_pretrained(folder)
+    assert len(str(refusal.value)) < 600
+
+
 def rewritten(saved, folder, change):
     """A copy of the saved selector with other content and right checksums."""
     shutil.copytree(saved[1], folder)

@@ -169,6 +169,7 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**F32, "shape": [1] * 99}}, "header, 'a"),
         ({"a": {**F32, "data_offsets": [0, 80]}}, "a does not fit into the file"),
         ({"a": {**F32, "data_offsets": [8, 0]}}, "a does not fit into the file"),
+        ({"a": F32, "b": F32}, "tensors share their numbers"),
         ({"a": 5}, "header, 'a"),
         ([], "header: expected an object"),
         (b"[" * 1000, "header is not JSON"),
@@ -195,3 +196,13 @@ def test_weights(tmp_path):
     (sized / "model.safetensors").write_bytes(struct.pack("<Q", 10**8) + b"{" * 99)
     with Files(sized) as files, refused("a header of 100,000,000 bytes"):
         files.tensors()
+
+
+def test_an_array_that_stands_twice_is_not_read_twice(tmp_path):
+    """60,000 entries of an archive may name the same bytes, each of which is read and checked."""
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.filelist.append(archive.infolist()[0])
+        archive._didModify = True
+    with Files(tmp_path) as files, refused("x stands there twice"):
+        files.arrays("a.npz", ["x"])
