@@ -117,7 +117,7 @@ def test_another_field_of_the_config(folder, field, value, said):
     ("file", "said"),
     [
         ("config.json", "config.json is missing"),
-        ("model.safetensors", "model.safetensors beside it"),
+        ("model.safetensors", "holds no config.json and model.safetensors"),
         ("tokenizer.json", "holds no tokenizer.json; transformers writes it"),
     ],
 )
