@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,11 +216,12 @@ def _stage_costs(stages: Mapping[str, tuple[str, Cost]]) -> dict[str, Cost]:
     """Return the cost of each stage by its description, from those by its key; stages without
     tokens that took less than a tenth of a second are summed up as one."""
     costs: dict[str, Cost] = {}
+    seen: Counter[str] = Counter()
     rest = Cost()
-    for key, (what, cost) in stages.items():
+    for what, cost in stages.values():
         if cost.tokens or cost.seconds >= 0.1:
-            label = what if what not in costs else f"{what} ({key[-6:]})"
-            costs[label] = cost
+            seen[what] += 1
+            costs[what if seen[what] == 1 else f"{what} ({seen[what]})"] = cost
         else:
             rest += cost
     return costs | ({"everything else": rest} if rest.seconds else {})

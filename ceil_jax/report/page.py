@@ -82,7 +82,7 @@ def chart(table: RunTable) -> tuple[bytes, bytes]:
     papers = [row.paper for row in table.rows]
     xlabel = f"{table.record.metric}, % (n = {table.record.queries})"
     height = 1.4 + 0.4 * len(labels)
-    return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 6.4, height)
+    return picture(lambda axes: draw_points(axes, labels, values, papers, xlabel), 5.2, height)
 
 
 def _short(label: str) -> str:

@@ -36,7 +36,7 @@ def picture(draw: Callable[[Axes], None], width: float, height: float) -> tuple[
             figure = Figure(figsize=(width, height), layout="constrained")
             draw(figure.subplots())
             file = io.BytesIO()
-            figure.savefig(file, format="png", dpi=130)
+            figure.savefig(file, format="png", dpi=160)
             files.append(file.getvalue())
     return files[0], files[1]
 

@@ -16,7 +16,9 @@ _BOTTOM = 44
 """The size of the chart, and its margins for the axes."""
 
 _LINE = 14
-"""The least distance between two labels."""
+"""The height of a label."""
+_LETTER = 6.6
+"""About the width of a letter of a label."""
 
 
 class Point(NamedTuple):
@@ -35,7 +37,9 @@ class Point(NamedTuple):
 def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> str:
     """Return an SVG element of 400 × 300 units that fills the width it has on a page.
 
-    Points with a label have a line for their interval; those without are small and grey.
+    Points with a label have a line for their interval; those without are small and grey. A labelled
+    point far below the others is a triangle on the lower edge with its score, because the chart
+    would be an empty band otherwise.
 
     Args:
         points: at least one point.
@@ -44,14 +48,11 @@ def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> st
         title: what the chart shows, for screen readers.
     """
     labelled = [point for point in points if point.label]
+    raced = [point for point in points if not point.label]
     frame = _frame_of(points, labelled or points)
-    parts = [
-        *_axes(frame, xlabel, ylabel),
-        *(_background(point, frame) for point in points if not point.label),
-    ]
-    heights = _apart([frame.y(point.score) for point in labelled])
-    for point, height in zip(labelled, heights, strict=True):
-        parts.append(_labelled(point, frame, height))
+    parts = [*_axes(frame, xlabel, ylabel), *(_background(point, frame) for point in raced)]
+    for point, label in zip(labelled, _labels(labelled, raced, frame), strict=True):
+        parts.append(_labelled(point, frame, label))
     description = "; ".join(map(_in_words, labelled))
     return (
         f'<svg class="scatter" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
@@ -80,11 +81,20 @@ class _Frame(NamedTuple):
 
 
 def _frame_of(points: Sequence[Point], important: Sequence[Point]) -> _Frame:
-    """The frame for some points, as high as the intervals of the important ones."""
+    """The frame for some points, as high as the intervals of the important ones. Those are left out
+    that lie below the others by more than the height of these."""
+    lowest, *others = sorted(important, key=lambda point: point.score)
+    while others:
+        bottom = min(point.low for point in others)
+        height = max(point.high for point in others) - bottom
+        if bottom - lowest.score <= height or lowest.high >= bottom:
+            break
+        lowest, *others = others
+    shown = [lowest, *others]
     return _Frame(
         largest=max(1.0, *(point.tokens for point in points)) * 1.05,
-        floor=max(0.0, min(point.low for point in important) - 3),
-        ceiling=min(100.0, max(point.high for point in important) + 3),
+        floor=max(0.0, min(point.low for point in shown) - 3),
+        ceiling=min(100.0, max(point.high for point in shown) + 3),
     )
 
 
@@ -119,18 +129,84 @@ def _background(point: Point, frame: _Frame) -> str:
     return f'<circle class="raced" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>'
 
 
-def _labelled(point: Point, frame: _Frame, height: float) -> str:
-    """A dot with the line of its interval, and its label at a height that no other label has."""
+class _Box(NamedTuple):
+    """A rectangle of the chart."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def covers(self, other: _Box) -> bool:
+        """Return whether two rectangles overlap."""
+        apart = self.right <= other.left or other.right <= self.left
+        return not (apart or self.bottom <= other.top or other.bottom <= self.top)
+
+
+class _Label(NamedTuple):
+    """The text of a label and where it is."""
+
+    text: str
+    x: float
+    y: float
+    anchor: str
+
+    @property
+    def box(self) -> _Box:
+        """The rectangle that the text covers."""
+        width = _LETTER * len(self.text)
+        left = self.x if self.anchor == "start" else self.x - width
+        return _Box(left, self.y - _LINE / 2, left + width, self.y + _LINE / 2)
+
+
+def _labels(points: Sequence[Point], raced: Sequence[Point], frame: _Frame) -> list[_Label]:
+    """The label of each point, to the right or the left of it at a height where it covers least: no
+    label and no point with a label, if there is room, and few small points and lines."""
+    weights = [(_dot(point, frame, 6), 20.0) for point in points]
+    weights += [(_dot(point, frame, 3), 1.5) for point in raced]
+    for point in points:
+        x = frame.x(point.tokens)
+        weights.append((_Box(x - 1, frame.y(point.high), x + 1, frame.y(point.low)), 1.5))
+    labels: dict[Point, _Label] = {}
+    for point in sorted(points, key=lambda point: not point.best):
+        text = point.label if point.score >= frame.floor else f"{point.label}: {point.score:.1f}"
+        x, y = frame.x(point.tokens), frame.y(point.score)
+        places = [
+            _Label(text, x + side * 9, y + lines * _LINE / 2, anchor)
+            for lines in (0, -1, 1, -2, 2, -3, 3, -4, 4, -6, 6, -8, 8)
+            for side, anchor in ((1, "start"), (-1, "end"))
+        ]
+
+        def cost(label: _Label, y: float = y) -> float:
+            box = label.box
+            covered = sum(weight for other, weight in weights if box.covers(other))
+            outside = box.left < _LEFT + 2 or box.right > _WIDTH or box.top < 0
+            outside = outside or box.bottom > _HEIGHT - _BOTTOM + 4
+            return covered + 1000 * outside + abs(label.y - y) / _LINE
+
+        labels[point] = min(places, key=cost)
+        weights.append((labels[point].box, 100))
+    return [labels[point] for point in points]
+
+
+def _dot(point: Point, frame: _Frame, radius: float) -> _Box:
+    x, y = frame.x(point.tokens), frame.y(point.score)
+    return _Box(x - radius, y - radius, x + radius, y + radius)
+
+
+def _labelled(point: Point, frame: _Frame, label: _Label) -> str:
+    """A dot with the line of its interval, or a triangle on the lower edge, and its label."""
     kind = "best" if point.best else "final"
     x = frame.x(point.tokens)
     y = frame.y(point.score)
-    # in the right half, the label stands to the left of the dot, so that it does not leave the chart
-    label_x, anchor = (x - 9, "end") if x > _WIDTH * 0.55 else (x + 9, "start")
+    mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+    if point.score < frame.floor:
+        mark = f'<path d="M{x - 6:.1f} {y - 9:.1f}h12l-6 9z"/>'
     return (
         f'<g class="{kind}"><line x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(point.low):.1f}" '
-        f'y2="{frame.y(point.high):.1f}"/><circle cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
-        f'<text x="{label_x:.1f}" y="{height + 4:.1f}" '
-        f'text-anchor="{anchor}">{html.escape(point.label)}</text></g>'
+        f'y2="{frame.y(point.high):.1f}"/>{mark}'
+        f'<text x="{label.x:.1f}" y="{label.y + 4:.1f}" '
+        f'text-anchor="{label.anchor}">{html.escape(label.text)}</text></g>'
     )
 
 
@@ -148,13 +224,3 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(step for step in steps if (high - low) / step <= 6)
     lowest = -(-low // step)  # low / step, rounded up
     return [step * (lowest + i) for i in range(7) if step * (lowest + i) <= high]
-
-
-def _apart(heights: Sequence[float]) -> list[float]:
-    """The heights of labels, those that would cover another one moved down."""
-    moved = list(heights)
-    free = 0.0
-    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
-        moved[i] = max(heights[i], free)
-        free = moved[i] + _LINE
-    return moved

@@ -60,7 +60,7 @@ def page(outcome: Outcome, program: str, note: str) -> str:
         note: which prompt the selector has, if none is recommended; else "".
     """
     recommendation, *others = advice(outcome.finals)
-    notes = [text for text in (*outcome.notes, note) if text]
+    notes = [text for text in dict.fromkeys((*outcome.notes, note)) if text]
     template = resources.files(__package__).joinpath("tune.html").read_text("utf-8")
     hashed = base64.b64encode(hashlib.sha256(_COPY.encode()).digest()).decode()
     return template.format(
@@ -147,7 +147,11 @@ def _race(outcome: Outcome) -> str:
         remark = f"{standing.remark}, {standing.rows} rows"
         tokens = f"{standing.tokens:,.0f}"
         rows.append(_row("", standing.label, remark, f"{score.mean:.1f}", interval, tokens))
-    return _table(rows, "on the tuning rows") if rows else "<p>There were no tuning rounds.</p>"
+    if not rows:
+        return "<p>There were no tuning rounds.</p>"
+    count = f"{len(rows)} candidates" if len(rows) > 1 else "1 candidate"
+    table = _table(rows, "on the tuning rows")
+    return f"<details><summary>{count}, the best first</summary>{table}</details>"
 
 
 def _row(

@@ -1,6 +1,5 @@
 """The chart of scores against tokens: what stands where, and what is said to who does not see it."""
 
-import re
 import xml.etree.ElementTree as ElementTree
 
 from ceil_jax.report.scatter import Point, scatter
@@ -35,9 +34,39 @@ def test_it_is_said_in_words():
     )
 
 
-def test_labels_do_not_cover_one_another():
-    alike = [Point(f"p{i}", 10.0 * i, 50.0, 50.0, 50.0) for i in range(6)]
-    svg = scatter(alike, "tokens", "score", "alike")
-    heights = [float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="\w+">p\d', svg)]
-    assert len(heights) == 6
-    assert min(b - a for a, b in zip(sorted(heights), sorted(heights)[1:], strict=False)) >= 13
+def boxes(svg):
+    """Label -> the rectangle of its text, at about 6.5 pixels a letter."""
+    found = {}
+    for group in ElementTree.fromstring(svg).iter("g"):
+        text = group.find("text")
+        x, y, width = float(text.get("x")), float(text.get("y")), 6.5 * len(text.text)
+        left = x if text.get("anchor", text.get("text-anchor")) == "start" else x - width
+        found[text.text] = (left, y - 9, left + width, y + 3)
+    return found
+
+
+def overlap(one, other):
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def test_labels_cover_no_other_label_and_no_point():
+    near = [Point(f"dense top-k, K = {i}", 100 + 4.0 * i, 50.0, 40.0, 60.0) for i in range(4)]
+    near.append(Point("zero examples", 0.0, 49.0, 40.0, 60.0))
+    svg = scatter(near, "tokens", "score", "alike")
+    labels = list(boxes(svg).values())
+    assert len(labels) == 5
+    assert not any(overlap(a, b) for i, a in enumerate(labels) for b in labels[:i])
+    dots = [(x - 4, y - 4, x + 4, y + 4) for x, y in circles(svg)]
+    assert not any(overlap(label, dot) for label in labels for dot in dots)
+    assert all(box[0] >= 40 and box[2] <= 400 for box in labels)
+
+
+def test_a_point_far_below_the_others_leaves_no_empty_band():
+    far = Point("zero examples", 10.0, 0.0, 0.0, 5.0)
+    best, other = (Point(f"K = {i}", 100.0 * i, 80.0, 70.0, 90.0) for i in (1, 2))
+    svg = scatter([far, best, other], "tokens", "score", "t")
+    [(_, y), _] = circles(svg)
+    # 80 is in the middle of 67 to 93
+    assert 100 < y < 170
+    assert "zero examples: 0.0" in boxes(svg)
+    assert "zero examples 0.0 (0.0 to 5.0)" in ElementTree.fromstring(svg).find("desc").text
