@@ -51,7 +51,7 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
         the kernel to rank them so."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
-        shared = steps.for_all_seeds
+        shared = steps.for_all_seeds  # which train on the same sets and scores
         finder = shared.learnt(self.start)
         trade_off = shared.trade_off(self.trade_off, finder)
         sampler = self.candidate_sampler(len(steps.bank))

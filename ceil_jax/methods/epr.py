@@ -48,7 +48,7 @@ class EPR(EPRTraining, LearnsFromScores):
         """Find candidates, have the LM score each, and train the encoder to rank them so."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
-        shared = steps.for_all_seeds
+        shared = steps.for_all_seeds  # which train on the same sets and scores
         sampler = self.candidate_sampler(len(steps.bank))
         sets = shared.candidate_sets(sampler, queries, shared.learnt(self.start))
         scores = shared.lm_scores(self, queries, sets)

@@ -40,7 +40,7 @@ class TST(EPR):
         so."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
-        shared = steps.for_all_seeds
+        shared = steps.for_all_seeds  # which train on the same sets and scores
         sampler = self.candidate_sampler(len(steps.bank))
         sets = shared.candidate_sets(sampler, queries, shared.learnt(self.start))
         scores = shared.output_scores(queries, sets)

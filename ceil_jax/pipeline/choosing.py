@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ceil_jax.encoders.text_encoder import EncoderPair
+from ceil_jax.errors import UserError
 from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.pipeline.rewriting import Skills
 from ceil_jax.pipeline.run import Run
@@ -153,6 +154,9 @@ def draw_sets(
         query_vectors: the queries' vectors, for a sampler that needs vectors.
         bank_vectors: the bank's vectors.
         trade_off: λ, for a sampler that needs it.
+
+    Raises:
+        UserError: a set has its own query, whose answer would be in the prompt.
     """
     shortlist = np.empty((len(queries), 0), np.int32)
     relevance = np.empty((len(queries), 0), np.float32)
@@ -163,6 +167,13 @@ def draw_sets(
         queries, bank, seed, shortlist, relevance, query_vectors, bank_vectors, trade_off
     )
     sets = sampler.draw(inputs)
+    own_rows = OwnRows(bank, "id")(queries)
+    for query, shortlist, subsets, own in zip(queries, *sets, own_rows, strict=True):
+        if np.isin(shortlist[subsets[subsets >= 0]], own).any():
+            raise UserError(
+                f"{type(sampler).__name__}: a candidate set of training query {query.id!r} has the "
+                "query itself, so that the LM would read its answer; leave it out"
+            )
     return CandidateSets(sets.shortlist, np.ascontiguousarray(sets.subsets))
 
 

@@ -161,8 +161,13 @@ def test_a_method_is_a_program_of_steps(plugin, tmp_path, moved_for_trained):
     assert again.scored == training.scored
     assert again != training
     assert "12 queries × 3 examples" in selector_of(run, setup, row).card.training_data
-    table.write_text(json.dumps({id: ids[::-1] for id, ids in listed.items()}))
-    assert StepsOf(setup).learnt(row.method).training.scored != training.scored
+    table.write_text(json.dumps({id: [*ids[1:], id] for id, ids in listed.items()}))
+    anew = StepsOf(setup).learnt(row.method).training.scored
+    assert anew != training.scored
+    run.get(anew.sets)
+    table.write_text(json.dumps({id: [id, *ids] for id, ids in listed.items()}))
+    with pytest.raises(UserError, match=r"Listed: a candidate set of training query .* itself"):
+        run.get(StepsOf(setup).learnt(row.method).training)
 
 
 def test_a_head_of_a_new_kind_is_fitted_cross_fitted_exported_and_opened(plugin, tmp_path):
