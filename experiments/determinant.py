@@ -108,7 +108,7 @@ def with_near_copies(task: Task) -> Task:
 def coverage(task: Task, positions: np.ndarray) -> np.ndarray:
     """Return the share of each query's structures that its examples have together, float [Q]."""
     parser = structure_parser_of(task.train)
-    assert parser is not None, f"the outputs of {task.name} are no programs"
+    assert parser is not None, f"the outputs of {task.name} are not programs"
     parts = [parser(example.output) for example in task.train]
     shares = []
     for query, row in zip(task.validation, positions, strict=True):

@@ -81,7 +81,7 @@ def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
 
 def agreement(grid: Grid, measured: Measured) -> float:
     """Return how alike the outputs of the chosen examples are to their query's, from 0 to 1, in the
-    first seed's run: the mean F1 of their structures or, where they are no programs, the share that
+    first seed's run: the mean F1 of their structures or, where they are not programs, the share that
     is equal."""
     cell = measured.entry.cell.seeded(measured.seeds[0])
     run, setup = grid.open(cell)

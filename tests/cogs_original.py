@@ -43,7 +43,7 @@ def _is_name(call: Call) -> bool:
 
 
 def _nouns_and_verbs(root: Call) -> tuple[list[Call], list[Call]]:
-    """The calls that are no names; each infinitive gets the agent of its governor."""
+    """The calls that are not names; each infinitive gets the agent of its governor."""
     nouns: list[Call] = []
     verbs: list[Call] = []
 

@@ -84,7 +84,7 @@ def test_a_selector_of_langchain(way):
 @pytest.mark.parametrize("kind", [dspy.Predict, dspy.ChainOfThought])
 @pytest.mark.parametrize("way", [WAYS["cloudpickle"], WAYS["deepcopy"]])
 def test_a_compiled_program(way, kind):
-    """A signature that was written as a text is no class of a module, so that pickle alone does
+    """A signature that was written as a text is not a class of a module, so that pickle alone does
     not take DSPy's programs."""
     selector = CeilSelector.from_examples(ROWS, encoder="tiny")
     program = CeilFewShot(selector, k=2).compile(kind("place -> light"))

@@ -90,7 +90,7 @@ def system_text(given: str | None) -> str | None:
     """Return the instruction that --system gives, from its file for @FILE.
 
     Raises:
-        UserError: there is no such file, it is no text, or the instruction names what it cannot
+        UserError: there is no such file, it is not a text, or the instruction names what it cannot
             (`lm.prompts.instruction`).
     """
     if given is not None and given.startswith("@"):
@@ -98,7 +98,7 @@ def system_text(given: str | None) -> str | None:
         try:
             given = file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
+            why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
             raise UserError(f"--system @{file}: {why}; expected @FILE or the text itself") from None
     if given:
         instruction(given, ["a label"])

@@ -29,7 +29,7 @@ from ceil_jax.methods.registry import method_named
 from ceil_jax.pipeline.config import TUNE, RunConfig, method_flags
 
 SEARCHED = ("shots", "trade_off")
-"""The settings of a run that are no flags of `tune`, because it searches them."""
+"""The settings of a run that `tune` searches, and which are not its flags."""
 
 
 def flag_registry() -> ConstructorRegistry:

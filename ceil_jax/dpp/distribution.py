@@ -100,7 +100,7 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
     The elementary symmetric polynomials are computed in log space, so the kernel's scale does not
     matter. Eigenvalues below n ε times the largest count as 0 (1e-5 for 100 items in float32). The
     result holds the items in the order drawn (int32). If the rank of the kernel is below k, there
-    is no subset of size k; the sample then has as many items as the rank, followed by −1.
+    is not a subset of size k; the sample then has as many items as the rank, followed by −1.
 
     >>> import jax
     >>> import jax.numpy as jnp

@@ -107,7 +107,7 @@ def read_folder(files: Files, name: str) -> Encoder:
     ) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{files.path()} is damaged, or is no encoder ({type(error).__name__}: {reason:.80}); "
+            f"{files.path()} is damaged, or is not an encoder ({type(error).__name__}: {reason:.80}); "
             "fetch it again"
         ) from error
 

@@ -152,7 +152,7 @@ def _download(name: str) -> Path:
             snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"])
         )
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        hint = f"It is no folder, and no hub id that can be fetched ({type(error).__name__})."
+        hint = f"It is neither a folder nor a hub id that can be fetched ({type(error).__name__})."
         raise unknown_name("encoder", name, ENCODERS, hint) from None
 
 

@@ -158,8 +158,7 @@ _truncating = threading.Lock()
 @contextmanager
 def failures(what: str) -> Iterator[None]:
     """Turn any failure of the tokenizers library inside the block into a UserError that begins with
-    `what`. The library raises plain Exceptions, and after a Rust panic an error that is no
-    Exception."""
+    `what`. The library raises plain Exceptions, and after a Rust panic an error that is not an Exception."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -54,7 +54,7 @@ def stored_answer(value: Any) -> Answer:
     match value:
         case [str(text), ended, [*removed]] if ended in get_args(Ended):
             return Answer(text, ended, tuple(removed))
-    raise ValueError(f"{value!r:.80} is no answer")
+    raise ValueError(f"{value!r:.80} is not an answer")
 
 
 TROUBLES = {

@@ -141,8 +141,8 @@ class LanguageModel:
     def write_labels(
         self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
     ) -> list[Answer]:
-        """Return the label that is generated for each prompt, if the LM `can_label`. The text is no
-        label if the answer was refused or is longer than `limit` tokens.
+        """Return the label that is generated for each prompt, if the LM `can_label`. The text is
+        not a label if the answer was refused or is longer than `limit` tokens.
 
         Args:
             prompts: N prompts.

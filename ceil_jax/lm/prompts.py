@@ -92,7 +92,7 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
 
     Args:
         pattern: the instruction as the user gives it.
-        labels: the labels; empty if outputs are no labels.
+        labels: the labels; empty if outputs are not labels.
 
     Raises:
         UserError: the pattern names `{labels}` without there being any, or something else in
@@ -109,7 +109,7 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
         )
     if named and not labels:
         raise UserError(
-            f"the instruction (system) names {labels}, and the outputs are no labels: describe the "
+            f"the instruction (system) names {labels}, and the outputs are not labels: describe the "
             "answers in words"
         )
     return "".join(", ".join(labels) if name else text for text, name in pieces_of(pattern))

@@ -177,7 +177,7 @@ def loading_errors(what: str, source: str) -> Iterator[None]:
         # without the advice to read pickles
         reason = lines[0].partition(" and thus cannot be loaded with `safetensors`")[0].rstrip(".")
         if other := _NOT_CAUSAL.match(reason):
-            reason = f"a model of the kind {other[1]} is no causal language model"
+            reason = f"a model of the kind {other[1]} is not a causal language model"
         advice = "" if Path(source).is_dir() else f"; {SERVED}"
         raise UserError(
             f"cannot load {what} {source}: {reason}; give the folder or hub id of a model, or for "

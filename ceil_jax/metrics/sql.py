@@ -68,7 +68,7 @@ class SqlSandbox:
         YEAR(CURDATE()) as 2020. A prediction with the text of the gold query is not run.
 
         Raises:
-            UserError: the database has rows in a journal file, or this is no POSIX system.
+            UserError: the database has rows in a journal file, or this is not a POSIX system.
         """
         _check_whole(database)
         if self._child is None:
@@ -141,7 +141,7 @@ class SqlExecution(Metric):
                 beginning = database.read(len(_SQLITE))
             if beginning != _SQLITE:
                 raise UserError(
-                    f"example {example.id!r}: {path} is no SQLite database: it begins with "
+                    f"example {example.id!r}: {path} is not a SQLite database: it begins with "
                     f"{beginning!r}; it may be packed, a script of SQL, or a Git LFS pointer"
                 )
             _check_whole(path)

@@ -142,7 +142,9 @@ class LabelClassifier:
         encoder = read_encoders(manifest, files, {"encoder": given})["encoder"]
         input_key = manifest.settings.get("input_key")
         if not isinstance(encoder, FreeEncoder) or not isinstance(input_key, str):
-            raise UserError(f"{files.folder / MANIFEST} is no classifier's; save it again")
+            raise UserError(
+                f"{files.folder / MANIFEST} is not the manifest of a classifier; save it again"
+            )
         return cls(encoder, input_key)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

@@ -207,5 +207,6 @@ def download(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=[MANIFEST, "content-*"]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise UserError(
-            f"{name!r} is no folder, and no hub id that can be fetched ({type(error).__name__})"
+            f"{name!r} is neither a folder nor a hub id that can be fetched "
+            f"({type(error).__name__})"
         ) from None

@@ -64,7 +64,7 @@ def check_target(folder: Path, manifest: str) -> None:
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     if names and LOCK not in names:
         what = Path(manifest).stem
-        raise UserError(f"{folder} exists and is no {what}; choose another folder")
+        raise UserError(f"{folder} exists and is not a {what}; choose another folder")
 
 
 def save_content(

@@ -137,7 +137,9 @@ def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: A
     try:
         vectors = np.asarray(vectors, np.float32)
     except (TypeError, ValueError) as error:
-        what = f"{type(vectors).__name__}, which is no array of numbers with one length ({error})"
+        what = (
+            f"{type(vectors).__name__}, which is not an array of numbers with one length ({error})"
+        )
         raise UserError(f"encoder {name} gave a {what}; {expected}") from None
     is_matrix = vectors.ndim == 2 and len(vectors) == len(texts)
     if not is_matrix or (dim and vectors.shape[1] != dim):

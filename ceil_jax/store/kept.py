@@ -274,7 +274,7 @@ def _changed(value: Any) -> dict[str, Any]:
 
 
 def _is_same(default: Any, value: Any) -> bool:
-    # 1 is no default of True or 1.0, which are equal in Python; a lazy value or an array in place of
+    # 1 is not a default of True or 1.0, which are equal in Python; a lazy value or an array in place of
     # a default is not compared with it
     return type(default) is type(value) and bool(default == value)
 

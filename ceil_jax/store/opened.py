@@ -141,7 +141,7 @@ class Files:
             is opened when it is read.
 
     Raises:
-        UserError: one of `names` is missing or is no regular file.
+        UserError: one of `names` is missing or is not a regular file.
     """
 
     def __init__(self, folder: Path, names: Iterable[str] | None = None) -> None:
@@ -214,7 +214,7 @@ class Files:
                 )
             status = real.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{path} is no regular file; {AGAIN}")
+                raise UserError(f"{path} is not a regular file; {AGAIN}")
             # a file of holes is none that anybody writes; reading it takes as long as its size says
             blocks = getattr(status, "st_blocks", status.st_size)
             is_sparse = status.st_size > _SPARSE and 512 * blocks < status.st_size / 1000

@@ -4,7 +4,7 @@ Of a table (refused):
 - `check_names`: two columns have one name
 - `check_columns`: a column is missing
 Of a row (refused, or left out with --skip-bad-rows):
-- `needed`: a text is empty, is no text or number, is too long, or holds half a character
+- `needed`: a text is empty, is not a text or number, is too long, or holds half a character
 - `check_end`: an output holds the string at which an answer ends, so that no answer could be right
 - `choice_of`: an output is not among the choices
 Of a task (`separated` and what it calls):

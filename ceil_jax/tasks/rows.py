@@ -109,7 +109,7 @@ class Columns:
         dropped."""
         if self.left_out:
             names = ", ".join(f"{name!r} ({count:,} rows)" for name, count in self.left_out.items())
-            what = "values that are no text, number or date, or whose column has no name,"
+            what = "values other than text, numbers and dates, or in a column without a name,"
             log.warning("%s: %s were left out: columns %s", source, what, names)
 
 

@@ -545,7 +545,7 @@ class Search:
 
     def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """A number for each final row and for each tuning row, equal for rows with one program;
-        None if outputs are no programs."""
+        None if outputs are not programs."""
         groups = programs([*self.tuning, *queries], self.task.train)
         if groups is None:
             return None, None

@@ -161,7 +161,7 @@ def read_results(file: Path) -> list[Published]:
         file: a path that `--record` named.
 
     Raises:
-        UserError: a line is no result.
+        UserError: a line is not a result.
     """
     return [record for _, _, record in _lines(file)]
 
@@ -177,7 +177,7 @@ def keep(file: Path, records: Iterable[Published]) -> None:
         records: what to add.
 
     Raises:
-        UserError: a line of the file is no result; the disk is full or the folder cannot be
+        UserError: a line of the file is not a result; the disk is full or the folder cannot be
             written.
     """
     with held(file.parent, f".{file.name}.lock"):
@@ -206,7 +206,7 @@ def _lines(file: Path) -> list[tuple[str, dict[str, Any], Published]]:
                 raise ValueError(f"expected statistics and overlap of {record.queries:,} queries")
         except (ValueError, TypeError, KeyError, AttributeError) as wrong:
             raise UserError(
-                f"{file}, line {number} is no result: {wrong!r}; correct or remove it"
+                f"{file}, line {number} is not a result: {wrong!r}; correct or remove it"
             ) from None
         checked.append((content.decode(), line, record))
     return checked

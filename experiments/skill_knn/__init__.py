@@ -6,7 +6,7 @@ The retrievers themselves live in `ceil_jax.skills`.
 - `comparison`: Skill-KNN beside other retrievers as an experiment, with wins and measures of the
   selected examples
 - `selection`: those measures
-- `command`: the command line of the analyses, which are no experiments
+- `command`: the command line of the analyses, which are not experiments
 - `analysis`: recall@N and t-SNE
 - `hardness`: Spider's hardness of a SQL query
 - `recall`: recall@N of sampled answers

@@ -114,7 +114,7 @@ def test_tune_ends_in_a_selector_that_keeps_the_files_ids(chat, tickets, capsys)
 
 
 def test_chat_and_completions_are_kept_apart(chat, tickets, capsys):
-    """A reading through one interface is no answer to a request through the other."""
+    """A reading through one interface is not an answer to a request through the other."""
     server, address = chat
     server.change = lambda path, request, answer: answer
     command = ["compare", *tickets, *lm(address), "--method", "topk", "--json"]

@@ -246,7 +246,7 @@ def found(name):
         except ModuleNotFoundError:
             continue
         for part in parts[place:]:
-            # a field without a default is no attribute of its class
+            # a field without a default is not an attribute of its class
             if part in getattr(owner, "__annotations__", {}):
                 return True
             owner = getattr(owner, part, None)

@@ -245,7 +245,7 @@ def test_fingerprint_depends_on_what_changes_a_vector(tiny):
 
 
 class Own(nnx.Module):
-    """A user's network: `scale` is state that is no parameter, `pool` stands for what its code
+    """A user's network: `scale` is state that is not a parameter, `pool` stands for what its code
     does."""
 
     def __init__(self, scale, pool):

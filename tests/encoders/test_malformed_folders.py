@@ -88,7 +88,7 @@ def test_a_file_with_another_content(folder, file, content, said):
         ("hidden_act", "gelo", "unknown hidden_act 'gelo'; did you mean 'gelu'"),
         ("hidden_size", None, "config.json: field 'hidden_size' is missing"),
         ("hidden_size", "16", "hidden_size is '16'; expected a number from 1"),
-        ("num_attention_heads", 3, "is damaged, or is no encoder"),
+        ("num_attention_heads", 3, "is damaged, or is not an encoder"),
         ("position_embedding_type", "relative_key", "absolute positions .*'relative_key'"),
         ("num_hidden_layers", 3, "weights of 2 layers where config.json says 3"),
         ("num_hidden_layers", 1, "weights of 2 layers where config.json says 1"),
@@ -170,7 +170,7 @@ def template(single, ids=(0,)):
             "has the pattern .*which is not supported",
         ),
         ({"model": {"max_input_chars_per_word": 10**9}}, "splits words of more than 1,000 char"),
-        # each of them doubles what is no ASCII
+        # each of them doubles what is not ASCII
         (
             {"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 30}},
             "a normalizer 'ByteLevel' twice",

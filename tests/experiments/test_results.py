@@ -147,7 +147,7 @@ def test_a_line_that_is_no_result_is_named_and_nothing_is_lost(file, content):
     file.write_bytes(before)
     for reading in (lambda: read_results(file), lambda: keep(file, [record_of(LINES[0])])):
         with pytest.raises(
-            UserError, match=rf"results.jsonl, line {len(LINES) + 1} is no result: "
+            UserError, match=rf"results.jsonl, line {len(LINES) + 1} is not a result: "
         ):
             reading()
     assert file.read_bytes() == before

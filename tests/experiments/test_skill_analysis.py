@@ -78,7 +78,7 @@ def test_wins_by_hand():
         ("hard", "SELECT name FROM singer WHERE age > (SELECT avg(age) FROM singer)"),
         ("hard", "SELECT a FROM t JOIN u WHERE b = 1 ORDER BY c"),
         ("hard", "SELECT a FROM t EXCEPT SELECT a FROM t JOIN u WHERE b = 1 OR c = 2"),
-        # a query in FROM is no condition
+        # a query in FROM is not a condition
         ("easy", "SELECT count(*) FROM (SELECT a FROM t INTERSECT SELECT b FROM t)"),
         ("extra", "SELECT a, b FROM t WHERE c NOT IN (SELECT c FROM u) AND d = 1"),
         (

@@ -97,7 +97,7 @@ def test_why_an_answer_ended_is_kept_with_its_reading(tmp_path):
 def test_an_answer_is_stored_whole(answer):
     assert stored_answer(answer.stored()) == answer
     assert Answer("a").stored() == "a"  # as texts were stored before
-    with pytest.raises(ValueError, match="is no answer"):
+    with pytest.raises(ValueError, match="is not an answer"):
         stored_answer(["a", "odd", []])
 
 

@@ -264,7 +264,7 @@ def question(id: str, database, query: str) -> Example:
 def test_a_file_that_is_no_database_is_told_before_anything_is_asked(tmp_path, content):
     file = tmp_path / "zoo.sqlite"
     file.write_bytes(content)
-    with refused("validation-0.*zoo.sqlite is no SQLite database: it begins with"):
+    with refused("validation-0.*zoo.sqlite is not a SQLite database: it begins with"):
         METRICS["sql_execution"].check([question("validation-0", file, "SELECT 1")])
 
 

@@ -160,7 +160,7 @@ def test_what_cannot_be_exported(tmp_path):
     check_target(tmp_path / "letters", MANIFEST)
     (tmp_path / "letters" / "letter").write_text("dear")
     for folder in (tmp_path / "letters", tmp_path / "letters" / "letter"):
-        with pytest.raises(UserError, match="exists and is no selector; choose another folder"):
+        with pytest.raises(UserError, match="exists and is not a selector; choose another folder"):
             export_row(run, setup, setup.row("dpp"), folder)
     for name in ("bm25", "majority"):
         with pytest.raises(UserError, match=rf"{name} neither ends in DPP-MAP nor .*ceil"):
@@ -170,7 +170,7 @@ def test_what_cannot_be_exported(tmp_path):
         export_row(*skills, skills.setup.row("dpp"), tmp_path / "new")
     with pytest.raises(UserError, match="a selector embeds inputs as they are"):
         export_row(*skills, skills.setup.row("classifier"), tmp_path / "new")
-    with pytest.raises(UserError, match="exists and is no classifier"):
+    with pytest.raises(UserError, match="exists and is not a classifier"):
         export_row(run, setup, setup.row("classifier"), tmp_path / "letters")
     assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").glob("epr-*")]
 

@@ -123,7 +123,7 @@ def test_tables_stand_beside_the_papers_numbers(runs):
 
 
 def test_intervals_are_of_the_metric_over_all_queries(tmp_path):
-    # BLEU of a corpus is no mean of its sentences' BLEU
+    # BLEU of a corpus is not a mean of its sentences' BLEU
     commands = ["tar -xzf archive.tgz -C /tmp", "ls", "find . -name core -delete", "pwd"]
     queries = [Example(f"validation-{i}", f"do {i}", command) for i, command in enumerate(commands)]
     task = Task("shell", TASK.train, queries, TASK.template, "char_bleu")

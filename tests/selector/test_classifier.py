@@ -118,14 +118,14 @@ def test_what_is_no_classifier(tmp_path, classifier):
     with refused("holds no classifier.json"):
         LabelClassifier.from_pretrained(tmp_path / "selector")
     (tmp_path / "selector" / ".lock").unlink()
-    with refused("exists and is no classifier; choose another folder"):
+    with refused("exists and is not a classifier; choose another folder"):
         classifier.save_pretrained(tmp_path / "selector")
-    # a selector's encoder is no classifier
+    # a selector's encoder is not a classifier
     folder = tmp_path / "plain"
     classifier.save_pretrained(folder)
     record = json.loads((folder / "classifier.json").read_text())
     (folder / "classifier.json").write_text(json.dumps({**record, "settings": {"input_key": 5}}))
-    with refused("classifier.json is no classifier's"):
+    with refused("classifier.json is not the manifest of a classifier"):
         LabelClassifier.from_pretrained(folder)
     with refused("a Cosine does not classify"):
         from ceil_jax.training.free.rows import Cosine

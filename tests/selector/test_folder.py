@@ -366,10 +366,10 @@ def test_a_given_encoder_is_the_one_that_embedded_the_bank(saved, tiny):
 
 
 LINKS = {
-    "a pipe": (os.mkfifo, "is no regular file"),
+    "a pipe": (os.mkfifo, "is not a regular file"),
     "a device": (lambda file: file.symlink_to("/dev/zero"), "leads out of its folder"),
     "itself": (lambda file: file.symlink_to(file), "cannot be read"),
-    "a folder": (lambda file: file.mkdir(), "is no regular file"),
+    "a folder": (lambda file: file.mkdir(), "is not a regular file"),
     "nothing": (lambda file: file.symlink_to("nothing"), "is missing"),
     "a file elsewhere": (lambda file: file.symlink_to(__file__), "leads out of its folder"),
     "a sparse terabyte": (

@@ -51,7 +51,7 @@ def test_from_the_hub(hub, saved):
     assert "| accuracy | 0.5 |" in page
     assert '| training data | "quoted": text |' in page
     assert "60 examples with 2 different outputs" in page
-    with pytest.raises(UserError, match="'me/other' is no folder, and no hub id"):
+    with pytest.raises(UserError, match="'me/other' is neither a folder nor a hub id"):
         CeilSelector.from_pretrained("me/other")
 
 

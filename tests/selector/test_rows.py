@@ -1,4 +1,4 @@
-"""Rows that are no examples are refused at the door, with one line that names row and field."""
+"""Rows that are not examples are refused at the door, with one line that names row and field."""
 
 from types import MappingProxyType
 
@@ -98,7 +98,8 @@ def test_metadata_come_along_if_they_can(caplog):
     assert selector.examples[0].fields == {"year": "2020", "good": "True", "choices": "a or b"}
     [note] = caplog.messages
     assert (
-        "examples: values that are no text, number or date, or whose column has no name, " in note
+        "examples: values other than text, numbers and dates, or in a column without a name, "
+        in note
     )
     assert "were left out: columns 'references' (1 rows)" in note
     assert "'tags' (2 rows)" in note

@@ -483,7 +483,7 @@ def test_wrong_queries_settings_and_vectors():
         (
             ROWS[:2],
             [[1, 2], [1]],
-            r"gave a list, which is no array of numbers .*; expected \(2, D\)",
+            r"gave a list, which is not an array of numbers .*; expected \(2, D\)",
         ),
         (ROWS[:1], [[np.nan]], "encoder words gives vectors that are not finite for 1 of 1 texts"),
     ):
@@ -542,7 +542,7 @@ def test_what_other_people_give_a_selector(tmp_path):
         CeilSelector.from_dataframe(frame.assign(choices=[["a", "c"]] * 6), **keys)
     (tmp_path / "README.md").write_text("mine")
     selector = CeilSelector.from_dataframe(frame, **{**keys, "encoder": "tiny"})
-    with refused("exists and is no selector"):
+    with refused("exists and is not a selector"):
         selector.save_pretrained(tmp_path)
     selector.save_pretrained(tmp_path / "selector")
     [content] = (tmp_path / "selector").glob("content-*")

@@ -85,7 +85,7 @@ def test_links(tmp_path):
             with refused("leads out of its folder"):
                 files.json(name, int)
         for name in ("pipe", "inner"):
-            with refused(f"{name} is no regular file"):
+            with refused(f"{name} is not a regular file"):
                 files.read(name)
         with refused("none is missing"):
             files.read("none")

@@ -22,7 +22,7 @@ def test_the_examples_in_the_documentation():
 @pytest.mark.parametrize(
     ("outputs", "stop"),
     [
-        (["a", "b\n"], "\n"),  # blanks at the ends are no lines
+        (["a", "b\n"], "\n"),  # blanks at the ends are not lines
         (['{"a": 1}', "[]"], "\n\n"),
         (["[IN:GET [SL:X y ] ]"], "\n"),
         (["a\n\nb", "---"], "###"),
@@ -89,7 +89,7 @@ def test_labels_are_chosen_where_no_metric_is_named(tmp_path):
     assert {row.output for row in task.train} == {"bad", "good"}
     named = load_file(file, input="text", output="label", metric="exact_match")
     assert named.train[0].choices == ()
-    # answers that are no labels are written
+    # answers that are not labels are written
     other = tmp_path / "q.csv"
     other.write_text("text,label\nq,something else\n")
     assert load_file(file, input="text", output="label", validation=other).metric == "exact_match"

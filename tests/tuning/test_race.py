@@ -132,7 +132,7 @@ def test_a_cheaper_one_needs_rows_that_prove_it():
     verdict = judge(samples, [900, 300], raced=[row.astype(float) for row in raced])
     assert verdict.losses[1][0].rows == 400
     assert verdict.recommended == 1
-    # ten points behind is no noise on a thousand rows
+    # ten points behind is not noise on a thousand rows
     assert judge([sample(first), sample(third)], [900, 300], 0.02).recommended == 0
     # a winner that is significantly worse is not what the others are measured against
     samples = [sample(third), sample(first), sample(second)]
@@ -152,7 +152,7 @@ def test_the_expected_loss_is_a_mean_over_what_may_be():
     )
     draws = np.random.default_rng(0).normal(loss.ahead, loss.error, 200_000)
     assert loss.expected == pytest.approx(np.maximum(draws, 0).mean(), rel=0.01)
-    # rows that all agree are no significance
+    # rows that all agree are not significance
     assert loss_of(np.zeros(8)).expected > 0.02 > loss_of(np.zeros(50)).expected > 0
 
 

@@ -149,5 +149,5 @@ def test_labels_are_named_only_where_outputs_are_labels(server, tmp_path):
     free = replace(TASK, train=rows[:150], validation=rows[150:], metric="exact_match")
     assert search_at(address, tmp_path, free).field.base.prompt.system == ""
     assert search_at(address, tmp_path, system="").field.base.prompt.system == ""
-    with refused(r"names \{labels\}, and the outputs are no labels"):
+    with refused(r"names \{labels\}, and the outputs are not labels"):
         search_at(address, tmp_path, free, system="One of {labels}.")

@@ -50,7 +50,7 @@ def parse_address(spec: str) -> Address:
         host = None
     if not host or not spec.strip().isprintable():
         raise UserError(
-            "the address of an endpoint has no host, a port that is no number below 65536, [ ] "
+            "the address of an endpoint has no host, a port that is not a number below 65536, [ ] "
             "without an IPv6 address, or a control character; expected http://host:port/v1#model-name"
         )
     if parts.username is not None or parts.password is not None or parts.query:

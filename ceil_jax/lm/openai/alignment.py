@@ -74,7 +74,7 @@ def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
         first_log_prob = [0.0]
     for log_prob in first_log_prob + rest:
         if not -math.inf < log_prob <= _HIGHEST:
-            raise ValueError(f"{log_prob} is no log-probability")
+            raise ValueError(f"{log_prob} is not a log-probability")
     tokens = tokens[: positions.stop]
     others = _alternatives(
         logprobs.get("top_logprobs"), tokens, positions.start, prompt, continuation
@@ -172,8 +172,8 @@ def _match(
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
-    """The ends of tokens from a position on, each possibly after a space, up to the end of the
-    text; None if they do not match it."""
+    """The end position of each token from a position on, up to the end of the text; a space may
+    precede each token. None if the tokens do not match the text."""
     ends: list[int] = []
     for token in named:
         if position == len(text):

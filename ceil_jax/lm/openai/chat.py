@@ -21,7 +21,7 @@ def chat_answer(choices: Any, prompt: str) -> Answer:
     what servers write into fields of its own.
 
     Raises:
-        TypeError: the content is no text.
+        TypeError: the content is not a text.
         ValueError: the choice is an error in place of an answer.
 
     >>> chat_answer([{"message": {"content": "<think>Warm is good.</think> good"}}], "A warm film. It is")
@@ -40,7 +40,7 @@ def completed_answer(choice: Any, prompt: str, continuation: str = "") -> Answer
         raise ValueError(f"an error in place of an answer, {choice['error']}")
     whole = choice.get("text") or ""
     if not isinstance(whole, str):
-        raise TypeError(f"an answer that is no text, {whole!r:.80}")
+        raise TypeError(f"an answer that is not a text, {whole!r:.80}")
     ended = _ENDED.get(choice.get("finish_reason") or "", "stop")
     if _THOUGHT_ENDS in prompt:
         return Answer(whole, ended)

@@ -299,7 +299,7 @@ class Client:
             answer = json.loads(text)
         except (ValueError, RecursionError):
             shown = one_line(text, 60) or "nothing"
-            raise Refused(f"{where}: an answer that is no JSON: {shown}{BREACH}") from None
+            raise Refused(f"{where}: an answer that is not JSON: {shown}{BREACH}") from None
         try:
             tokens = 0 if body is None else self._counted(path, body, text, answer)
             return read(answer), tokens
@@ -366,7 +366,7 @@ class Client:
                 f"estimated, one for {BYTES_A_TOKEN} bytes"
             )
             sent = len(json.dumps(body))
-            # vectors are written as text, and are no tokens
+            # vectors are written as text, and are not tokens
             received = 0 if path == "/embeddings" else len(text)
             tokens = -(-(sent + received) // BYTES_A_TOKEN)
         self.tokens += tokens

@@ -80,7 +80,7 @@ def headers_of(config: EndpointConfig) -> tuple[dict[str, str], tuple[str, ...]]
     show.
 
     Raises:
-        UserError: a variable of the environment is not set, or is no key.
+        UserError: a variable of the environment is not set, or is not a key.
     """
     headers = {}
     secrets = []

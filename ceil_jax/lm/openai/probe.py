@@ -141,7 +141,7 @@ def _completion(answer: Any) -> Any:
 def _choices(answer: Any) -> Sequence[Any]:
     choices: Sequence[Any] = answer["choices"]
     if not isinstance(choices, list):
-        raise ValueError("choices that are no list")
+        raise ValueError("choices that are not a list")
     return choices
 
 
@@ -149,7 +149,7 @@ def _held(answer: Any) -> None:
     """Nothing, if an answer is one of the two labels. A ValueError if it is not."""
     label = label_in(chat_answer(_choices(answer), _GREETING)).text
     if label not in _COLOURS:
-        raise ValueError(f"{label!r:.80} is no label")
+        raise ValueError(f"{label!r:.80} is not a label")
 
 
 def most_first_tokens(ask: Callable[[str, int], FirstTokens]) -> int:

@@ -192,7 +192,7 @@ class CeilFewShot(Teleprompter):
         for name, known, what in ((query, inputs, "input"), (answer, outputs, "output")):
             if name not in known:
                 raise UserError(
-                    f"{what}={name!r} is no field of the signature; it has {', '.join(known)}"
+                    f"{what}={name!r} is not a field of the signature; it has {', '.join(known)}"
                 )
 
         return DemoBank(

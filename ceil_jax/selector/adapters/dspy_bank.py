@@ -72,7 +72,7 @@ class DemoBank:
         """Return the bank as JSON values: examples, vectors and settings, without the encoder.
 
         Raises:
-            UserError: an option or a demo is no JSON value, such as a filter that is a function.
+            UserError: an option or a demo is not a JSON value, such as a filter that is a function.
         """
         rows = [
             {**vars(example), "fields": dict(example.fields)} for example in self.selector.examples
@@ -141,10 +141,10 @@ def bank_of_state(
         matrix = vectors.reshape(len(saved.rows), -1) if saved.rows else None
         positions = {int(row.id) for row in saved.rows if saved.demos is not None}
     except ValueError as error:
-        raise UserError(f"{where} is no bank of a saved program: {error!r:.100}") from None
+        raise UserError(f"{where} is not the bank of a saved program: {error!r:.100}") from None
     demos = None if saved.demos is None else [Demo(demo) for demo in saved.demos]
     if not positions <= {*range(len(demos or ()))}:
-        raise UserError(f"{where} is no bank of a saved program: it has rows without a demo")
+        raise UserError(f"{where} is not the bank of a saved program: it has rows without a demo")
     encoders: dict[str, Any] = {"encoder": encoder}
     if isinstance(encoder, CeilSelector):
         encoders = {"encoder": encoder.encoder, "query_encoder": encoder.query_encoder}
@@ -209,4 +209,4 @@ def _number(value: Any) -> Any:
         return value.item()
     if isinstance(value, tuple | set | frozenset):
         return list(value)
-    raise TypeError(f"{value!r:.60} is no value of JSON")
+    raise TypeError(f"{value!r:.60} is not a JSON value")

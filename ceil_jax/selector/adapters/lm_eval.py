@@ -53,7 +53,7 @@ def choose_few_shot(
         balance: "label" for as many examples of each answer, or one more.
 
     Raises:
-        UserError: the task draws no few-shot examples, or the text of a document is no str.
+        UserError: the task draws no few-shot examples, or the text of a document is not a str.
     """
     sampled = isinstance(getattr(task, "sampler", None), ContextSampler)
     if not (isinstance(task, ConfigurableTask) and sampled):

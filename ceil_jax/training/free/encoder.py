@@ -329,7 +329,7 @@ class _Saved:
     method: str
     """The name of the head's class, in HEADS."""
     settings: dict[str, Any]
-    """Its fields that are no arrays."""
+    """Its fields that are not arrays."""
     base: Title = ""
     """The name of the encoder below it, for messages."""
     parser: str = ""

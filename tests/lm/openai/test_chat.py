@@ -97,7 +97,7 @@ def test_a_content_that_is_no_text_ends_the_run_in_one_line(server, address, con
     lm = load_lm(f"{address}#tiny", endpoint=replace(QUICK, chat=True))
     server.change = lambda path, request, answer: {"choices": [message(content)]}
     with pytest.raises(
-        UserError, match=r"an answer that is no text, .*does not follow the OpenAI API"
+        UserError, match=r"an answer that is not a text, .*does not follow the OpenAI API"
     ):
         lm.generate(["x"], 8)
 
@@ -136,7 +136,7 @@ def test_answers_of_a_run_are_cut_counted_and_reported(server, address, caplog):
         "Of 5 answers of the LM: 1 with reasoning, which was removed; 1 refused by the model "
         "or filtered by the server; 2 empty." in caplog.text
     )
-    # no list of choices is no interface of chats
+    # no list of choices is not an interface of chats
     server.change = lambda path, request, answer: {"output": "good"}
     with pytest.raises(
         UserError, match=r"no 'choices' in the answer.*; the server does not follow the OpenAI API"

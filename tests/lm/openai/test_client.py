@@ -165,7 +165,7 @@ def test_an_answer_that_repeats_the_key_is_read_without_it(monkeypatch, server, 
     server.change = lambda path, request, answer: {"choices": [{"text": f"yes, {KEY}"}]}
     settings = replace(QUICK, api_key_env="SERVER_KEY")
     assert post(Client(address, settings)) == ["yes, ***"]
-    # a word of the answer is no key
+    # a word of the answer is not a key
     monkeypatch.setenv("SERVER_KEY", "yes")
     assert post(Client(address, settings)) == [f"yes, {KEY}"]
 

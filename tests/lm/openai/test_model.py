@@ -238,8 +238,11 @@ def stale_once_cached(tokens, log_probs, count):
             scores_changed(lambda t, p, n: (t, [x - n for x in p])),
             "depend on what was asked before",
         ),
-        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "2.0 is no log-probability"),
-        (scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])), "nan is no log-probability"),
+        (scores_changed(lambda t, p, _: (t, [2.0, *p[1:]])), "2.0 is not a log-probability"),
+        (
+            scores_changed(lambda t, p, _: (t, [float("nan"), *p[1:]])),
+            "nan is not a log-probability",
+        ),
         (scores_changed(lambda t, p, _: (t[1:], p)), "log-probabilities"),
     ],
 )

@@ -137,7 +137,7 @@ def test_an_lm_of_another_kind_is_named(tmp_path):
     )
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
-    with refused("a model of the kind T5 is no causal language model"):
+    with refused("a model of the kind T5 is not a causal language model"):
         load_lm(str(tmp_path))
 
 

@@ -131,7 +131,7 @@ def test_what_cannot_be_compiled():
         CeilFewShot(Words(), k=2).compile(dspy.Predict("place -> light"))
     with refused(r"the signature takes place, town; say which .*: input=…"):
         CeilFewShot(bank(), k=2).compile(dspy.Predict("place, town -> light"))
-    with refused("input='plaice' is no field of the signature; it has place, town"):
+    with refused("input='plaice' is not a field of the signature; it has place, town"):
         CeilFewShot(bank(), input="plaice", k=2).compile(dspy.Predict("place, town -> light"))
     with refused(
         r"no predictor of Predict has an input and an output among .*\(light, place, town\)"
@@ -204,7 +204,7 @@ def test_what_cannot_be_saved_or_loaded(tmp_path):
     student = dspy.Predict("place -> light")
     file = tmp_path / "program.json"
     program = CeilFewShot(bank(), k=1, filter=lambda example: True).compile(student)
-    with refused("a program's bank is saved as JSON, and <function .* is no value of JSON"):
+    with refused("a program's bank is saved as JSON, and <function .* is not a JSON value"):
         program.save(file)
     with refused("program.json is missing"):
         CeilFewShot(Words()).load(student, file)
@@ -305,8 +305,8 @@ def test_the_same_question_about_another_context_is_another_question():
         ({"options": {"encoder": "json:loads"}}, "unknown option 'encoder'"),
         ({"options": {"k": "x"}}, "k is 'x'"),
         ({"rows": [{"id": 1}]}, "'rows.0.id': expected a valid string"),
-        ({"vectors": "!"}, "is no bank of a saved program"),
-        ({"vectors": "AAAA"}, "is no bank of a saved program"),
+        ({"vectors": "!"}, "is not the bank of a saved program"),
+        ({"vectors": "AAAA"}, "is not the bank of a saved program"),
         ({"demos": [1]}, "'demos.0': expected an object"),
         ({"query": []}, "'query': Tuple should have at least 1 item"),
     ],
@@ -338,7 +338,7 @@ def test_a_strangers_program_sets_no_attributes_and_is_a_file(tmp_path):
         CeilFewShot(Words()).load(student, file)
     file.unlink()
     os.mkfifo(file)
-    with refused("program.json is no regular file"):
+    with refused("program.json is not a regular file"):
         CeilFewShot(Words()).load(student, file)
 
 
