@@ -109,7 +109,7 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
         )
     if named and not labels:
         raise UserError(
-            f"the instruction (system) names {labels}, and the outputs are not labels: describe the "
+            "the instruction (system) names {labels}, and the outputs are not labels: describe the "
             "answers in words"
         )
     return "".join(", ".join(labels) if name else text for text, name in pieces_of(pattern))
