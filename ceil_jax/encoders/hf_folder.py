@@ -48,7 +48,7 @@ the cube of their number."""
 
 _MOST_PARTS = 2_000
 _LONGEST = 200
-"""The most values of a tokenizer beside its vocabulary, and the most characters of one of them."""
+"""The most values of a tokenizer besides its vocabulary, and the most characters of one of them."""
 
 _LARGE = ("vocab", "merges", "precompiled_charsmap")
 _PATTERN = {"String", "Regex"}
@@ -258,9 +258,9 @@ def _check_parts(content: dict[str, Any], folder: Path) -> None:
 
     parts = {key: value for key, value in content.items() if key != "added_tokens"}
     if len([*_values(parts)]) > _MOST_PARTS:
-        refuse(f"has more than {_MOST_PARTS:,} values beside its vocabulary")
+        refuse(f"has more than {_MOST_PARTS:,} values besides its vocabulary")
     if any(isinstance(value, str) and len(value) > _LONGEST for value in _values(content)):
-        refuse(f"has a text of more than {_LONGEST} characters beside its vocabulary")
+        refuse(f"has a text of more than {_LONGEST} characters besides its vocabulary")
     for part in filter(_is_object, _values(content)):
         pattern = part.get("pattern", {"String": ""})
         replaced = pattern.get("String", " ")

@@ -181,7 +181,8 @@ def comparison_of(
     table = run_table(evaluation.records)
     one_seed = (
         f"Trained rows come from one seed of training (--seed {setup.config.seed}). The intervals "
-        "are over questions; what another seed or another processor would give is not in them."
+        "are over questions; they do not include the variation between seeds and between "
+        "processors."
     )
     trained = any(row.trains for row in evaluation.rows)
     notes = (

@@ -181,7 +181,7 @@ def template(single, ids=(0,)):
         ),
         ({"normalizer": {"type": "Prepend", "prepend": "a " * 10**6}}, "a text of more than 200"),
         ({"model": {"continuing_subword_prefix": "#" * 10**6}}, "a text of more than 200 char"),
-        (template([A] * 10**4), "more than 2,000 values beside its vocabulary"),
+        (template([A] * 10**4), "more than 2,000 values besides its vocabulary"),
         (
             {"normalizer": {"type": "Precompiled", "precompiled_charsmap": LONG}},
             "replaces a character by more than 200 bytes",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 _LEAST = 1e-6
-"""The least probability that labels share which are not among the most likely tokens."""
+"""The smallest total probability of the labels that are not among the most likely tokens."""
 _LOWEST = -50.0
 """In nats; servers write any number, such as −9999, for a token that is masked."""
 
