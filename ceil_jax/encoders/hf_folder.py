@@ -50,6 +50,10 @@ _MOST_PARTS = 2_000
 _LONGEST = 200
 """The most values of a tokenizer besides its vocabulary, and the most characters of one of them."""
 
+_MOST_VOCABULARY = 4_000_000
+"""The most characters of a tokenizer's vocabulary: 250,000 tokens, as multilingual models have
+them, of 16 characters. A Unigram model takes hundreds of bytes for each."""
+
 _LARGE = ("vocab", "merges", "precompiled_charsmap")
 _PATTERN = {"String", "Regex"}
 _REPEATED = ("Sequence", "Replace", "Split")
@@ -261,6 +265,11 @@ def _check_parts(content: dict[str, Any], folder: Path) -> None:
         refuse(f"has more than {_MOST_PARTS:,} values besides its vocabulary")
     if any(isinstance(value, str) and len(value) > _LONGEST for value in _values(content)):
         refuse(f"has a text of more than {_LONGEST} characters besides its vocabulary")
+    model = content.get("model")
+    vocabulary = (model.get("vocab") if isinstance(model, dict) else None) or ()
+    tokens = [entry[0] if isinstance(entry, list) and entry else entry for entry in vocabulary]
+    if sum(len(token) for token in tokens if isinstance(token, str)) > _MOST_VOCABULARY:
+        refuse(f"has a vocabulary of more than {_MOST_VOCABULARY:,} characters")
     for part in filter(_is_object, _values(content)):
         pattern = part.get("pattern", {"String": ""})
         replaced = pattern.get("String", " ")

@@ -14,7 +14,7 @@ import os
 import reprlib
 import stat
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -241,16 +241,14 @@ class Files:
             raise UserError(f"{self.path(name)} has more than {most:,} bytes; {AGAIN}")
         return content
 
-    def lines(self, name: str) -> list[bytes]:
-        """Return the lines of a file, each of at most MOST_TEXT bytes."""
-        lines = []
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a file, each of at most MOST_TEXT bytes."""
         for line in iter(functools.partial(self.stream(name).readline, MOST_TEXT + 1), b""):
             if len(line) > MOST_TEXT:
                 raise UserError(
                     f"{self.path(name)}: a line of more than {MOST_TEXT:,} bytes; {AGAIN}"
                 )
-            lines.append(line)
-        return lines
+            yield line
 
     def json(self, name: str, kind: type[T], missing: T | None = None) -> T:
         """Return the JSON value in a file as a type (see `checked`); `missing`, if it is given and

@@ -192,6 +192,10 @@ def template(single, ids=(0,)):
             "cannot read the tokenizer",
         ),
         ({"model": {"vocab": {"zebra": 10**6, "[UNK]": 0}}}, "not of the same checkpoint"),
+        (
+            {"model": {"type": "Unigram", "vocab": [["a" * 5 * 10**6, 0.0]]}},
+            "a vocabulary of more than 4,000,000 characters",
+        ),
         (template([{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, A], [4 * 10**9]), "not of the"),
         ({"normalizer": {"type": "evil:run"}}, "cannot read the tokenizer"),
         ({"normalizer": {"type": "Replace", "pattern": 5, "content": ""}}, "is damaged"),

@@ -359,6 +359,9 @@ def _read_head(files: Files, saved: _Saved) -> tuple[Head, np.ndarray | None]:
             raise UserError(f"{files.path(ARRAYS)}, {name!r}: expected numbers, found {found:.40}")
     if learnt is not None and learnt.dtype != np.uint64:
         raise UserError(f"{files.path(ARRAYS)}, 'learnt': expected uint64, found {learnt.dtype}")
+    labels = fields.get("labels", ())
+    if len({*labels}) < len(labels):
+        raise UserError(f"{file}, 'labels': expected different labels, found {labels!r:.80}")
     try:
         return kind(**fields), learnt
     except TypeError as error:  # a field is missing

@@ -150,6 +150,14 @@ def test_a_selector_of_unknown_labels_ranks_alike_once_it_is_loaded(tmp_path):
     assert again.select(asked, k=3) == selector.select(asked, k=3)
 
 
+def test_a_saved_head_with_a_label_twice_is_refused(tmp_path):
+    encoder = fitted(BANK, fit_label_head)
+    head = replace(encoder.head, labels=(encoder.head.labels[0],) * len(encoder.head.labels))
+    FreeEncoder(BASE, head, None, "", False, None).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="'labels': expected different labels, found"):
+        FreeEncoder.from_pretrained(tmp_path)
+
+
 def test_a_head_of_more_labels_than_fit_into_a_square():
     labels = tuple(f"l{i}" for i in range(200_000))
     head = LabelHead(labels, np.zeros((32, len(labels)), np.float32), np.zeros(len(labels)))
