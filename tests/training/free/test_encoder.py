@@ -115,10 +115,10 @@ def test_examples_of_a_label_that_the_head_has_not_learnt_are_ranked_by_similari
         selector.select(f"the {word} number {i}", k=2) for i, word in enumerate(teams.values())
     ]
     selector.add(new[:20])
-    assert "head has not learnt legal: their examples are ranked by similarity alone" in caplog.text
+    assert "head was not trained on 'legal': their examples are ranked by similarity" in caplog.text
     caplog.clear()
     selector.add(new[20:])
-    assert "not learnt legal" in caplog.text
+    assert "not trained on 'legal'" in caplog.text
     plain = CeilSelector.from_examples([*known, *new], encoder=BASE)
     asked = [f"the lawyer number {i} writes again" for i in range(20)]
 
