@@ -34,8 +34,8 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 60
 }
 """
 WIDTH, PLANE, ROW = 460, 130, 36
-"""Width of the figure, height of a panel's plane and of a chosen example's text, in pixels. A
-telephone shows the figure hardly smaller."""
+"""Width of the figure, height of a panel's plane and of a chosen example's text, in pixels. A phone
+shows the figure hardly smaller."""
 RADIUS = 9
 """Of the mark of a chosen example."""
 

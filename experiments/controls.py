@@ -1,4 +1,4 @@
-"""Labels without an LM, beside `free_rows`: what else would explain its gains.
+"""Controls for `free_rows` on labels without an LM: other explanations of its gains.
 
     python experiments/controls.py --data-dir DATA --record experiments/results.jsonl
 
@@ -41,7 +41,7 @@ from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.load import load_task
 
 EXPERIMENT = "free_rows"
-"""The experiment whose rows the records stand beside."""
+"""The experiment whose rows the records are compared with."""
 TASKS = (
     "sst5",
     "movie_reviews",

@@ -1,5 +1,5 @@
-"""Draw the points over the nearest examples of CEIL, EPR and free on every task, beside the paper's
-points on the same task, and print them as a table.
+"""Draw the points over the nearest examples of CEIL, EPR and free on every task, next to the
+paper's points on the same task, and print them as a table.
 
 `python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: of EPR and
 CEIL the first of `table2` and `cause` that has a task, of free `free_rows`, each less the nearest
@@ -156,7 +156,7 @@ DARK = """
   .hollow { fill: #0d1117 } .paper { stroke: #e6edf3 }
 """
 WIDTH = 460
-"""The width of the figure, in pixels, like all sizes here: a telephone shows it hardly smaller."""
+"""The width of the figure, in pixels, like all sizes here: a phone shows it hardly smaller."""
 LEFT = 132
 """The width of the names of tasks."""
 STEP = 13
@@ -228,7 +228,7 @@ def _name(task: str) -> str:
 
 
 def _marks(gain: Gain, x: Callable[[float], float], y: float) -> Iterator[str]:
-    """The marks of a row on a task, and the paper's beside the first."""
+    """The marks of a row on a task, and the paper's next to the first."""
     for place, one in enumerate([gain.by_query, gain.by_program]):
         if one is None:
             continue

@@ -1,4 +1,5 @@
-"""How many of 50 examples fit into a prompt, beside #ICE of the paper's Table 1; no LM is asked.
+"""How many of 50 examples fit into a prompt, compared with #ICE of the paper's Table 1, without LM
+calls.
 
     python experiments/examples_that_fit.py FOLDER --data-dir DATA
 

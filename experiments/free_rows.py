@@ -1,5 +1,5 @@
-"""Supervision without an LM (no paper's table): what a bank's own outputs are worth, beside the
-nearest neighbours.
+"""Supervision without an LM (not in a paper): what a bank's own outputs are worth, compared with
+the nearest neighbours.
 
     python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600
     --data-dir DATA python experiments/free_rows.py --tasks geoquery.template --scale small

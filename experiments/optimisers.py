@@ -1,4 +1,4 @@
-"""`ceil-jax tune` beside what people use to choose examples, at equal LM tokens.
+"""`ceil-jax tune` compared with other optimisers of examples, at equal LM tokens.
 
     python experiments/optimisers.py --data-dir DATA --rows 200 --splits 0 1 2 --out runs/optimisers \\
         --record experiments/results.jsonl
@@ -6,12 +6,13 @@
 
 One LM, one encoder and one template of a prompt for all. For each task and split, rows of the bank
 are set aside for preparing; what each method may spend on them is the same number of LM tokens, and
-the rows that judge are looked at once, after it has chosen. A method that asks no LM prepares for
-nothing. DSPy, LangChain and Optuna are the real packages (`pip install 'ceil-jax[peers]'`), asked
-through the LM in this process; they choose examples, and the prompt is the task's own.
+the rows for the final comparison are used once, after it has chosen. A method without LM calls
+prepares for nothing. DSPy, LangChain and Optuna are the real packages (`pip install
+'ceil-jax[peers]'`), asked through the LM in this process; they choose examples, and the prompt is
+the task's own.
 
 Tokens are what a server without a cache bills: every prompt whole, and its answer. A run that was
-stopped goes on with the same command. --table prints what is on record.
+stopped is resumed by the same command. --table prints what is recorded.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Entrant(NamedTuple):
 
 
 def entrants(only: Sequence[str]) -> list[Entrant]:
-    """Return the methods beside `tune`, the cheapest first; some of them by name."""
+    """Return the methods that `tune` is compared with, the cheapest first; some of them by name."""
     try:
         from peers import dspy_programs, langchain_selectors, optuna_search
     except ModuleNotFoundError as missing:

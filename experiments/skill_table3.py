@@ -1,4 +1,5 @@
-"""Skill-KNN's Table 3: Skill-KNN beside EPR, which the LM of --lm scores; those of --lms answer."""
+"""Skill-KNN's Table 3: Skill-KNN compared with EPR. The LM of --lm scores, and those of --lms
+answer."""
 
 import sys
 

@@ -10,7 +10,7 @@ smcalflow_cs.0s smcalflow_cs.0c smcalflow_cs.8c smcalflow_cs.16c smcalflow_cs.32
 its own bank. EPR and CEIL are trained in three ways:
 
 - on the standard data set, GeoQuery or SMCalFlow, as the paper's (sections 4.5 and A.2); its
-  numbers stand beside these rows;
+  numbers are next to these rows;
 - on this split's own bank: on GeoQuery's template split it holds no template of a query, and on
   SMCalFlow-CS no example of two domains, so that this is the retriever of section 4.5's last
   sentence, which has seen no compositional data;

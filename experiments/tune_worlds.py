@@ -150,8 +150,8 @@ def random_search(world: World, tuning: int, budget: float, seed: int) -> int:
 
 
 def by_budget(budgets: Sequence[float], seeds: int, tuning: int = 200) -> Table:
-    """Return how good the winner is against the budget of the race, beside random search with the
-    same tokens."""
+    """Return how good the winner is against the budget of the race, compared with random search
+    with the same tokens."""
     lines: list[list[Value]] = []
     for budget in budgets:
         losses = []
@@ -269,7 +269,7 @@ class Taking(NamedTuple):
     taken: float
     """Worlds in which a cheaper finalist is taken, in percent."""
     lost: float
-    """Points by which what is taken is truly below the winner, in the mean over all worlds."""
+    """Points by which what is taken is truly below the winner, on average over all worlds."""
     far_below: float
     """Worlds in which it is more than 5 points below, in percent."""
     tokens: float

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def points(table: ExperimentTable) -> Figure:
-    """Draw every entry as a point with its interval, and the paper's number beside it."""
+    """Draw every entry as a point with its interval, and the paper's number next to it."""
     tasks = table.by_task()
     most = max(map(len, tasks.values()))
     figure, axes = panels(len(tasks), 5.2, 1.6 + 0.36 * most)

@@ -1,4 +1,4 @@
-"""Published records: a file beside the code with a line for every run, so that each number says
+"""Published records: a file in the repository with a line for every run, so that each number says
 where it comes from.
 
     {"experiment": "table2", "row": "CEIL", "column": "geoquery", "task": "geoquery", "method":

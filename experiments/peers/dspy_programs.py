@@ -28,13 +28,13 @@ BOOTSTRAPPED = 2
 """Demonstrations that are the LM's own answers, at most."""
 
 PROGRAMS = 6
-"""Candidate programs of random search, beside the three that it always tries."""
+"""Candidate programs of random search, in addition to the three that it always tries."""
 
 DEMO_SETS = 7
 """Demonstration sets that MIPROv2 chooses from, the empty one included."""
 
 TRIALS = 8
-"""Trials of MIPROv2 beside the first, of the program as it is."""
+"""Trials of MIPROv2 after the first, which is of the unchanged program."""
 
 
 class OwnLM(dspy.BaseLM):
@@ -196,7 +196,7 @@ def _metric(arena: Arena) -> Callable[..., float | bool]:
 
 
 def _never(prompt: str, query: Example) -> str:
-    raise AssertionError("this optimiser asks no LM")
+    raise AssertionError("this optimiser makes no LM calls")
 
 
 @contextmanager

@@ -3,8 +3,8 @@ beside this folder.
 
 The retrievers themselves live in `ceil_jax.skills`.
 
-- `comparison`: Skill-KNN beside other retrievers as an experiment, with wins and measures of the
-  selected examples
+- `comparison`: Skill-KNN compared with other retrievers, as an experiment, with wins and measures
+  of the selected examples
 - `selection`: those measures
 - `command`: the command line of the analyses, which are not experiments
 - `analysis`: recall@N and t-SNE

@@ -1,5 +1,5 @@
-"""Skill-KNN beside other methods (its Tables 2 and 3): scores, wins, and measures of the selected
-examples."""
+"""Skill-KNN compared with other methods (its Tables 2 and 3): scores, wins, and measures of the
+selected examples."""
 
 from __future__ import annotations
 
