@@ -1,5 +1,6 @@
 """The base classes of all methods. A method is a frozen dataclass whose fields are its settings,
-its flags and its part of a stage's key. Its `learn` is a program of a few steps in its paper's order.
+its flags and its part of a stage's key. Its `learn` is a program of a few steps, in the order of
+its paper.
 
 The steps (`Steps`) compute nothing. They return lazy values, whose keys are known at once, and
 `pipeline.run.Run` computes what is asked for. There are four kinds of methods:
@@ -48,19 +49,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What a method has learnt, as lazy values: the encoders that its rows compare texts with, λ, and
-    its fixed examples."""
+    """The result of a method's training, as lazy values: the encoders that its rows compare texts
+    with, λ, and its fixed examples."""
 
     networks: Lazy[EncoderPair]
     """The networks, whose vectors give cosines."""
     name: str = "base"
     """The name of the method whose encoders these are, for messages."""
     head: Lazy[Head | None] | None = None
-    """The head, whose blocks stand beside the networks' vectors; None without a head."""
+    """The head, whose blocks are concatenated with the networks' vectors; None without a head."""
     trade_off: float | Lazy[float] | None = None
     """λ of the kernel in training, which MAP then uses; None if sets were not learnt."""
     context: Literal["input", "example"] = "input"
-    """What the encoders read of a bank example: its input, or its input and output."""
+    """The text of a bank example that the encoders read: its input, or its input and output."""
     queries: np.ndarray | None = None
     """int32: the bank positions of the training queries, without those that are held out; None if
     there were none."""
@@ -88,10 +89,10 @@ class Steps(Protocol):
         so that these share the LM's work."""
 
     def learnt(self, method: Method) -> Learnt:
-        """Return what another method learns, such as a start."""
+        """Return the result of another method's training, such as that of a start."""
 
     def untrained(self) -> Learnt:
-        """Return the encoder as it was loaded."""
+        """Return the untrained encoder."""
 
     def head(self, method: LearnsFromOutputs) -> Learnt:
         """Return the untrained encoder with a head that is trained on the bank's outputs."""
@@ -185,7 +186,7 @@ def method_flag(name: str, setting: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """How the encoders of a row are obtained: untrained, or by a training.
+    """A method, which gives the encoders of a row: untrained ones, or by training.
 
     A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` in a method called
     `ceil` is the flag `--ceil.epochs`, and part of the key of the encoders that it trains.
@@ -213,7 +214,7 @@ class Method:
         check_ranges(self, f"{self.name}.")
 
     def learn(self, steps: Steps) -> Learnt:
-        """Return what it learns, as lazy values: its program, in its paper's order.
+        """Return the result of training, as lazy values; a program in the order of the paper.
 
         Args:
             steps: the steps on a task under one configuration.
@@ -264,12 +265,14 @@ class Method:
             UserError: it has no encoders to start from.
         """
         if not self.gives_encoders:
-            raise UserError(f"{flag} {self.name}: it finds examples, and no encoder to start from")
+            raise UserError(
+                f"{flag} {self.name}: it finds examples, and has no encoder to start from"
+            )
         return self
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores its own training data, whatever its start needs."""
+        """Whether an LM scores its own training data; its start may need others."""
         return False
 
     @property
@@ -370,23 +373,24 @@ class LearnsFromOutputs(Method):
         return steps.head(self)
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether held-out rows of the bank favoured a head over the plain cosine."""
+        """Return whether a head was better than the plain cosine on held-out rows of the bank."""
         return summary.get("taken") != "cosine"
 
     @property
     def remark_if_unused(self) -> str:
-        """Without a head, the encoder is as it was loaded."""
+        """Without a head, the encoder is the untrained one."""
         return "the untrained encoder"
 
     def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
-        """Return which head was taken, and how many outputs taught it."""
+        """Return which head was chosen, and on how many outputs it was trained."""
         head = summary["taken"]
         title = "label head" if head == "head" else head
         return f"{title}: the outputs of {bank_size:,} examples"
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
         """Return functions that fit a head, by name. If there are several, held-out rows of the
-        bank decide which one is used, or that none is: the plain cosine takes part as "cosine"."""
+        bank decide which one is used; the plain cosine, as "cosine", is one of them and stands for
+        no head."""
         raise TypeError(f"{type(self).__name__} does not define `fits`")
 
 
@@ -477,7 +481,7 @@ class LearnsFromScores(Method):
         return self.scored_by_lm or self.start.learns_from_lm
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether training changed the networks. It keeps the starting networks if these
+        """Return whether training changed the networks. The starting networks are kept if these
         rank held-out sets best."""
         ending = summary.get("ending")
         return ending is None or ending["kept"] != "start"

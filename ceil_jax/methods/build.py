@@ -1,4 +1,4 @@
-"""`build_retriever`: any registered retriever, over a bank and with any encoder."""
+"""`build_retriever`, which builds any registered retriever over a bank with any encoder."""
 
 from __future__ import annotations
 

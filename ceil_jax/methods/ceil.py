@@ -26,7 +26,7 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
 
     instances: Annotated[int, Range(2)] = field(default=1600, metadata=NO_KEY)
     """Number of training queries, each with its scored sets. For the same number of LM tokens, many
-    queries with small sets teach more than few queries with large sets (docs/methods.md)."""
+    queries with small sets are better than few queries with large sets (docs/methods.md)."""
     subsets: Annotated[int, Range(2)] = 13
     """M, the number of candidate sets of a query; the first is the top-k."""
     shortlist: Annotated[int, Range(1)] = 50
@@ -47,8 +47,8 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
         raise TypeError(f"{type(self).__name__} does not define `set_size`")
 
     def learn(self, steps: Steps) -> Learnt:
-        """Draw candidate sets from the start's nearest examples, have the LM score each set, and train
-        the kernel to rank them so."""
+        """Draw candidate sets from the start's nearest examples, score each set with the LM, and
+        train the kernel to rank the sets by these scores."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
         shared = steps.for_all_seeds  # which train on the same sets and scores
@@ -69,7 +69,7 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
 
     @property
     def learns_sets(self) -> bool:
-        """It learns from sets, with a λ of its own."""
+        """True: it learns from sets, with a λ of its own."""
         return True
 
     @property
@@ -101,7 +101,8 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
                 return BankSets(self.subsets, self.set_size, available)
 
     def check(self) -> None:
-        """Refuse an unknown loss, and a start with two networks if this training has one."""
+        """Raise a UserError for an unknown loss, and for a start with two networks if this training
+        has one."""
         from ceil_jax.training.losses import ceil_loss
 
         ceil_loss(self.loss, self.loss_options, self.flag("loss_options"))

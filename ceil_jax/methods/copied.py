@@ -1,4 +1,4 @@
-"""The answer without an LM where outputs are written: the nearest example's own output."""
+"""The answer without an LM for tasks without options: the nearest example's own output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ceil_jax.tasks.example import Task
 
 @dataclass(frozen=True)
 class Copied(Untrained):
-    """The untrained encoder finds the nearest example, whose output is the answer. What prompts
-    with near examples have above this, the LM has added.
+    """The untrained encoder finds the nearest example, whose output is the answer. The score of
+    prompts above this baseline is what the LM adds.
 
     Examples:
         >>> from ceil_jax import load_task
@@ -25,7 +25,7 @@ class Copied(Untrained):
 
     @property
     def gives_encoders(self) -> bool:
-        """It is a way of answering."""
+        """False: it has no encoder of its own."""
         return False
 
     def refusal(self, task: Task) -> str:

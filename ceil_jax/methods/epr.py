@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EPR(EPRTraining, LearnsFromScores):
-    """Contrastive training on candidates that the LM has scored one at a time.
+    """Contrastive training on candidate examples that the LM has scored one at a time.
 
     Examples:
         >>> from ceil_jax import RunConfig
@@ -45,7 +45,8 @@ class EPR(EPRTraining, LearnsFromScores):
         LearnsFromScores.__post_init__(self)
 
     def learn(self, steps: Steps) -> Learnt:
-        """Find candidates, have the LM score each, and train the encoder to rank them so."""
+        """Find candidates, score each with the LM, and train the encoder to rank them by these
+        scores."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
         shared = steps.for_all_seeds  # which train on the same sets and scores
@@ -62,14 +63,14 @@ class EPR(EPRTraining, LearnsFromScores):
 
     def candidate_sampler(self, bank_size: int) -> Sampler:
         """Return the sampler of candidates: BM25's, as in EPR's paper, or the nearest ones by the
-        start. An untrained start has learnt nothing that BM25 would lack."""
+        start. With an untrained start, BM25 is used, as in the paper."""
         from ceil_jax.training.samplers import LexicalSingles, NearestSingles
 
         count = min(self.candidates, bank_size - 1)
         return NearestSingles(count) if self.start.learns else LexicalSingles(count)
 
     def check(self) -> None:
-        """Refuse an unknown loss."""
+        """Raise a UserError for an unknown loss."""
         from ceil_jax.training.losses import ceil_loss
 
         if self.loss != CONTRASTIVE:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ceil_jax.store.kept import Lazy
 
 LEAST_ROWS = 4
-"""The fewest rows in a round: with fewer, sets cannot be told apart."""
+"""The fewest rows in a round; with fewer, the scores of sets hardly differ."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class FixedPrompt(Method):
     sets: Annotated[int, Range(2)] = 32
     """Number of random sets."""
     rows: Annotated[int, Range(2)] = 16
-    """Number of rows of the bank on which all sets are scored; the better half gets as many more, a
-    quarter twice as many more, and so on."""
+    """Number of rows of the bank on which all sets are scored; the better half is scored on as many
+    more, the best quarter on twice as many more, and so on."""
 
     def learn(self, steps: Steps) -> Learnt:
         """Find the fixed examples; no network is trained."""
@@ -71,22 +71,22 @@ class FixedPrompt(Method):
 
     @property
     def gives_encoders(self) -> bool:
-        """No training can start from it: it finds examples."""
+        """False: it finds examples, and has no encoder to start from."""
         return False
 
     @property
     def scored_by_lm(self) -> bool:
-        """The LM scores sets of fixed examples."""
+        """True: the LM scores sets of fixed examples."""
         return True
 
     @property
     def learns_from_lm(self) -> bool:
-        """It needs LM tokens before the first query."""
+        """True: it needs LM tokens before the first query."""
         return True
 
     @property
     def needs_log_probs(self) -> bool:
-        """Without log-probabilities, written answers are scored by the metric."""
+        """False: without log-probabilities, generated answers are scored by the metric."""
         return False
 
     @property
@@ -108,7 +108,7 @@ class FixedPrompt(Method):
         return replace(self, rows=self.rows // 2) if self.rows >= 2 * LEAST_ROWS else None
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """The fixed examples are in every prompt."""
+        """True: the fixed examples are in every prompt."""
         return True
 
     def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:

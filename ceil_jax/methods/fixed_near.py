@@ -21,7 +21,7 @@ class FixedNear(FixedPrompt):
     name: ClassVar[str] = "fixed_near"
     title: ClassVar[str] = "fixed prompt and near examples"
     near: Annotated[int, Range(1)] = field(default=2, metadata=NO_KEY)
-    """Number of near examples, which stand behind the fixed ones; K counts both."""
+    """Number of near examples, which come after the fixed ones; K counts both."""
     start: Method = field(default=Free(), metadata=NO_KEY)
     """The method whose vectors find the near examples."""
 

@@ -21,7 +21,7 @@ def no_labels(task: Task) -> str:
     labels = labels_of(task.train)
     if len(labels) == 1:
         return f"all outputs of {task.name} are {labels[0]!r}; expected two labels or more"
-    return "" if labels else f"the outputs of {task.name} are no labels that many examples share"
+    return "" if labels else f"the outputs of {task.name} are not labels that many examples share"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Labels(LearnsFromOutputs):
     Examples:
         >>> from ceil_jax import load_task
         >>> Labels().refusal(load_task("repairs", limit=2, bank_limit=40))
-        'the outputs of repairs are no labels that many examples share'
+        'the outputs of repairs are not labels that many examples share'
     """
 
     name: ClassVar[str] = "head"
@@ -52,10 +52,10 @@ class Labels(LearnsFromOutputs):
 
 @dataclass(frozen=True)
 class Free(LearnsFromOutputs):
-    """`Labels` where the outputs are labels. Where they are programs, relevance is the expected overlap
-    of the query's predicted local structures with the example's (after Levy et al., ACL 2023). The
-    untrained encoder is used if the outputs are neither, or if held-out rows of the bank do not show
-    a gain beyond noise.
+    """`Labels` where the outputs are labels. Where they are programs, relevance is the expected
+    overlap of the query's predicted local structures with the example's (after Levy et al., ACL
+    2023). The untrained encoder is used if the outputs are neither, or if held-out rows of the bank
+    do not show a significant gain.
 
     Examples:
         >>> bank = [Example(str(i), f"film {i}", ("bad", "good")[i % 2]) for i in range(20)]
@@ -68,7 +68,7 @@ class Free(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the heads that fit the bank's outputs, and the plain cosine, which is taken if no
+        """Return the heads that fit the bank's outputs, and the plain cosine, which is used if no
         head fits them."""
         from ceil_jax.training.free.choice import fit_cosine
 

@@ -57,7 +57,7 @@ ROWS: Registry[Row] = Registry("method")
 
 
 def register_row(name: str, row: Row, *, replace: bool = False) -> None:
-    """Add a row, which `compare`, `tune`, `export`, dry runs and reports then know by its name.
+    """Register a row by its name for `compare`, `tune`, `export`, dry runs and reports.
 
     The settings of its method are flags: `--NAME.SETTING`, where NAME is the method's.
 
@@ -92,7 +92,7 @@ def check_kind(method: Method) -> None:
     if "__dataclass_params__" not in vars(kind):
         raise UserError(
             f"method {kind.__name__}: write @dataclass(frozen=True) above its class, or its fields "
-            "are no settings"
+            "are not settings"
         )
     if kind.learn is Method.learn:
         raise UserError(
@@ -183,8 +183,8 @@ def usable_with(lm: LanguageModel, rows: Sequence[Row], task: Task | None = None
         return Usable(usable)
     labels = ", ".join(row.label for row in rows if row not in usable)
     why = (
-        f"{lm.name} gives no log-probabilities{of_what}, which {labels} would learn from; free and "
-        "free_map learn from the bank's outputs instead"
+        f"{lm.name} gives no log-probabilities{of_what}, on which {labels} would be trained; free "
+        "and free_map learn from the bank's outputs instead"
     )
     if not usable:
         raise UserError(why)
@@ -202,7 +202,7 @@ def _no_log_probs(lm: LanguageModel, task: Task | None) -> str | None:
         return None
     labels = shared_choices([*task.train, *task.validation])
     if not labels:
-        return " of outputs that are no labels"
+        return " of outputs that are not labels"
     return f" of more than {len(LETTERS)} labels" if len(labels) > len(LETTERS) else None
 
 

@@ -86,7 +86,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name in tables: its label and, if its training began beside a head, that head, as in
+        """Its name in tables: its label and, if its training began with a head, that head, as in
         "CEIL from free"."""
         heads = [one for one in self.method.chain[1:] if isinstance(one, LearnsFromOutputs)]
         return f"{self.label} from {heads[-1].title}" if heads else self.label

@@ -1,5 +1,5 @@
 """Target similarity tuning (Poesia et al., ICLR 2022): EPR's training with the similarity of
-outputs as scores, which costs no LM tokens."""
+outputs as scores, without LM calls."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class TST(EPR):
     """Passes over the training queries."""
 
     def learn(self, steps: Steps) -> Learnt:
-        """Find candidates, compare their outputs with the query's, and train the encoder to rank them
-        so."""
+        """Find candidates, compare their outputs with the query's, and train the encoder to rank
+        them by this similarity."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
         shared = steps.for_all_seeds  # which train on the same sets and scores
@@ -49,7 +49,7 @@ class TST(EPR):
 
     @property
     def scored_by_lm(self) -> bool:
-        """Outputs are compared, without an LM."""
+        """False: outputs are compared, without an LM."""
         return False
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"]:

@@ -1,4 +1,4 @@
-"""The encoder as it was loaded, which learns nothing."""
+"""The untrained encoder."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Untrained(Method):
 
     @property
     def learns(self) -> bool:
-        """Nothing is trained."""
+        """False: nothing is trained."""
         return False
 
     def learn(self, steps: Steps) -> Learnt:
-        """Take the encoder as it was loaded."""
+        """Return the encoder as it was loaded."""
         return steps.untrained()

@@ -1,5 +1,5 @@
-"""A run as a graph of kept values: a step is a function, and what it gives for some arguments is
-computed once and kept (`store.kept`). Such a lazy value is called a stage.
+"""Runs: each step is a function whose results are computed once and kept on disk (`store.kept`).
+Such a lazy value is called a stage.
 
 `ceil-jax compare --method epr ceil`, from the top:
 

@@ -25,8 +25,8 @@ from ceil_jax.training.free.encoder import classified
 from ceil_jax.training.free.rows import Head, Observations
 
 Row = dict[str, Any]
-"""The answer to a query: its id, its examples in prompt order (id, relevance, gain), the prediction,
-the gold output, and a code for an answer that is hardly right."""
+"""The answer to a query: its id, its examples in prompt order (id, relevance, gain), the
+prediction, the gold output, and a code for an answer that is probably wrong."""
 
 Answers = Lazy[list[Row]]
 """The answers to queries, given by one of the functions below."""

@@ -39,8 +39,7 @@ class SkillConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All settings of a run on one task with one LM and one encoder: everything that a result
-    depends on.
+    """All settings of a run on one task with one LM and one encoder, which determine its results.
 
     Examples:
         >>> config = RunConfig(task="sst5", shots=4, methods=(EPR(epochs=3),))
@@ -63,15 +62,15 @@ class RunConfig:
     """A packaged name, a folder, a hub id, module:function or http://host:port/v1#model; "tiny" for
     tests."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """The LM's number format; auto is bfloat16 if the machine supports it."""
+    """The LM's number format; auto is bfloat16 if the machine supports it, else float32."""
     device_map: str | None = None
     """transformers' device_map, such as "auto", for an LM that is too large for one device."""
     shots: Annotated[int, Range(0)] = 8
-    """K: the most in-context examples; the token budget may leave fewer."""
+    """K, the largest number of in-context examples; the token budget may allow fewer."""
     shortlist: Annotated[int, Range(1)] = 100
     """n: number of nearest examples that MAP and MMR choose from."""
     trade_off: Annotated[float | Literal["tuned"], Range(above=0)] = 0.05
-    """λ of MAP with an encoder that was not trained on sets; CEIL's uses the λ of its training.
+    """λ of MAP with an encoder that was not trained on sets; CEIL uses the λ of its training.
     tuned: the λ from 0.001 to 0.1 whose sets make the right answers of 64 training queries most
     probable. Encoders are trained on other queries, unless the bank has too few."""
     min_relevance: Annotated[float | None, Range(0, 1)] = None
@@ -87,11 +86,12 @@ class RunConfig:
     """The order of a prompt's examples: the most relevant last, next to the query (relevance), or
     an order added by register_order."""
     system: str | None = None
-    """The instruction, which stands once, before the examples: a text, or @FILE. {labels} stands for
-    the labels. By default none; for a chat LM and labels, one that names them."""
+    """The instruction, which comes once, before the examples: a text, or @FILE. {labels} is
+    replaced by the labels. None by default, except for a chat LM and labels, where it names
+    them."""
     form: Form | None = None
-    """The prompt's form: one text, or the turns of a chat, an example in each. By default turns for
-    a chat LM, else text. A local LM needs a chat template for turns."""
+    """The prompt's form: one text, or a chat with a turn for each example. By default turns for a
+    chat LM, else text. A local LM needs a chat template for turns."""
     text: Literal["input", "skill"] = "input"
     """The retrieval text, on which encoders are also trained: the inputs, or skills into which an
     LM rewrites them."""
@@ -273,7 +273,7 @@ SCALES: dict[str, RunConfig] = {
         ),
     ),
 }
-"""The defaults of each size of experiment; flags override them."""
+"""The defaults of each --scale; flags override them."""
 
 
 def from_free(config: RunConfig) -> RunConfig:
@@ -282,7 +282,7 @@ def from_free(config: RunConfig) -> RunConfig:
 
 
 APPLIED = SCALES | {name: from_free(SCALES[name]) for name in ("tiny", "demo", "small")}
-"""The defaults of `ceil-jax compare` and `export`, in which training has the best start. In
+"""The defaults of `ceil-jax compare` and `export`, in which training starts from `free`. In
 experiments, which study training itself, EPR starts untrained, as in the papers."""
 
 TUNE = from_free(

@@ -1,4 +1,4 @@
-"""The evaluation of rows: their answers, the metric, the cost, and remarks on these."""
+"""The evaluation of rows: answers, metrics, costs and remarks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from ceil_jax.tasks import TASKS
 
 @dataclass(frozen=True)
 class Lineup:
-    """Rows in the order of their table. Their stages are put together once, and a dry run, a cut to
-    some minutes and the evaluation take them from here.
+    """Rows in the order of their table. Their stages are put together once, and a dry run, a
+    reduction to some minutes and the evaluation use them.
 
     Args:
         run: computes stages that are not on disk.
@@ -68,7 +68,7 @@ def lineup_of(run: Run, setup: Setup, rows: Sequence[Row]) -> Lineup:
 
 
 class Evaluation(NamedTuple):
-    """Rows that were evaluated on one task: all that tables and pages show of them."""
+    """Rows that were evaluated on one task, with all that tables and pages show."""
 
     setup: Setup
     rows: tuple[Row, ...]

@@ -1,4 +1,4 @@
-"""Exporting a row of a run for applications: as a selector, or as a classifier."""
+"""Exports a row of a run for applications, as a selector or as a classifier."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def _measured(metrics: Mapping[str, float]) -> str:
 
 
 def classifier_of(run: Run, setup: Setup, row: Row) -> LabelClassifier:
-    """Return a row that answers with a classifier as one. What is missing is trained.
+    """Return the classifier of a row that answers with one. What is missing is trained.
 
     Raises:
-        UserError: the task's outputs are no labels, or --text is skill.
+        UserError: the task's outputs are not labels, or --text is skill.
     """
     row_stages.check_applies(setup, row)
     _check_text(setup)
@@ -190,7 +190,7 @@ def encoders_of(run: Run, learnt: Learnt) -> tuple[Any, Any]:
 
 def of_plain_queries(task: Task) -> Template:
     """Return the task's template for queries that are plain texts. If the template does not name
-    the input, a field that equals the input in every example stands for it."""
+    the input, a field that equals the input in every example takes its place."""
     template = task.template
     if template.input in template.names:
         return template

@@ -18,7 +18,7 @@ from ceil_jax.tasks.example import Example
 from ceil_jax.training.scoring import score_sets
 
 _SET_DRAWS = 12
-"""Beside the seed, of the random sets."""
+"""The part of the random key, next to the seed, for the random sets."""
 
 _SAMPLED_SETS = 4
 """Number of sets whose prompts are counted to estimate the tokens of all."""

@@ -1,5 +1,5 @@
-"""Heads, which are trained on the bank's outputs without an LM (`training.free`), and the blocks that
-they give queries and examples, beside an encoder's vectors."""
+"""Heads, which are trained on the bank's outputs without an LM (`training.free`), and the blocks
+that they add to an encoder's vectors of queries and examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ceil_jax.training.free.rows import Cosine, Head, Observations, beside
 log = logging.getLogger(__name__)
 
 _JUDGED_BY = 4
-"""Number of nearest examples of a held-out row by which a head is judged."""
+"""Number of nearest examples of a held-out row by which heads are compared."""
 
 
 _SHOWN_AFTER = 2.0
@@ -125,7 +125,7 @@ def _best(
     if not others:
         if name == "cosine":
             log.info(
-                "%s: outputs are neither labels nor programs; the untrained encoder is taken",
+                "%s: outputs are neither labels nor programs; the untrained encoder is used",
                 method.title,
             )
         return name, {}
@@ -139,7 +139,7 @@ def _best(
         "label": "share of a held-out row's nearest examples that have its label",
         "structures": "overlap (F1) of a held-out row's program with those of its nearest examples",
     }
-    log.info("%s: %s: %s; %s is taken", method.title, alike[kind], means, name)
+    log.info("%s: %s: %s; %s is used", method.title, alike[kind], means, name)
     return name, agreements
 
 
@@ -176,7 +176,7 @@ def blocks_in_training(
     head: Head | None, queries: np.ndarray | None, bank: np.ndarray | None
 ) -> FixedBlocks | None:
     """Return a head's blocks of training queries and of the bank, for a network that is trained
-    beside the head; None if there is no head."""
+    together with the head; None if there is no head."""
     if head is None or queries is None or bank is None:
         return None
     return FixedBlocks(queries, bank, head.cosine_weight)
@@ -218,8 +218,8 @@ def blocks_of_bank_queries(blocks: np.ndarray | None, positions: np.ndarray) -> 
 
 @kept("headvectors")
 def head_vectors(head: Head | None, blocks: np.ndarray | None, vectors: np.ndarray) -> np.ndarray:
-    """Return vectors with a head: its blocks beside the encoder's vectors, unit rows, float32 [N, w +
-    D]."""
+    """Return vectors with a head: its blocks concatenated with the encoder's vectors, unit rows,
+    float32 [N, w + D]."""
     cosines = unit_rows(vectors)
     if head is None or blocks is None:
         return cosines

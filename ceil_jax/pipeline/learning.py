@@ -1,4 +1,4 @@
-"""The training of networks from scores, and how they stand on disk."""
+"""The training of networks from scores, and their files."""
 
 from __future__ import annotations
 

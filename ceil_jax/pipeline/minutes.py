@@ -1,5 +1,5 @@
-"""Cutting a comparison to fit a time limit on this machine: fewer training queries, then rows, then
-queries."""
+"""Reduction of a comparison to a time limit on this machine: fewer training queries, then rows,
+then queries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 
     lineup: Lineup
     message: str
-    """The cuts in words, and the minutes that the whole comparison would take."""
+    """The reductions in words, and the minutes that the full comparison would take."""
 
 
 def cut_to_fit(lineup: Lineup, minutes: float) -> Comparison:
@@ -109,7 +109,7 @@ def _comparison(run: Run, whole: Lineup, notes: Mapping[str, Any]) -> Comparison
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
-    """Yield the setups and rows of ever smaller comparisons, the whole one first; `cut_to_fit` has
+    """Yield the setups and rows of ever smaller comparisons, the full one first; `cut_to_fit` has
     their order."""
     remaining = tuple(rows)
     trained = [row for row in reversed(remaining) if row.trains]

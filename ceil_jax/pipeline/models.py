@@ -64,8 +64,8 @@ class Models:
 
 
 class CountingModels(Models):
-    """Models for dry runs, which read no prompt: of a local LM the tokenizer is loaded and the
-    weights are not. A server is asked what it can do, and a function's LM is made."""
+    """Models for dry runs, which read no prompt: a local LM is loaded without its weights, with its
+    tokenizer only. A server is asked what it can do, and a function's LM is made."""
 
     def load_lm(self, lm: NamedLM) -> LanguageModel:
         """Return a local LM that only counts tokens, or another LM as it is."""
@@ -76,7 +76,7 @@ class CountingModels(Models):
 
 @dataclass(frozen=True, eq=False)
 class NamedModel:
-    """A model by name: what can be said of it before it is loaded."""
+    """A model by name, with the properties that are known before it is loaded."""
 
     models: Models
     spec: str
@@ -89,7 +89,7 @@ class NamedModel:
 
     @cached_property
     def is_function(self) -> bool:
-        """Whether a function of the user's makes it."""
+        """Whether a user's function makes it."""
         return is_function(self.spec)
 
     @cached_property
@@ -150,7 +150,7 @@ class NamedLM(NamedModel):
 
     @property
     def reads_messages(self) -> bool:
-        """Whether it reads the messages of a chat as they are. Local models read texts."""
+        """Whether it takes the messages of a chat. Local models take texts."""
         return (self.is_served or self.is_function) and self.get().reads_messages
 
     def writer(self) -> LanguageModel:
@@ -219,7 +219,7 @@ class NamedModels(NamedTuple):
         return {flag: model.spec for flag, model in models.items() if model.is_on_hub}
 
     def ask_servers(self) -> None:
-        """Load those that are on servers, whose first answers show what they can do."""
+        """Load the models that are on servers, whose first answers show what they can do."""
         for lm in (self.lm, self.skill_lm):
             if lm.is_served:
                 lm.get()

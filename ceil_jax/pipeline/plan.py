@@ -13,7 +13,7 @@ from ceil_jax.store.kept import Lazy, Work
 
 
 class Plan(dict[Lazy[Any], Work]):
-    """The work of each stage that would be computed, needs first."""
+    """The work of each stage that would be computed, in order of dependency."""
 
     @property
     def tokens(self) -> float:

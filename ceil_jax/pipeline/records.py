@@ -42,7 +42,7 @@ class Record:
     file."""
 
     name: str
-    """`run-hash`, by all settings."""
+    """`run-HASH`, a hash of all settings."""
     task: str
     method: str
     metric: str
@@ -92,7 +92,7 @@ class Record:
     kept: str = ""
     """A remark on training, such as "training kept EPR's encoder"; "" if there is none."""
     troubles: Mapping[str, int] = field(default_factory=dict)
-    """Number of answers that are hardly right, by kind of trouble (`pipeline.ways`)."""
+    """Number of answers that are probably wrong, by kind of trouble (`pipeline.ways`)."""
     answer_limit: int | None = None
     """The most tokens of an answer; None if it was not recorded."""
 

@@ -16,13 +16,13 @@ from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 
 _COUNTED = 32
-"""Of about how many prompts the tokens are counted to estimate those of all."""
+"""About the number of prompts whose tokens are counted to estimate those of all."""
 
 
 def rewriter(
     run: Run, lm: NamedLM, demonstrations: Sequence[Demonstration], **draws: int
 ) -> Rewriter:
-    """Return what rewrites inputs; `draws` are the number of orders and the seed."""
+    """Return the rewriter of inputs; `draws` are the number of orders and the seed."""
     return Rewriter(run.lm(lm), demonstrations, **draws)
 
 
@@ -119,7 +119,7 @@ def rewriting_note(run: Run, targets: Iterable[Lazy[Any]]) -> str:
     failures = f"{failed.total()} of {total:,} rewrites failed"
     if failed:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failed.most_common())
-        failures = f"{failures} ({kinds}): raw inputs stand for them"
+        failures = f"{failures} ({kinds}): the raw inputs are used"
     return (
         f"{stages[0].lm.key}: {failures}; "
         f"{len(skills):,} different skills, the commonest for {commonest:.0f} %; "

@@ -1,4 +1,4 @@
-"""`Run` gives lazy values: from memory, from disk, or computed."""
+"""`Run`, which returns the values of lazy ones: from memory, from disk, or computed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IN_MEMORY = 64
 
 
 class Run:
-    """Gives lazy values: from memory, from disk, or computed, needs first.
+    """Returns the values of lazy ones: from memory, from disk, or computed, dependencies first.
 
     Args:
         root: the folder that holds the values' folders.
@@ -40,7 +40,7 @@ class Run:
 
     @cached_property
     def readings(self) -> Readings:
-        """What LMs have read for the values of the folder."""
+        """The cached LM outputs for the values of the folder."""
         return Readings(self.root)
 
     def lm(self, lm: NamedLM) -> CachedLM:
@@ -73,8 +73,8 @@ class Run:
         return value
 
     def value(self, given: Any) -> Any:
-        """Return what an argument stands for: the value of a lazy one, also in a tuple, else the
-        argument itself."""
+        """Return the value of a lazy argument, also inside a tuple; other arguments are returned
+        unchanged."""
         if isinstance(given, Lazy):
             return self.get(given)
         if isinstance(given, tuple) and any(True for _ in lazies(given)):
@@ -99,7 +99,7 @@ class Run:
             self._ensure(other)
 
     def _call(self, lazy: Lazy[Any]) -> Any:
-        """Return what the function gives for its arguments."""
+        """Return the result of the function for its arguments."""
         function = lazy.function
         filled = {"run": self, "folder": self.folder(lazy)}
         arguments = {
@@ -151,8 +151,8 @@ class Run:
         return sum((cost for _, cost in self.costs(targets).values()), Cost())
 
     def missing(self, targets: Iterable[Lazy[Any]]) -> list[Lazy[Any]]:
-        """Return what would have to be computed for the targets, needs first. Nothing on disk
-        changes."""
+        """Return what would have to be computed for the targets, dependencies first. Nothing on
+        disk changes."""
         return [lazy for lazy in closure(targets, self._is_whole) if not lazy.in_memory]
 
     def _is_whole(self, lazy: Lazy[Any]) -> bool:

@@ -1,5 +1,5 @@
-"""The scores of candidate sets, by the LM or by the similarity of outputs, and of λ,
-which is chosen by scores."""
+"""Scores of candidate sets, by the LM or by the similarity of outputs, and the choice of λ by such
+scores."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def lm_scores(
 
 
 class _Scored(NamedTuple):
-    """What is scored, as the LM reads it."""
+    """The prompts and outputs to score, in the form that the LM reads."""
 
     prompting: Prompting
     queries: Sequence[Example]
@@ -110,18 +110,20 @@ class _Scored(NamedTuple):
 def _as_scored(
     lm: LanguageModel, prompting: Prompting, queries: Sequence[Example], bank: Sequence[Example]
 ) -> _Scored:
-    """Return what is scored: with letters in place of the labels, if the LM gives log P of labels
-    alone and cannot tell these apart."""
+    """Return the prompts and outputs to score. The labels are replaced by letters if the LM gives
+    log P of labels only and these begin with the same token."""
     if lm.can_score or not lm.can_weigh:
         return _Scored(prompting, queries, bank)
     labels = shared_choices([*queries, *bank])
     if not labels:
-        raise UserError(f"{lm.name} gives log-probabilities of labels alone, and these are none")
+        raise UserError(
+            f"{lm.name} gives log-probabilities of labels only, and these outputs are not labels"
+        )
     if lm.tells_apart(labels):
         return _Scored(prompting, queries, bank, True)
     log.info(
-        "%s does not tell these labels apart by their first tokens: scored are letters, which the "
-        "instruction explains",
+        "%s gives several of these labels the same first token: letters are scored in their place, "
+        "which the instruction explains",
         lm.name,
     )
     prompting = replace(prompting, prompt=with_letters(prompting.prompt, labels))

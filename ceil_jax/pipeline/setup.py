@@ -1,4 +1,4 @@
-"""A task under one configuration: what all rows of a comparison share."""
+"""A task under one configuration, which all rows of a comparison share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ceil_jax.tasks.registry import TASKS
 log = logging.getLogger(__name__)
 
 TOLD = "earlier-stages.told"
-"""Stands in a folder whose stages of an earlier version have been told of."""
+"""The file that marks a folder whose stages of an earlier version were reported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Setup:
 
     @cached_property
     def demonstrations(self) -> tuple[Demonstration, ...]:
-        """The inputs with their skills that the LM is shown before it rewrites one.
+        """The demonstrations for the LM that rewrites inputs: inputs with their skills.
 
         Raises:
             UserError: the task has none of its own and none are given.
@@ -128,7 +128,7 @@ class Setup:
 
     @cached_property
     def prompt(self) -> Prompt:
-        """How prompts are written.
+        """The form of prompts.
 
         Raises:
             UserError: an instruction that names what there is not, or turns for an LM without a
@@ -178,13 +178,13 @@ def setup_of(
 
 def tell_of_older_stages(root: Path) -> None:
     """Log a line, once a folder, if it has stages of a version whose keys were others: they are
-    computed again, but what the LM has read is kept."""
+    computed again, but cached LM outputs are kept."""
     marker = root / TOLD
     if marker.exists() or not any(root.glob("chosen-*/key.json")):
         return
     log.warning(
-        "%s holds stages of an earlier version, which are computed again; what the LM has read is "
-        "kept, so that they take no LM tokens",
+        "%s holds stages of an earlier version, which are computed again; cached LM outputs are "
+        "kept, so that this takes no LM tokens",
         root,
     )
     with suppress(OSError):
@@ -192,8 +192,9 @@ def tell_of_older_stages(root: Path) -> None:
 
 
 def _check_prompt(setup: Setup) -> None:
-    """Refuse a prompt that cannot be sent, before anything is computed, and say what was not asked
-    for. A prompt of one text without an instruction needs no LM, and is not looked at here."""
+    """Raise a UserError for a prompt that cannot be sent, before anything is computed, and log what
+    was added to it. A prompt of one text without an instruction needs no LM, and is not looked at
+    here."""
     prompt = setup.answering.prompt
     if setup.config.system is None and setup.system:
         log.info(
@@ -201,8 +202,8 @@ def _check_prompt(setup: Setup) -> None:
         )
     if prompt.system_role == "user" and prompt.system:
         log.warning(
-            "the chat template of %s takes no system message: the instruction stands at the beginning "
-            "of the first user's turn",
+            "the chat template of %s takes no system message: the instruction is put at the "
+            "beginning of the first user's turn",
             setup.config.lm,
         )
     if prompt.system or prompt.form == "turns":
@@ -213,7 +214,7 @@ def open_run(
     config: RunConfig, task: Task, models: Models | None = None, trained_by: Setup | None = None
 ) -> Session:
     """Return what computes stages, and the setup of a task. Nothing is computed and no model is
-    loaded yet. The bank of a task of your own loses what shows a query's text
+    loaded yet. In your own task, rows of the bank with a query's text are removed
     (`tasks.checks.separated`).
 
     Args:

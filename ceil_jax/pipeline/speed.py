@@ -1,5 +1,4 @@
-"""The speed of a machine, from which the time of work is estimated: that of this machine is measured
-once."""
+"""The speed of a machine, from which times are estimated. That of this machine is measured once."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ NAME = "this machine (from its speed when it was first measured)"
 """The name of this machine in dry runs."""
 
 LAYOUT = 1
-"""Raised when machines are measured in another way."""
+"""The version of the measurement."""
 
 ENCODING = {"cpu": 1.28, "gpu": 0.1}
 """The speed of encoding as a share of that of a float32 matrix product; measured as below."""

@@ -41,7 +41,8 @@ from ceil_jax.training.samplers import Sampler
 from ceil_jax.training.trade_offs import TRADE_OFFS, TUNING_QUERIES
 
 _QUERY_ORDER = 3
-"""Beside the seed, of the order in which queries are taken from the bank."""
+"""The part of the random key, next to the seed, for the order in which queries are taken from the
+bank."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +68,8 @@ class StepsOf:
         return StepsOf(self.setup.for_all_seeds)
 
     def learnt(self, method: Method) -> Learnt:
-        """Return what a method learns: here, or in the setup whose trained encoders are taken. Fixed
-        examples are always of this setup's bank."""
+        """Return the result of a method's training, in this setup or in the one whose trained
+        encoders are used. Fixed examples are always of this setup's bank."""
         elsewhere = self.setup.trained_by
         if elsewhere is not None and method.learns and method.gives_encoders:
             return StepsOf(elsewhere).learnt(method)

@@ -1,4 +1,4 @@
-"""Vectors: of texts by an encoder, and of examples by a method."""
+"""Vectors of texts by an encoder, and of examples by a method."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def unit_vectors(vectors: np.ndarray) -> np.ndarray:
 
 
 class TextFacts(NamedTuple):
-    """How many texts are encoded, how long they are, and how large the encoder is: the work of
-    encoding them."""
+    """The numbers from which the work of encoding is estimated: how many texts, their length, and
+    the size of the encoder."""
 
     texts: int
     tokens: int

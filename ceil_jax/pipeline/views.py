@@ -1,4 +1,4 @@
-"""Views of a run's examples, whose `input` is the retrieval text: the input itself, the output, input
+"""Views of a run's examples with the retrieval text as `input`: the input itself, the output, input
 and output, or a part. Those with skills are in `rewriting`."""
 
 from __future__ import annotations

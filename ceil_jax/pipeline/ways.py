@@ -1,5 +1,5 @@
 """The ways in which an LM answers queries: choosing by log-probabilities, generating text, or
-generating one of the choices; and the kinds of answers that are hardly right."""
+generating one of the choices; and the kinds of answers that are probably wrong."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Reply(NamedTuple):
 
     prediction: str
     trouble: str = ""
-    """The reason why it is hardly right: a key of `lm.answers.TROUBLES`, or NO_OPTION; "" if there
-    is none."""
+    """The reason why it is probably wrong: a key of `lm.answers.TROUBLES`, or NO_OPTION; "" if
+    there is none."""
 
 
 class Way(Protocol):
@@ -111,9 +111,9 @@ class Writing:
 
 @dataclass(frozen=True)
 class WritingAnOption(Writing):
-    """Takes the choice that an LM without log-probabilities writes: it is held to them if the LM
-    can be (`held`), else its first or last line is one (`lm.options.option_in`). If none is, the
-    reply is the text itself."""
+    """Takes the choice that an LM without log-probabilities writes: its answer is constrained to
+    them if the LM supports that (`held`), else its first or last line is one
+    (`lm.options.option_in`). If none is, the reply is the text itself."""
 
     held: bool = False
 
@@ -208,7 +208,7 @@ def trouble_in_words(trouble: str, limit: int | None = None) -> str:
 
 
 def without_label(answers: Iterable[tuple[str, str]]) -> str:
-    """Return a sentence that shows three answers which are no label, so that a user sees what to
+    """Return a sentence that shows three answers which are not label, so that a user sees what to
     change in the instruction; "" if there are none.
 
     Args:

@@ -1,5 +1,5 @@
-"""Kept functions and lazy values: a run is a graph of `Lazy` values, which `pipeline.run.Run` computes once
-and keeps.
+"""Functions whose results are kept on disk, and lazy values: a run is a graph of `Lazy` values,
+which `pipeline.run.Run` computes once and keeps.
 
 Calling a kept function computes nothing. It returns a `Lazy`: the function with what it was given,
 some of which may be lazy itself. The key of a lazy value is the function's kind and a digest of its
@@ -24,8 +24,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 FLAT = {"flat": True}
-"""The metadata of a field of a dataclass whose value's fields stand in keys as if they were the
-dataclass's own."""
+"""The metadata of a dataclass field whose own fields are part of keys as if they were the
+dataclass's."""
 
 _FROM_RUN = ("run", "folder")
 """Parameters of a kept function that the run fills in: itself, and the folder of the value."""
@@ -47,15 +47,15 @@ class Work(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A value with notes as JSON values, which a kept function may return in place of the value. The
-    notes stand in the value's folder (`pipeline.run.Run.notes`)."""
+    """A value with notes as JSON values, which a kept function may return in place of the value.
+    The notes are in the value's folder (`pipeline.run.Run.notes`)."""
 
     value: Any
     notes: Mapping[str, Any]
 
 
 class Files(NamedTuple):
-    """How values stand on disk."""
+    """The functions that write values to disk and read them."""
 
     save: Callable[[Path, Any], None]
     """Writes a value into its folder."""
@@ -160,8 +160,8 @@ def kept(
 
 
 class Lazy(Generic[T_co]):
-    """A value that a kept function gives when it is asked for. What the function was given are
-    attributes. Lazy values with the same key are equal."""
+    """The future result of a kept function. The function's arguments are attributes. Lazy values
+    with the same key are equal."""
 
     def __init__(self, function: Kept[Any], given: Mapping[str, Any]) -> None:
         self.function = function
@@ -187,7 +187,7 @@ class Lazy(Generic[T_co]):
         return Lazy(self.function, self.given | arguments)
 
     def is_of(self, *functions: Kept[Any]) -> bool:
-        """Return whether one of some kept functions gives it."""
+        """Return whether it is a result of one of some kept functions."""
         return self.function in functions
 
     @property
@@ -226,12 +226,12 @@ class Lazy(Generic[T_co]):
 
     @cached_property
     def needs(self) -> tuple[Lazy[Any], ...]:
-        """The lazy values among what it was given, in order."""
+        """The lazy values among its arguments, in order."""
         return tuple(lazies(list(self.given.values())))
 
     @property
     def reads(self) -> tuple[Lazy[Any], ...]:
-        """Others that have to be on disk when it is loaded."""
+        """Other lazy values that have to be on disk when it is loaded."""
         return self.function.reads(self)
 
 
@@ -245,8 +245,8 @@ def lazies(value: Any) -> Iterator[Lazy[Any]]:
 
 
 def keyed(value: Any) -> Any:
-    """Return a value as it stands in keys: its own `key` if it has one, or the fields of a
-    dataclass that are not at their defaults."""
+    """Return the form of a value in keys: its own `key` if it has one, or the fields of a dataclass
+    that are not at their defaults."""
     if isinstance(key := getattr(value, "key", None), str | list):
         return key
     if isinstance(value, tuple | list):

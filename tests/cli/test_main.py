@@ -321,7 +321,7 @@ def test_rows_that_do_not_apply_are_left_out_only_where_nobody_typed_them(
     # the very list of the default, typed
     assert main(["compare", *flags, "--method", *COMPARED]) == 2
     message = capsys.readouterr().err
-    assert "--method classifier: the outputs of free are no labels" in message
+    assert "--method classifier: the outputs of free are not labels" in message
     assert "label head" not in message
 
 

@@ -60,7 +60,7 @@ TWO_NETWORKS = EPR(train_context="both")
         (
             SecondRound(start=FixedNear()),
             lambda m: m.configured({}),
-            "--second-round.start fixed_near: it finds examples, and no encoder",
+            "--second-round.start fixed_near: it finds examples, and has no encoder",
         ),
     ],
 )

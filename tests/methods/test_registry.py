@@ -56,7 +56,7 @@ def test_a_name_is_one_row_and_one_class():
 
 
 class Undecorated(EPR):
-    """A method that lacks its decorator, so that its field is no setting."""
+    """A method that lacks its decorator, so that its field is not a setting."""
 
     name = "undecorated"
     title = "undecorated"

@@ -681,7 +681,7 @@ def test_an_lm_that_cannot_score_teaches_nothing(caplog):
     chat.can_score = False
     kept, left_out = usable_with(chat, rows, TASK)
     assert kept == rows[:2]
-    said = "tiny gives no log-probabilities, which EPR, CEIL would learn from; free"
+    said = "tiny gives no log-probabilities, on which EPR, CEIL would be trained; free"
     assert said in caplog.text
     assert said in left_out
     with refused("free and free_map learn from the bank's outputs"):
