@@ -87,7 +87,7 @@ def test_a_default_comparison_says_what_a_chat_cannot_teach(chat, tickets, capsy
     table = json.loads(capsys.readouterr().out)
     assert {"free", "free_map", "classifier"} <= {row["method"] for row in table["rows"]}
     assert re.search(
-        r"gives no log-probabilities, which EPR, .*CEIL would learn from", table["note"]
+        r"gives no log-probabilities, on which EPR, .*CEIL would be trained", table["note"]
     )
 
 
