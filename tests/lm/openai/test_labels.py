@@ -248,8 +248,8 @@ def test_which_methods_can_be_used_with_labels_alone():
     assert usable_with(Weighing(), rows, TASK).rows == rows
     programs = replace(TASK, train=[replace(row, choices=()) for row in TASK.train])
     for task, why in (
-        (programs, "gives no log-probabilities of outputs that are not labels, which EPR"),
-        (named([f"team {i}" for i in range(27)]), "of more than 26 labels, which EPR"),
+        (programs, "gives no log-probabilities of outputs that are not labels, on which EPR"),
+        (named([f"team {i}" for i in range(27)]), "of more than 26 labels, on which EPR"),
     ):
         usable, left_out = usable_with(Weighing(), rows, task)
         assert usable == rows[:1]
