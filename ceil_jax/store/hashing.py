@@ -1,5 +1,5 @@
-"""Hashes of values, files and folders, which name stages and reveal damaged files; and the rule
-which files of a folder are its content."""
+"""Hashes of values, files and folders, which name stages and reveal damaged files; and which files
+of a folder count as its content."""
 
 from __future__ import annotations
 

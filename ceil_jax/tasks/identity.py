@@ -1,4 +1,4 @@
-"""The rule when two texts count as the same question, label or column name.
+"""Comparison of texts: whether two count as the same question, label or column name.
 
 Unicode can write many texts in more than one way, and has invisible characters. Everything that
 compares texts (a query's own answer, copies, labels, column names, BM25's words, filters) uses this

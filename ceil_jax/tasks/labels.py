@@ -1,4 +1,4 @@
-"""The rule when the outputs of a bank are labels: a few texts that many examples share."""
+"""Detection of labels: whether the outputs of a bank are a few texts that many examples share."""
 
 from __future__ import annotations
 

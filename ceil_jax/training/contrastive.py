@@ -37,8 +37,8 @@ _HELD_OUT_TEXTS = 48
 """Number of texts in a forward pass without a gradient."""
 
 _CHUNKS = 4
-"""Number of chunks of a step's texts, by length: a step of 48 sentences takes half as long as in
-one chunk."""
+"""Number of chunks into which the texts of a step are split by length. A step of 48 sentences takes
+half as long as with one chunk."""
 
 _DRAWS = 2
 """The part of the random key, next to the seed, for the draws of a step's positives and

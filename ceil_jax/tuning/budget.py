@@ -115,7 +115,7 @@ class Budget:
         return self._measured_seconds / self._measured_estimate
 
     def tokens_left(self) -> float:
-        """Return how many tokens are left of the limit, in the tokens of estimates."""
+        """Return how many more estimated tokens the limit allows."""
         if self.limit is None:
             return math.inf
         return max(0.0, (self.limit - self.tokens) / self.ratio)

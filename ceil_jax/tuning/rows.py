@@ -83,7 +83,7 @@ def split_rows(
     if len(bank) < FEWEST_ROWS:
         raise UserError(
             f"{task.name}: the rows of one {task.group!r} stay together, which leaves {len(bank):,} "
-            f"for the bank; at least {FEWEST_ROWS} are needed: give rows of more of them, or a "
+            f"for the bank; at least {FEWEST_ROWS} are needed: give rows of more groups, or a "
             "smaller --tuning-rows"
         )
     tuning_rows = list(draw(raced, tuning, seed + 1))

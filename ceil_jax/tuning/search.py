@@ -330,7 +330,7 @@ class Search:
 
     @staticmethod
     def _distinct(entrants: Sequence[Entrant]) -> list[Entrant]:
-        """The first of the candidates that have the same prompts."""
+        """The candidates without those whose prompts are all equal to another one's."""
         first: dict[tuple[object, ...], Entrant] = {}
         for entrant in entrants:
             first.setdefault(tuple(entrant.prompts), entrant)

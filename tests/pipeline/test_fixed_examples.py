@@ -242,7 +242,9 @@ def test_what_cannot_be_is_said_before_anything_is_read(tmp_path):
         best_of(of(shots=45))
     with pytest.raises(UserError, match="--shots 2: 2 of them are near the query"):
         metric_of(of(shots=2), "fixed_near")
-    with pytest.raises(UserError, match=r"--epr\.start fixed: it finds examples, and has no encoder"):
+    with pytest.raises(
+        UserError, match=r"--epr\.start fixed: it finds examples, and has no encoder"
+    ):
         open_run(CONFIG.with_method(EPR, start=FIXED), FEW).setup.row("epr")
     with pytest.raises(UserError, match=r"--fixed-near\.start fixed: it finds examples"):
         open_run(replace(CONFIG, out=tmp_path).using(FixedNear(start=FIXED)), FEW).setup.row(
