@@ -78,7 +78,7 @@ def _method_flag(name: str, method: Method) -> StructFieldSpec:
 
 
 def _config(default: RunConfig, names: Sequence[str], **settings: Any) -> RunConfig:
-    """A configuration with other settings than the default, of which those in `names` are
+    """Return a configuration with some settings in place of the defaults; those in `names` are
     methods."""
     methods = tuple(settings.pop(name) for name in names)
     return replace(default, **settings, methods=methods)

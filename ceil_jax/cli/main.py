@@ -196,7 +196,7 @@ def _config_of_scale(
 
 
 def _with_home(word: str) -> str:
-    """A word of a command line with ~ replaced by the home folder, also behind an equals sign, where
+    """A word of a command line with ~ replaced by the home folder, also after an equals sign, where
     shells leave it."""
     path = re.fullmatch(r"(?P<flag>--[\w.-]+=|)(?P<path>~/.*)", word, re.DOTALL)
     return word if path is None else f"{path['flag']}{user_path(path['path'])}"

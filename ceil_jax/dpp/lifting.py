@@ -36,8 +36,8 @@ def queries_at_once(numbers: int) -> int:
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the same results, of which `jax.vmap` computes one chunk of queries
-    after the other. Its arguments are arrays or None.
+    """Return a function with the same results whose `jax.vmap` computes one chunk of queries after
+    the other. Its arguments are arrays or None.
 
     Its derivatives are also the same; `jax.vmap` computes them for all queries at once.
     """

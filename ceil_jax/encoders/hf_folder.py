@@ -278,7 +278,7 @@ def _check_parts(content: dict[str, Any], folder: Path) -> None:
             refuse(f"has the pattern {str(pattern)[:80]}")
         if part.get("max_input_chars_per_word", 0) > _MOST_OF_A_WORD:
             refuse(f"splits words of more than {_MOST_OF_A_WORD:,} characters")
-        # behind the trie and its size stand the replacements, each ended by a zero
+        # the replacements follow the trie and its size, each ended by a zero
         charsmap = base64.b64decode(part.get("precompiled_charsmap") or "")
         trie = int.from_bytes(charsmap[:4], "little")
         if any(len(text) > _LONGEST for text in charsmap[4 + trie :].split(b"\0")):
@@ -297,7 +297,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """A JSON value and all that are in it, but for the content of the largest parts of a
+    """A JSON value and all values inside it, except the content of the largest parts of a
     tokenizer."""
     yield value
     if isinstance(value, dict):

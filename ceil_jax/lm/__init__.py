@@ -14,7 +14,7 @@ Their scores and answers are used in `training` and `pipeline`.
 - `tiny`: a deterministic LM without weights, for tests
 - `request`: a request to an LM, and its reading
 - `readings`: everything that LMs have read, by content; `readings_file`: its SQLite file
-- `cached`: an LM behind its stored readings; `ray_reading`: reading on a Ray cluster
+- `cached`: an LM with a cache of its outputs (readings); `ray_reading`: reading on a Ray cluster
 - `price`: prices of tokens
 - `counting`: an LM that only counts tokens, for dry runs
 - `torch`: causal LMs of transformers

@@ -18,7 +18,7 @@ from ceil_jax.store.cost import Cost
 
 class LMRequest(NamedTuple):
     """A request to an LM: a prompt, with choices to score, with settings of generation, or with
-    labels one of which is to be generated."""
+    labels to generate one of."""
 
     prompt: Rendered
     choices: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class LMRequest(NamedTuple):
     temperature: float = 0.0
     seed: int = 0
     labels: tuple[str, ...] = ()
-    """The labels one of which is to be generated."""
+    """The labels to generate one of."""
 
     def key(self, lm: str) -> bytes:
         """Return 16 bytes that identify the request to an LM."""

@@ -41,8 +41,8 @@ class Prompting:
         return PromptBuilder(lm, self.prompt, reserve)
 
     def scoring_request(self, prompt: Rendered, query: Example, *, all_choices: bool) -> LMRequest:
-        """Return the request that scores the gold output of a query behind its prompt, or all of
-        its choices (`training.scoring.read_outputs`)."""
+        """Return the request that scores the gold output of a query given its prompt, or all of its
+        choices (`training.scoring.read_outputs`)."""
         outputs = read_outputs(query, all_choices)
         return LMRequest(
             prompt,

@@ -44,7 +44,7 @@ class Run:
         return Readings(self.root)
 
     def lm(self, lm: NamedLM) -> CachedLM:
-        """Return the LM behind a cache, so that it reads each prompt once."""
+        """Return the LM with a cache of its outputs, so that it reads each prompt once."""
         if lm.key not in self._lms:
             self._lms[lm.key] = CachedLM(lm.get(), self.readings, lm.reader())
         return self._lms[lm.key]
@@ -61,8 +61,8 @@ class Run:
         return finished(self.folder(lazy)) or {}
 
     def get(self, lazy: Lazy[T]) -> T:
-        """Return a value. If it is not on disk it is computed, needs first, or awaited if another
-        process is computing it."""
+        """Return a value. If it is not on disk it is computed, dependencies first, or awaited if
+        another process is computing it."""
         if lazy.key in self._values:
             self._values.move_to_end(lazy.key)
         else:
@@ -89,8 +89,8 @@ class Run:
         return files.load(self, lazy, self.folder(lazy))
 
     def _ensure(self, lazy: Lazy[Any]) -> None:
-        """Compute a value with files unless it is complete on disk, needs first; likewise those that
-        its loading reads."""
+        """Compute a value with files unless it is complete on disk, dependencies first; the same
+        for values that its loading reads."""
         if not lazy.in_memory and not self.notes(lazy):
             for need in lazy.needs:
                 self.get(need)

@@ -253,7 +253,7 @@ def recorded_label(record: Record) -> str:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Settings as text, those of a group behind its name: `ceil.loss`."""
+    """Settings as text, those of a group with its name in front: `ceil.loss`."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):

@@ -173,7 +173,7 @@ class Needs:
     it can be exported as a selector."""
 
     fixed: Literal["none", "all", "beginning"] = "none"
-    """Which examples are the same for every query: none, all, or the first ones, with others behind
+    """Which examples are the same for every query: none, all, or the first ones, with others after
     them. Fixed examples have a negative relevance, which puts them first in prompts."""
 
     @property

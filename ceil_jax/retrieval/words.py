@@ -100,7 +100,8 @@ def _marks() -> str:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A pattern for a run of an unspaced script, or for any other word."""
+    """A regular expression for a word: a run of characters of a script without spaces, or any other
+    word."""
     letter = rf"(?![{_UNSPACED}])\w"
     word = rf"(?:{letter})(?:{letter}|[{_marks()}])*"
     return re.compile(rf"([{_UNSPACED}](?:[{_UNSPACED}{_marks()}])*)|({_EMOJI}|{word})")

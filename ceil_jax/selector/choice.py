@@ -30,7 +30,7 @@ def select_from(
     relevance = similarity(rescaled(shortlist.cosines, shortlist.origin))
     steps, stopped, repeats = _Choice(shortlist, relevance, call, layout.opening).steps()
     chosen, tokens = _fitted(steps, shortlist, relevance, call, layout)
-    # the fixed examples stand behind the near ones
+    # the fixed examples come after the near ones
     count_near = len(shortlist.examples) - shortlist.fixed
     if len(chosen) < len(steps):
         stopped = "token_budget"
@@ -82,7 +82,7 @@ class _Choice:
     ) -> None:
         self._shortlist = shortlist
         self._call = call
-        # the fixed examples stand behind the near ones, and only the near ones are chosen among
+        # the fixed examples come after the near ones, and only the near ones are chosen among
         self._near = len(shortlist.examples) - shortlist.fixed
         self._vectors = shortlist.vectors[: self._near]
         self._relevance = relevance[: self._near]

@@ -121,8 +121,8 @@ def save_content(
 
 
 def load_content(folder: Path, manifest: str, load: Callable[[Manifest, Files], T]) -> T:
-    """Return what `load` makes of a folder's manifest and of the files of its save, which have their
-    sha256. If another process replaces the save meanwhile, the new one is loaded.
+    """Return the result of `load` for a folder's manifest and the files of its save, after checking
+    their sha256. If another process replaces the save meanwhile, the new one is loaded.
 
     Raises:
         UserError: the folder has no such manifest; it or a file is damaged; or what `load` raises.
@@ -156,7 +156,7 @@ def name_of(encoder: Any) -> str:
 
 
 def read_encoders(manifest: Manifest, files: Files, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the encoders of a save by name, of which some may be given."""
+    """Return the encoders of a save by name; some of them may be given."""
     from ceil_jax.training.free.encoder import FreeEncoder, opened_encoder
 
     encoders: dict[str, Any] = {}

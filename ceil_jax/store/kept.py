@@ -282,8 +282,8 @@ def _is_same(default: Any, value: Any) -> bool:
 def closure(
     targets: Iterable[Lazy[Any]], without: Callable[[Lazy[Any]], bool] = lambda lazy: False
 ) -> list[Lazy[Any]]:
-    """Return the targets and all lazy values that they need, each once, needs first. Values for
-    which `without` is true are left out, together with their needs."""
+    """Return the targets and all lazy values that they need, each once, dependencies first. Values
+    for which `without` is true are left out, together with their needs."""
     needed: dict[str, Lazy[Any]] = {}
 
     def visit(lazy: Lazy[Any]) -> None:

@@ -229,13 +229,14 @@ class Files:
             raise UserError(f"{path} cannot be read ({why}); {AGAIN}") from None
 
     def _is_blob(self, real: Path) -> bool:
-        """Whether a file is a blob of the repository in the hub's cache whose snapshot this is."""
+        """Whether this folder is a snapshot in the hub's cache, and a file is a blob of the same
+        repository."""
         above = self._root.parents
         repository = next((path.parent for path in above if path.name == "snapshots"), None)
         return repository is not None and real.parent == repository / "blobs"
 
     def read(self, name: str, most: int = MOST_TEXT) -> bytes:
-        """Return the content of a file of at most so many bytes."""
+        """Return the content of a file; a UserError if it has more than `most` bytes."""
         content = self.stream(name).read(most + 1)
         if len(content) > most:
             raise UserError(f"{self.path(name)} has more than {most:,} bytes; {AGAIN}")
@@ -258,7 +259,7 @@ class Files:
         return checked(self.read(name), kind, str(self.path(name)))
 
     def check(self, hashes: Mapping[str, str]) -> None:
-        """Check that files have their sha256.
+        """Check that files have the expected sha256.
 
         Raises:
             UserError: a file has other content; the message says if it is a pointer of Git LFS, or

@@ -312,8 +312,8 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[str], source: st
             )
             return "exact_match"
     log.info(
-        "%s: the answers are %d labels, of which one is to be chosen: --metric accuracy (with "
-        "--metric exact_match they are written freely)",
+        "%s: the answers are %d labels, and the LM chooses one of them: --metric accuracy (with "
+        "--metric exact_match it generates any text)",
         source,
         len(labels),
     )

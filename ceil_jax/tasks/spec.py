@@ -35,7 +35,7 @@ class Hub:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """The description of a data set, by which it is loaded."""
+    """The description of a data set, from which it is loaded."""
 
     name: str
     template: Template

@@ -129,8 +129,8 @@ def as_spider(query: str) -> str:
 
 
 def _end(tokens: list[Token], position: int, *expected: str) -> int:
-    """Return the position behind the `expected` tokens if these follow `position`, blanks aside;
-    else 0."""
+    """Return the position after the `expected` tokens if these follow `position`, apart from blanks
+    and comments; else 0."""
     for text in expected:
         position += 1
         while position < len(tokens) and tokens[position].kind == "blank":

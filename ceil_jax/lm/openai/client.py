@@ -168,7 +168,7 @@ class Client:
         """Return `read(answer)` of the server's JSON answer.
 
         Args:
-            path: the path behind the base address.
+            path: the path after the base address.
             body: the body of a POST; None for a GET.
             read: takes what is needed from the answer. If something is missing there or has a wrong
                 type, a `Refused` is raised.

@@ -64,7 +64,7 @@ def _example(number: int, row: Any) -> Example:
     answer = _text_of(conversation[-1]) if conversation else ""
     if not (answer.strip() and _has_question(conversation)):
         raise UserError(
-            f"{where}, field '{FIELD}': expected an answer of the assistant behind a message of the "
+            f"{where}, field '{FIELD}': expected an answer of the assistant after a message of the "
             "user"
         )
     texts = {name: _text(value) for name, value in row.items() if name not in (FIELD, "id")}

@@ -218,7 +218,7 @@ class _Choosing:
         has it."""
         reduced: Any = super().__reduce_ex__(protocol)
         [base] = (kind for kind in type(self).__bases__ if kind is not _Choosing)
-        # behind the function and its arguments stands the state
+        # the state comes after the function and its arguments
         return (_unpickled, (base,), *reduced[2:])
 
     def forward(self, **inputs: Any) -> Any:

@@ -111,7 +111,7 @@ def test_a_content_in_parts():
         ({"text": "x"}, "field 'messages': expected a list of messages"),
         ({"messages": []}, "expected a list of messages"),
         ({"messages": ["hello"]}, "expected a list of messages"),
-        ({"messages": [user("x")]}, "an answer of the assistant behind a message of the user"),
+        ({"messages": [user("x")]}, "an answer of the assistant after a message of the user"),
         ({"messages": [assistant("x")]}, "an answer of the assistant behind"),
         ({"messages": [{"content": "x"}]}, "expected a list of messages"),
         ({"messages": [user(3)]}, "expected a list of messages"),
