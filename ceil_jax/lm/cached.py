@@ -31,7 +31,8 @@ ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[
 order."""
 
 Reader = Callable[[int], AbstractContextManager[ReadChunks]]
-"""A context manager, made from the most requests that will be read, that gives a `ReadChunks`."""
+"""A function from the largest number of requests to a context manager that yields a
+`ReadChunks`."""
 
 
 class ReadingMeter:
