@@ -208,7 +208,7 @@ def test_a_folder_is_what_was_saved_there_last(bert, tmp_path):
         ("all-MiniLM-L6", "unknown encoder 'all-MiniLM-L6'; did you mean 'all-MiniLM-L6-v2'"),
         (
             "nobody/no-such-encoder",
-            "unknown encoder 'nobody/no-such-encoder'.*no hub id that can be fetched",
+            "unknown encoder 'nobody/no-such-encoder'.*nor a hub id that can be fetched",
         ),
         ("./no/such/folder", "./no/such/folder is not a folder"),
         ("no_such_module:build", "No module named 'no_such_module'; expected module:function"),

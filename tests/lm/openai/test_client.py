@@ -121,7 +121,7 @@ def test_what_an_error_says_is_shown_as_it_is(server, address, body, said):
     ("body", "said"),
     [
         (b"<!doctype html><title>Welcome</title>", "no JSON: <!doctype html><title>Welcome"),
-        (b'{"choices": [{"index": 0, "te', 'no JSON: {"choices"'),
+        (b'{"choices": [{"index": 0, "te', 'not JSON: {"choices"'),
         (b"", "no JSON: nothing"),
         (b"[" * 200_000, "no JSON: [["),
         (b"[]", "does not follow"),

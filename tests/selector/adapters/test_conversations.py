@@ -112,7 +112,7 @@ def test_a_content_in_parts():
         ({"messages": []}, "expected a list of messages"),
         ({"messages": ["hello"]}, "expected a list of messages"),
         ({"messages": [user("x")]}, "an answer of the assistant after a message of the user"),
-        ({"messages": [assistant("x")]}, "an answer of the assistant behind"),
+        ({"messages": [assistant("x")]}, "an answer of the assistant after"),
         ({"messages": [{"content": "x"}]}, "expected a list of messages"),
         ({"messages": [user(3)]}, "expected a list of messages"),
         ({"messages": json.dumps(SEVERAL)}, "expected a list of messages"),
