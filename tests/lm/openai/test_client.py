@@ -120,10 +120,10 @@ def test_what_an_error_says_is_shown_as_it_is(server, address, body, said):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"<!doctype html><title>Welcome</title>", "no JSON: <!doctype html><title>Welcome"),
+        (b"<!doctype html><title>Welcome</title>", "not JSON: <!doctype html><title>Welcome"),
         (b'{"choices": [{"index": 0, "te', 'not JSON: {"choices"'),
-        (b"", "no JSON: nothing"),
-        (b"[" * 200_000, "no JSON: [["),
+        (b"", "not JSON: nothing"),
+        (b"[" * 200_000, "not JSON: [["),
         (b"[]", "does not follow"),
         (b"null", "does not follow"),
         (b'{"error": "no such engine"}', 'no \'choices\' in the answer, {"error": "no such engine'),
