@@ -18,7 +18,7 @@ from ceil_jax.store.cost import Cost
 
 class LMRequest(NamedTuple):
     """A request to an LM: a prompt, with choices to score, with settings of generation, or with
-    labels to generate one of."""
+    labels, of which the LM generates one."""
 
     prompt: Rendered
     choices: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class LMRequest(NamedTuple):
     temperature: float = 0.0
     seed: int = 0
     labels: tuple[str, ...] = ()
-    """The labels to generate one of."""
+    """The labels, of which the LM generates one."""
 
     def key(self, lm: str) -> bytes:
         """Return 16 bytes that identify the request to an LM."""

@@ -272,7 +272,7 @@ class Method:
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores its own training data; its start may need others."""
+        """Whether an LM scores its own training data, apart from that of its start."""
         return False
 
     @property

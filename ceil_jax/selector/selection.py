@@ -100,7 +100,9 @@ class Selection:
             nearest = "the next nearest" if self.picks else "the nearest"
             title += f" ({nearest} has {self.distant:.3f}, below {self.min_relevance:g})"
         title += f", {self.repeats} of them repeat others" if self.repeats else ""
-        title += f", {self.excluded} of the query's own question left out" if self.excluded else ""
+        title += (
+            f", {self.excluded} with the query's own question left out" if self.excluded else ""
+        )
         rows = [
             f"{pick.relevance:9.3f}  {'fixed' if pick.fixed else f'{pick.added:5.2f}'}  "
             f"{pick.example.id}: {shortened(pick.example.input, 60)}"
