@@ -18,7 +18,7 @@ from benchmarks.servers.environment import environment
 from benchmarks.servers.serving import free_port, running
 from ceil_jax.lm import LanguageModel, load_lm
 from ceil_jax.lm.openai.config import EndpointConfig
-from ceil_jax.lm.prompts import Prompt
+from ceil_jax.lm.prompts import NAMES_LABELS, Prompt
 from ceil_jax.lm.torch.gguf import converted
 from ceil_jax.tasks.assets import fetch
 from ceil_jax.tasks.load import load_task
@@ -26,7 +26,11 @@ from ceil_jax.tasks.load import load_task
 MODEL = "SmolLM2-135M-Instruct"
 PROGRAMS = Path(__file__).parent / "programs"
 ANSWERS = 50
+QUERIES, EXAMPLES = 20, 8
+"""Of the comparison of examples."""
 CHAT = EndpointConfig(chat=True)
+APART = 0.1
+"""In nats: pairs of examples whose scores are closer are not compared."""
 TOKENS = 24
 """The tokens that are written to compare texts."""
 
@@ -108,8 +112,11 @@ def checked(name: str, out: Path) -> dict[str, str]:
         probed = time.perf_counter() - began
         what = "scores" if lm.can_score else "writes"
         row = {"server": name, "is asked to": f"{what}, found in {probed:.1f} s"}
-        row |= _compared(lm, load_lm(MODEL, dtype="float32"))
-        row["chat"] = _labels(load_lm(address, endpoint=CHAT))
+        local = load_lm(MODEL, dtype="float32")
+        row |= _compared(lm, local)
+        chat = load_lm(address, endpoint=CHAT)
+        row["chat"] = _labels(chat)
+        row["chat, examples in the exact order"] = _order(chat, local)
         learning = ("epr", "ceil") if lm.can_score else ()
         row["compare"] = _command("compare", address, out, "--method", "topk", *learning)
         row["tune"] = _command("tune", address, out, "--minutes", "4", "--method", "topk", "free")
@@ -178,6 +185,36 @@ def _labels(lm: LanguageModel) -> str:
     answers = lm.write_labels(prompts, choices, 64)
     labels = sum(a.text in names for a, names in zip(answers, choices, strict=True))
     return f"keeps to a schema: {labels} of {len(queries)} answers are labels"
+
+
+def _order(lm: LanguageModel, local: LanguageModel) -> str:
+    """How often two examples have the same order by log P of the right label behind a chat as by
+    the exact one in process. Each is the one example of a prompt; pairs are of one query."""
+    if not lm.can_weigh:
+        return "gives no log P of labels"
+    task = load_task("movie_reviews", limit=QUERIES, bank_limit=EXAMPLES)
+    queries = task.validation[:QUERIES]
+    labels = queries[0].choices
+    if not lm.tells_apart(labels):
+        return "does not tell the labels apart"
+    prompt = Prompt(task.template, NAMES_LABELS.format(labels=", ".join(labels)), "turns")
+    chats = [prompt.messages(query, [example]) for query in queries for example in task.train]
+    golds = [labels.index(query.output) for query in queries for _ in task.train]
+    choices = [labels] * len(chats)
+    exact, found = (
+        np.array([row[gold] for row, gold in zip(rows, golds, strict=True)]).reshape(QUERIES, -1)
+        for rows in (
+            local.choice_log_likelihood([local.chat(chat) for chat in chats], choices),
+            lm.choice_log_likelihood(chats, choices),
+        )
+    )
+    pairs = np.triu_indices(exact.shape[1], 1)
+    differences, found_differences = (
+        scores[:, pairs[0]] - scores[:, pairs[1]] for scores in (exact, found)
+    )
+    apart = np.abs(differences) > APART
+    alike = (np.sign(differences) == np.sign(found_differences))[apart]
+    return f"{alike.mean():.1%} of {alike.size:,} pairs further apart than {APART} nats"
 
 
 def _command(command: str, address: str, out: Path, *arguments: str) -> str:
