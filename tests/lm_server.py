@@ -97,7 +97,7 @@ class Server:
         if count:
             top = [
                 {"token": token, "logprob": log_prob}
-                for token, log_prob in self.first_tokens(prompts[0], count).items()
+                for token, log_prob in self.first_tokens(body["messages"], count).items()
             ]
             choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
         return {"choices": [choice], "usage": self.usage(prompts, [text])}
@@ -129,13 +129,14 @@ class Server:
         best = sorted(zip(log_probs, tokens, strict=True), reverse=True)[:alternatives]
         return {token: log_prob for log_prob, token in best}
 
-    def first_tokens(self, prompt, count):
+    def first_tokens(self, messages, count):
         """The likeliest first tokens of an answer; a dictated word's own."""
-        _, dictated, word = prompt.partition(DICTATED.format(label=""))
+        contents = [message["content"] for message in messages]
+        _, dictated, word = contents[-1].partition(DICTATED.format(label=""))
         if dictated:
             likely = {TOKEN.findall(word)[0]: math.log(0.9), "It": math.log(0.05)}
             return dict(list(likely.items())[:count])
-        return self.top(prompt, count)
+        return self.top("\n".join(contents), count)
 
     def usage(self, prompts, written):
         read, wrote = (int(self.lm.count_tokens(texts).sum()) for texts in (prompts, written))

@@ -8,7 +8,7 @@ import math
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 from ceil_jax.tuning.candidates import ZERO
-from ceil_jax.tuning.finals import Finals
+from ceil_jax.tuning.finals import Finals, ThenLM
 from ceil_jax.tuning.standing import Standing
 
 _WITHOUT_LM = {
@@ -31,7 +31,19 @@ def advice(finals: Finals) -> list[str]:
             f"Without an LM, {finals.without_lm.label} minus the recommended prompt: "
             f"{_difference(finals.without_lm.minus)}."
         )
+        both = finals.without_lm.then_lm
+        if both is not None and finals.then_lm is None:
+            sentences.append(
+                f"The {_both_in_words(both)} minus the recommended prompt: {_difference(both.minus)}."
+            )
     return sentences
+
+
+def _both_in_words(both: ThenLM) -> str:
+    return (
+        f"classifier where its probability is at least {both.threshold:g}, and the LM elsewhere, for "
+        f"{both.share:.0%} of the queries:"
+    )
 
 
 def differences(finals: Finals) -> list[str]:
@@ -56,6 +68,13 @@ def _recommendation(finals: Finals) -> list[str]:
             f"Recommended: {_WITHOUT_LM[without_lm.row.answers]} it scores {_scored(without_lm.score)}.",
             f"The best prompt is {best.label}, {score_and_cost}; {without_lm.label} minus the prompt "
             f"is {_difference(without_lm.minus)}.",
+        ]
+    if finals.then_lm is not None:
+        return [
+            f"Recommended: the {_both_in_words(finals.then_lm)} it scores "
+            f"{_scored(finals.then_lm.score)}.",
+            f"The prompt is {best.label}, which alone scores {score_and_cost}; both minus the prompt: "
+            f"{_difference(finals.then_lm.minus)}.",
         ]
     if not any(standing.score.mean for standing in finals.standings):
         return [

@@ -13,6 +13,24 @@ from ceil_jax.tuning.standing import Standing
 from ceil_jax.tuning.verdict import Verdict
 
 
+class ThenLM(NamedTuple):
+    """The result of a classifier where it is sure, and of the recommended prompt elsewhere."""
+
+    threshold: float
+    """The lowest probability of a label with which the classifier answers."""
+    share: float
+    """The share of the queries that reach the LM, from 0 to 1."""
+    score: Interval
+    minus: Interval
+    """As in `WithoutLM`."""
+    loss: Loss
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return "classifier where sure, else the LM"
+
+
 class WithoutLM(NamedTuple):
     """The result of answers that need no LM."""
 
@@ -23,6 +41,8 @@ class WithoutLM(NamedTuple):
     """Its score minus that of the recommended prompt, on the same rows."""
     loss: Loss
     """The loss to be expected if it is taken in place of the recommended prompt."""
+    then_lm: ThenLM | None = None
+    """The classifier and the prompt in a row; None if the one or the other answers everything."""
 
     @property
     def label(self) -> str:
@@ -59,18 +79,28 @@ class Finals:
     def needs_no_lm(self) -> bool:
         """Whether the answers without an LM are recommended: they are not significantly worse than
         the recommended prompt's, and their expected loss is at most the tolerance."""
-        if self.without_lm is None:
-            return False
-        minus = self.without_lm.minus
+        return self.without_lm is not None and self._does_as_well(self.without_lm)
+
+    @property
+    def then_lm(self) -> ThenLM | None:
+        """The classifier and the recommended prompt in a row, if that is recommended: it does as well
+        as the prompt, and the classifier alone does not."""
+        if self.without_lm is None or self.needs_no_lm:
+            return None
+        both = self.without_lm.then_lm
+        return both if both is not None and self._does_as_well(both) else None
+
+    def _does_as_well(self, result: WithoutLM | ThenLM) -> bool:
+        minus = result.minus
         significantly_worse = minus.excludes_zero and minus.high < 0
-        return not significantly_worse and 100 * self.without_lm.loss.expected <= self.tolerance
+        return not significantly_worse and 100 * result.loss.expected <= self.tolerance
 
     @property
     def label(self) -> str:
         """The label of what is recommended: a prompt, or what answers without an LM."""
         if self.without_lm is not None and self.needs_no_lm:
             return self.without_lm.label
-        return self.recommended.label
+        return self.recommended.label if self.then_lm is None else self.then_lm.label
 
     def cost(self, standing: Standing) -> float:
         """Return the cost of a prompt: the money for a thousand queries if tokens have a price,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ceil_jax.pipeline.ways import TROUBLE_COLUMNS
 from ceil_jax.report.table import Number, Table, Value, money_cells, money_columns
-from ceil_jax.tuning.finals import Finals
+from ceil_jax.tuning.finals import Finals, ThenLM
 from ceil_jax.tuning.standing import Standing
 
 
@@ -28,13 +28,19 @@ def finals_table(finals: Finals) -> Table:
     troubles = _columns_of_troubles(standings)
     columns |= {**money, **troubles, "is": [standing.remark for standing in standings]}
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    if finals.without_lm is not None:
-        score = finals.without_lm.score.percent()
-        nothing_paid: list[Value] = [0 for _ in money]
-        no_answers: list[Value] = [None for _ in troubles]
-        without_lm = [finals.without_lm.label, score.mean, score, finals.rows, 0]
-        without_lm += [*nothing_paid, *no_answers, "no LM calls"]
-        rows.insert(0 if finals.needs_no_lm else len(rows), without_lm)
+    best = finals.recommended
+    alone = finals.without_lm
+    for other in filter(None, (alone, alone and alone.then_lm)):
+        share = other.share if isinstance(other, ThenLM) else 0.0
+        score = other.score.percent()
+        cells: list[Value] = [other.label, score.mean, score, finals.rows]
+        cells.append(Number(share * best.tokens, 0))
+        if finals.price is not None:
+            cells.append(*money_cells([share * finals.cost(best)]))
+            cells.append(*money_cells([finals.price.of_tokens(best.preparing) if share else 0]))
+        cells += [None for _ in troubles]
+        cells.append(f"{share:.0%} of the queries reach the LM" if share else "no LM calls")
+        rows.insert(0 if finals.label == other.label else len(rows), cells)
     remark = str(rows[0][-1])
     rows[0][-1] = f"recommended, {remark}" if remark else "recommended"
     return Table(list(columns), rows)

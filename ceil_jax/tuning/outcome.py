@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ceil_jax.lm.messages import Rendered
 from ceil_jax.report.table import json_value
 from ceil_jax.tuning.advice import advice, differences
-from ceil_jax.tuning.finals import Finals
+from ceil_jax.tuning.finals import Finals, ThenLM, WithoutLM
 from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.standing import Standing
 
@@ -174,6 +174,18 @@ def _without_lm(finals: Finals) -> dict[str, Any] | None:
     result = finals.without_lm
     if result is None:
         return None
+    values = _result(result)
+    if result.then_lm is not None:
+        both = result.then_lm
+        values["then_lm"] = {
+            **_result(both),
+            "threshold": both.threshold,
+            "share_to_lm": round(both.share, 4),
+        }
+    return values
+
+
+def _result(result: WithoutLM | ThenLM) -> dict[str, Any]:
     return {
         "label": result.label,
         "score": json_value(result.score.percent()),

@@ -112,6 +112,11 @@ def _chart(outcome: Outcome) -> str:
     if without_lm is not None:
         score = without_lm.score.percent()
         points.append(Point(without_lm.label, 0.0, *score, best=finals.needs_no_lm))
+        both = without_lm.then_lm
+        if both is not None:
+            tokens = both.share * finals.recommended.tokens
+            best = finals.then_lm is not None
+            points.append(Point(both.label, tokens, *both.score.percent(), best=best))
     title = f"Score against tokens of a prompt on {finals.rows:,} final rows"
     return scatter(points, "tokens a prompt", f"{outcome.metric}, %", title)
 

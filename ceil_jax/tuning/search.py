@@ -59,7 +59,12 @@ from ceil_jax.tuning.race import FIRST_ROWS, Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.standing import Standing
 from ceil_jax.tuning.verdict import judge
-from ceil_jax.tuning.without_lm import replies_without_lm, result_without_lm, row_without_lm
+from ceil_jax.tuning.without_lm import (
+    replies_without_lm,
+    result_without_lm,
+    row_without_lm,
+    then_lm,
+)
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +203,10 @@ class Search:
         result = None
         if row is not None and without_lm is not None:
             scored = self.field.score(without_lm[:count], self.final[:count])
-            result = result_without_lm(row, scored, answers[verdict.recommended], groups)
+            best, replies = finalists[verdict.recommended], answers[verdict.recommended]
+            raced = self.tuning[: len(best.raced)], best.raced
+            both = then_lm(self.field, row, raced, self.final[:count], replies, groups)
+            result = result_without_lm(row, scored, replies, groups, both)
         finals = Finals(standings, verdict, result, self.search.tolerance, self.price)
         rows = _shown_rows(self.final, finalists[verdict.recommended], answers[verdict.recommended])
         return Outcome(

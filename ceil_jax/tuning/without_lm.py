@@ -13,11 +13,12 @@ from ceil_jax.methods.registry import CLASSIFIER_ROW, COPIED_ROW
 from ceil_jax.methods.row import Row
 from ceil_jax.metrics.bootstrap import bootstrap_interval, by_group, metric_interval, paired
 from ceil_jax.pipeline import row_stages
+from ceil_jax.pipeline.export import classifier_of
 from ceil_jax.pipeline.ways import Reply
 from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tuning.field import Field, ScoredReplies
-from ceil_jax.tuning.finals import WithoutLM
+from ceil_jax.tuning.finals import ThenLM, WithoutLM
 from ceil_jax.tuning.loss import loss_of
 
 
@@ -36,8 +37,72 @@ def replies_without_lm(field: Field, row: Row, queries: Sequence[Example]) -> li
     return [Reply(prediction_of[query.id]) for query in queries]
 
 
+def then_lm(
+    field: Field,
+    row: Row,
+    raced: tuple[Sequence[Example], np.ndarray],
+    final: Sequence[Example],
+    prompt: ScoredReplies,
+    groups: np.ndarray | None,
+) -> ThenLM | None:
+    """Return the result of the classifier where it is sure, and of a prompt elsewhere: at the lowest
+    threshold at which both together lose nothing against the prompt on the tuning rows. No LM token
+    is spent. None if there is no such threshold, or if only one of the two would answer.
+
+    Args:
+        field: has the bank on which the classifier is trained.
+        row: the classifier's.
+        raced: M tuning rows, and the prompt's scores on them, float [M].
+        final: N final rows.
+        prompt: the LM's answers to them.
+        groups: as in `result_without_lm`.
+    """
+    tuning, scores = raced
+    if row.answers != "classifier" or field.base.config.text != "input" or not len(scores):
+        return None
+    classifier = classifier_of(field.run, field.base, row)
+    known, last = classifier.predict(tuning), classifier.predict(final)
+    right = field.score([Reply(label) for label in known.labels], tuning).scores
+    threshold = lowest_threshold(known.probabilities.max(axis=1), right - scores)
+    sure = last.probabilities.max(axis=1) >= (np.inf if threshold is None else threshold)
+    if threshold is None or sure.all() or not sure.any():
+        return None
+    replies = [
+        Reply(label) if is_sure else reply
+        for label, is_sure, reply in zip(last.labels, sure, prompt.replies, strict=True)
+    ]
+    both = field.score(replies, final)
+    return ThenLM(
+        threshold,
+        float(1 - sure.mean()),
+        metric_interval(both.sample, groups),
+        bootstrap_interval(*by_group(paired(both.sample, prompt.sample), groups)),
+        loss_of(prompt.scores - both.scores, groups),
+    )
+
+
+def lowest_threshold(probabilities: np.ndarray, gains: np.ndarray) -> float | None:
+    """Return the lowest threshold at which nothing is lost on the whole, to four decimals; None if
+    there is none.
+
+    Args:
+        probabilities: float [M], of the classifier's labels.
+        gains: float [M], its score minus that of the prompt.
+
+    >>> lowest_threshold(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, -1, -1, 0]))
+    0.8
+    """
+    thresholds = np.unique(np.floor(np.asarray(probabilities, np.float64) * 1e4) / 1e4)
+    usable = [value for value in thresholds if gains[probabilities >= value].sum() >= 0]
+    return float(min(usable)) if usable else None
+
+
 def result_without_lm(
-    row: Row, answers: ScoredReplies, prompt: ScoredReplies, groups: np.ndarray | None
+    row: Row,
+    answers: ScoredReplies,
+    prompt: ScoredReplies,
+    groups: np.ndarray | None,
+    both: ThenLM | None = None,
 ) -> WithoutLM:
     """Return the row's score compared with that of a prompt.
 
@@ -47,6 +112,7 @@ def result_without_lm(
         prompt: the LM's answers to the same rows, with the recommended prompt.
         groups: int [N], equal for rows that count as one because they say the same; None if all
             rows differ.
+        both: the result of the row and the prompt in a row.
     """
     difference = paired(answers.sample, prompt.sample)
     return WithoutLM(
@@ -54,4 +120,5 @@ def result_without_lm(
         metric_interval(answers.sample, groups),
         bootstrap_interval(*by_group(difference, groups)),
         loss_of(prompt.scores - answers.scores, groups),
+        both,
     )

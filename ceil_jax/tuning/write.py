@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 from typing import NamedTuple
 
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.pipeline.export import classifier_of, save, selector_of
 from ceil_jax.store.locking import write_files
+from ceil_jax.tasks.example import Task
 from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.outcome import Outcome
 from ceil_jax.tuning.page import page
@@ -25,7 +27,7 @@ class TuneFiles(NamedTuple):
     """The folder of a selector: the recommended prompt, or the best one if an answer without an LM is
     recommended."""
     classifier: Path | None
-    """The folder of a classifier, if that is recommended."""
+    """The folder of a classifier, if that is recommended, alone or before the LM."""
     note: str
     """Which prompt the selector has, if none is recommended; else ""."""
     program: str
@@ -37,6 +39,15 @@ _CLASSIFIES = """from ceil_jax import LabelClassifier
 classifier = LabelClassifier.from_pretrained({folder!r})
 print(classifier.predict(["a new text"]).labels)"""
 """A program that uses a classifier."""
+_CLASSIFIES_FIRST = """from ceil_jax import LabelClassifier
+
+classifier = LabelClassifier.from_pretrained({folder!r})
+predicted = classifier.predict([{query!r}])
+if predicted.probabilities.max() >= {threshold!r}:
+    print(predicted.labels[0])
+else:
+{asks}"""
+"""A program that asks an LM where a classifier is not sure."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
@@ -47,10 +58,20 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
     note = _note(outcome, chosen)
     program = program_of(search, target)
     classifier = None
-    answered = outcome.finals.without_lm if outcome.finals.needs_no_lm else None
-    if answered is not None and answered.row.answers == "classifier":
+    finals = outcome.finals
+    answered = finals.without_lm
+    alone = finals.needs_no_lm and answered is not None and answered.row.answers == "classifier"
+    if answered is not None and (alone or finals.then_lm is not None):
         classifier = folder / "classifier"
-        program = _CLASSIFIES.format(folder=str(classifier))
+        if finals.then_lm is None:
+            program = _CLASSIFIES.format(folder=str(classifier))
+        else:
+            program = _CLASSIFIES_FIRST.format(
+                folder=str(classifier),
+                query=_query(search.task),
+                threshold=finals.then_lm.threshold,
+                asks=indent(program, "    "),
+            )
         made = classifier_of(search.field.run, search.field.base, answered.row)
         made.save_pretrained(classifier)
     numbers = json.dumps(outcome.data(), indent=2, ensure_ascii=False)
@@ -74,9 +95,7 @@ def program_of(search: Search, folder: Path) -> str:
         search: names the LM, and how it was asked.
         folder: the selector's.
     """
-    template = search.task.template
-    fields = {name: "…" for name in template.names[:-1] if name != template.input}
-    query = {search.task.input_key: "a new text", **fields} if fields else "a new text"
+    query = _query(search.task)
     lm = search.field.base.lm
     has_turns = search.field.base.prompt.form == "turns"
     opened = (
@@ -109,6 +128,12 @@ def program_of(search: Search, folder: Path) -> str:
         f"from ceil_jax import CeilSelector, load_lm\n\n{opened}lm = load_lm({lm.spec!r})\n"
         f"print(lm.generate([{prompt}], {limit}, {list(search.task.stop)!r})[0])"
     )
+
+
+def _query(task: Task) -> str | dict[str, str]:
+    """A new query, with the fields that the template names."""
+    fields = {name: "…" for name in task.template.names[:-1] if name != task.template.input}
+    return {task.input_key: "a new text", **fields} if fields else "a new text"
 
 
 def _export(search: Search, outcome: Outcome, chosen: Standing, folder: Path) -> None:

@@ -1,10 +1,18 @@
 """The answers that need no LM, beside the prompts."""
 
+import io
+import zlib
+from contextlib import redirect_stdout
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from films import One
 
+from ceil_jax import Example, Task, Template
+from ceil_jax.lm import TinyLM
 from ceil_jax.metrics.bootstrap import Interval
+from ceil_jax.pipeline import export as pipeline_export
 from ceil_jax.pipeline.config import TUNE
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tuning.advice import advice
@@ -12,7 +20,8 @@ from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.search import Search
-from ceil_jax.tuning.without_lm import row_without_lm
+from ceil_jax.tuning.without_lm import lowest_threshold, row_without_lm
+from ceil_jax.tuning.write import write_outcome
 
 REPAIRS = load_task("repairs", limit=30, bank_limit=60)
 FILMS = load_task("movie_reviews", limit=5, bank_limit=40)
@@ -58,3 +67,105 @@ def test_it_is_recommended_where_it_does_as_well(outcome):
     finals = replace(outcome.finals, without_lm=worse)
     assert not advice(finals)[0].startswith("Recommended: copying")
     assert any("Without an LM, nearest output, copied minus" in text for text in advice(finals))
+
+
+# the classifier where it is sure, the LM elsewhere
+
+MOODS = ("bad", "good")
+
+
+def review(i):
+    """A review; of every other one the words say nothing, and only the LM knows its label."""
+    told = ("grey dull slow", "bright funny warm")
+    words = f"{told[i // 2 % 2]} film" if i % 2 else f"film of {zlib.crc32(b'%d' % i)}"
+    text = f"{words} about the topic {i}"
+    mood = MOODS[i // 2 % 2 if i % 2 else zlib.crc32(text.encode()) % 2]
+    return Example(f"r{i}", text, mood, MOODS)
+
+
+REVIEWS = [review(i) for i in range(340)]
+MOOD_OF = {row.input: row.output for row in REVIEWS}
+MIXED = Task(
+    "reviews", REVIEWS[:120], REVIEWS[120:], Template("{input} It is {output}"), "accuracy"
+)
+
+
+class Knows(TinyLM):
+    """Writes the right label of every review."""
+
+    can_score = False
+
+    def write(self, prompts, limit, stop, temperature, seeds):
+        self.tokens_read += int(self.count_tokens(prompts).sum())
+        return [MOOD_OF[text.splitlines()[-1].removesuffix(" It is")] for text in prompts]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    config = replace(TUNE, encoder="tiny", lm="tiny", out=tmp_path_factory.mktemp("mixed"))
+    options = TuneConfig(lm_tokens=400_000, ks=(2,), method=("topk",), minutes=None)
+    made = Search(config, MIXED, options, One(Knows()))
+    return made, made.run()
+
+
+def test_the_classifier_answers_where_it_is_sure(mixed):
+    made, outcome = mixed
+    finals = outcome.finals
+    assert not finals.needs_no_lm
+    both = finals.then_lm
+    assert finals.label == both.label
+    assert 0.2 < both.share < 0.8
+    # measured on the final rows, with the answers that are known
+    final = made.final[: finals.rows]
+    classifier = pipeline_export.classifier_of(
+        made.field.run, made.field.base, finals.without_lm.row
+    )
+    predicted = classifier.predict(final)
+    sure = predicted.probabilities.max(axis=1) >= both.threshold
+    assert both.share == pytest.approx(1 - sure.mean())
+    right = [
+        not is_sure or label == row.output
+        for is_sure, label, row in zip(sure, predicted.labels, final, strict=True)
+    ]
+    assert both.score.mean == pytest.approx(np.mean(right))
+    line = finals_table(finals).lines()[1]
+    assert line[0] == both.label
+    assert line[-1] == f"recommended, {both.share:.0%} of the queries reach the LM"
+    tokens = float(line[4].replace(",", ""))
+    assert tokens == pytest.approx(both.share * finals.recommended.tokens, abs=1)
+    assert "and the LM elsewhere" in advice(finals)[0]
+    assert outcome.data()["without_lm"]["then_lm"]["threshold"] == both.threshold
+
+
+def test_both_are_written_and_answer_in_a_row(mixed, tmp_path):
+    made, outcome = mixed
+    files = write_outcome(made, outcome, tmp_path / "tune")
+    assert files.selector.is_dir()
+    assert files.classifier.is_dir()
+    assert "    print(predicted.labels[0])\nelse:\n    from ceil_jax import" in files.program
+    compile(files.program, "program", "exec")
+    # the sure half runs without the LM
+    sure = files.program.replace("a new text", "bright funny warm film about the topic 1")
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(sure, {})
+    assert out.getvalue().strip() == "good"
+
+
+def test_both_are_not_recommended_where_they_are_worse(mixed):
+    _, outcome = mixed
+    finals = outcome.finals
+    worse = finals.without_lm.then_lm._replace(
+        minus=Interval(-0.1, -0.2, -0.05), loss=Loss(0.1, 0.03, 100)
+    )
+    finals = replace(finals, without_lm=finals.without_lm._replace(then_lm=worse))
+    assert finals.then_lm is None
+    assert finals.label == finals.recommended.label
+    assert any("and the LM elsewhere" in sentence for sentence in advice(finals)[1:])
+
+
+def test_a_threshold_loses_nothing_on_the_rows_that_chose_it():
+    probabilities = np.array([0.95, 0.9, 0.8, 0.7])
+    assert lowest_threshold(probabilities, np.array([0, 1, -1, -1])) == 0.8
+    assert lowest_threshold(probabilities, np.array([-1, 0, 0, 1])) == 0.7
+    assert lowest_threshold(probabilities, np.array([-1, 0, 0, 0])) is None

@@ -14,7 +14,7 @@ import numpy as np
 from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.lm.answers import Answer
 from ceil_jax.lm.base import Continuations, LanguageModel, check_choices
-from ceil_jax.lm.messages import Message, Rendered, text_of
+from ceil_jax.lm.messages import Message, Messages, Rendered, text_of
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.lm.openai.alignment import ScoredText, scored_text
 from ceil_jax.lm.openai.chat import chat_answer, completed_answer, held_to, label_in
@@ -22,11 +22,11 @@ from ceil_jax.lm.openai.client import BREACH, Client, Refused, count_of, in_orde
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.labels import FirstTokens, first_tokens, label_log_probs, label_of
 from ceil_jax.lm.openai.probe import (
-    DICTATED,
     FEW_TOKENS,
     MOST_ALTERNATIVES,
     Interface,
     asked_first,
+    dictation,
     find_interface,
     most_alternatives,
     most_first_tokens,
@@ -222,7 +222,7 @@ class EndpointLM(LanguageModel):
         if len(names) > MOST_ALTERNATIVES:
             return False
         if names not in self._told_apart:
-            dictated = [DICTATED.format(label=label) for label in names]
+            dictated = [dictation(label) for label in names]
             top = self._first_tokens(dictated, self._alternatives, "telling labels apart")
             self._told_apart[names] = all(
                 tokens and label_of(tokens[0][0], names) == label
@@ -248,7 +248,7 @@ class EndpointLM(LanguageModel):
             self._without_label,
         )
 
-    def _first_tokens_of(self, prompt: str, count: int) -> FirstTokens:
+    def _first_tokens_of(self, prompt: Messages, count: int) -> FirstTokens:
         [tokens] = asked_first(partial(self._first_tokens, [prompt], count, "probing"))
         return tokens
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ceil_jax.errors import UserError
+from ceil_jax.lm.messages import Messages
 from ceil_jax.lm.openai.alignment import ScoredText
 from ceil_jax.lm.openai.chat import chat_answer, held_to, label_in
 from ceil_jax.lm.openai.client import FIRST_ATTEMPTS, Client, Refused, in_order
@@ -31,7 +32,9 @@ _ENOUGH_TOKENS = 1024
 _COLOURS = ("turquoise", "vermilion")
 """Labels that no LM writes when it is greeted."""
 DICTATED = "Write this and nothing else: {label}"
-"""The prompt that dictates a label."""
+_SHOWN = ("river", "Seven", "old oak")
+"""Texts that are dictated and written before: a small LM obeys an example rather than an
+instruction."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
 """A missing key and temporary failures, which say nothing about what the server can do."""
 
@@ -152,7 +155,7 @@ def _held(answer: Any) -> None:
         raise ValueError(f"{label!r:.80} is not a label")
 
 
-def most_first_tokens(ask: Callable[[str, int], FirstTokens]) -> int:
+def most_first_tokens(ask: Callable[[Messages, int], FirstTokens]) -> int:
     """Check the log-probabilities of first tokens in a chat, and return how many of them the server
     gives; 0 if they cannot be used.
 
@@ -160,7 +163,7 @@ def most_first_tokens(ask: Callable[[str, int], FirstTokens]) -> int:
     first, or returns something else there, fails.
 
     Args:
-        ask: (prompt, number of tokens) → the most likely first tokens of the answer.
+        ask: (chat, number of tokens) → the most likely first tokens of the answer.
 
     Raises:
         UserError: the server cannot be reached or wants a key.
@@ -177,8 +180,21 @@ def most_first_tokens(ask: Callable[[str, int], FirstTokens]) -> int:
     return 0
 
 
-def _repeated(ask: Callable[[str, int], FirstTokens], count: int, word: str) -> FirstTokens:
-    return ask(DICTATED.format(label=word), count)
+def dictation(label: str) -> Messages:
+    """Return a chat to which the label is the answer."""
+    turns = [
+        turn
+        for text in _SHOWN
+        for turn in (
+            {"role": "user", "content": DICTATED.format(label=text)},
+            {"role": "assistant", "content": text},
+        )
+    ]
+    return Messages([*turns, {"role": "user", "content": DICTATED.format(label=label)}])
+
+
+def _repeated(ask: Callable[[Messages, int], FirstTokens], count: int, word: str) -> FirstTokens:
+    return ask(dictation(word), count)
 
 
 def _obeys_dictation(repeat: Callable[[str], FirstTokens]) -> bool:
