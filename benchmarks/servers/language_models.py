@@ -26,8 +26,8 @@ from ceil_jax.tasks.load import load_task
 MODEL = "SmolLM2-135M-Instruct"
 PROGRAMS = Path(__file__).parent / "programs"
 ANSWERS = 50
-QUERIES, EXAMPLES = 20, 8
-"""Of the comparison of examples."""
+QUERIES, SETS, SHOTS = 20, 8, 4
+"""Of the comparison of sets of examples."""
 CHAT = EndpointConfig(chat=True)
 APART = 0.1
 """In nats: pairs of examples whose scores are closer are not compared."""
@@ -116,7 +116,7 @@ def checked(name: str, out: Path) -> dict[str, str]:
         row |= _compared(lm, local)
         chat = load_lm(address, endpoint=CHAT)
         row["chat"] = _labels(chat)
-        row["chat, examples in the exact order"] = _order(chat, local)
+        row["chat, sets in the exact order"] = _order(chat, local)
         learning = ("epr", "ceil") if lm.can_score else ()
         row["compare"] = _command("compare", address, out, "--method", "topk", *learning)
         row["tune"] = _command("tune", address, out, "--minutes", "4", "--method", "topk", "free")
@@ -188,18 +188,19 @@ def _labels(lm: LanguageModel) -> str:
 
 
 def _order(lm: LanguageModel, local: LanguageModel) -> str:
-    """How often two examples have the same order by log P of the right label behind a chat as by
-    the exact one in process. Each is the one example of a prompt; pairs are of one query."""
+    """How often two sets of examples have the same order by log P of the right label behind a chat
+    as by the exact one in process; pairs are of one query."""
     if not lm.can_weigh:
         return "gives no log P of labels"
-    task = load_task("movie_reviews", limit=QUERIES, bank_limit=EXAMPLES)
+    task = load_task("movie_reviews", limit=QUERIES, bank_limit=SETS * SHOTS)
     queries = task.validation[:QUERIES]
     labels = queries[0].choices
     if not lm.tells_apart(labels):
         return "does not tell the labels apart"
     prompt = Prompt(task.template, NAMES_LABELS.format(labels=", ".join(labels)), "turns")
-    chats = [prompt.messages(query, [example]) for query in queries for example in task.train]
-    golds = [labels.index(query.output) for query in queries for _ in task.train]
+    sets = [task.train[start : start + SHOTS] for start in range(0, SETS * SHOTS, SHOTS)]
+    chats = [prompt.messages(query, examples) for query in queries for examples in sets]
+    golds = [labels.index(query.output) for query in queries for _ in sets]
     choices = [labels] * len(chats)
     exact, found = (
         np.array([row[gold] for row, gold in zip(rows, golds, strict=True)]).reshape(QUERIES, -1)

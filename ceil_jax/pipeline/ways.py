@@ -23,6 +23,8 @@ NO_OPTION = "no option"
 """The trouble of a generated answer that is none of the options."""
 
 
+_AROUND_LABEL = 8
+"""Tokens that are planned for what a chat writes around a label: marks, `Label:`, or JSON."""
 _SHOWN = 80
 """The most characters that a note shows of an answer."""
 
@@ -116,6 +118,14 @@ class WritingAnOption(Writing):
     (`lm.options.option_in`). If none is, the reply is the text itself."""
 
     held: bool = False
+
+    def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
+        """Return float [N]: the tokens of the longest label, and a few around it. An LM that writes
+        more is charged for what it writes."""
+        texts = sorted({choice for query in queries for choice in query.choices})
+        lengths = dict(zip(texts, lm.count_tokens(texts), strict=True))
+        longest = [max(lengths[choice] for choice in query.choices) for query in queries]
+        return np.minimum(np.array(longest, np.float64) + _AROUND_LABEL, self.max_new_tokens)
 
     def requests(self, prompts: Sequence[Rendered], queries: Sequence[Example]) -> list[LMRequest]:
         if not self.held:

@@ -60,6 +60,7 @@ from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.standing import Standing
 from ceil_jax.tuning.verdict import judge
 from ceil_jax.tuning.without_lm import (
+    note_on_majority,
     replies_without_lm,
     result_without_lm,
     row_without_lm,
@@ -207,6 +208,9 @@ class Search:
             raced = self.tuning[: len(best.raced)], best.raced
             both = then_lm(self.field, row, raced, self.final[:count], replies, groups)
             result = result_without_lm(row, scored, replies, groups, both)
+            if row.answers == "classifier":
+                note = note_on_majority(self.field, self.final[:count], replies, groups)
+                self.notes += [note] * bool(note)
         finals = Finals(standings, verdict, result, self.search.tolerance, self.price)
         rows = _shown_rows(self.final, finalists[verdict.recommended], answers[verdict.recommended])
         return Outcome(

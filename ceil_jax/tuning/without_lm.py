@@ -4,6 +4,7 @@ written."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,6 +36,30 @@ def replies_without_lm(field: Field, row: Row, queries: Sequence[Example]) -> li
     stage = row_stages.predictions(field.base, row, Examples(queries))
     prediction_of = {answer["id"]: answer["prediction"] for answer in field.run.get(stage)}
     return [Reply(prediction_of[query.id]) for query in queries]
+
+
+def note_on_majority(
+    field: Field, final: Sequence[Example], prompt: ScoredReplies, groups: np.ndarray | None
+) -> str:
+    """Return a line if always answering with the bank's most frequent label is not significantly
+    worse than the recommended prompt; else "".
+
+    Args:
+        field: has the bank.
+        final: N final rows.
+        prompt: the LM's answers to them with the recommended prompt.
+        groups: as in `result_without_lm`.
+    """
+    [(label, _)] = Counter(row.output for row in field.task.train).most_common(1)
+    always = field.score([Reply(label)] * len(final), final)
+    minus = bootstrap_interval(*by_group(paired(always.sample, prompt.sample), groups))
+    if minus.high < 0:
+        return ""
+    percent = minus.percent()
+    return (
+        f"The most frequent label alone, {label!r}, is not significantly worse than the recommended "
+        f"prompt: {percent.mean:+.1f} points ({percent.low:+.1f} to {percent.high:+.1f})."
+    )
 
 
 def then_lm(

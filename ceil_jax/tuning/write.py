@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ceil_jax.lm.openai.address import parse_address
 from ceil_jax.pipeline.export import classifier_of, save, selector_of
+from ceil_jax.pipeline.models import NamedLM
 from ceil_jax.store.locking import write_files
 from ceil_jax.tasks.example import Task
 from ceil_jax.tuning.advice import advice
@@ -120,7 +121,7 @@ def program_of(search: Search, folder: Path) -> str:
             f"from openai import OpenAI\n\n{opened}"
             f"client = OpenAI(base_url={address.base!r}, api_key={key})\n"
             f"answer = client.{create}(\n"
-            f"    model={address.model!r}, {asked}, temperature=0, max_tokens={limit}{stop}\n"
+            f"    model={_model_of(lm)!r}, {asked}, temperature=0, max_tokens={limit}{stop}\n"
             f")\nprint(answer.choices[0].{said})"
         )
     prompt = "lm.chat(chosen.messages)" if has_turns else "chosen.prompt"
@@ -128,6 +129,15 @@ def program_of(search: Search, folder: Path) -> str:
         f"from ceil_jax import CeilSelector, load_lm\n\n{opened}lm = load_lm({lm.spec!r})\n"
         f"print(lm.generate([{prompt}], {limit}, {list(search.task.stop)!r})[0])"
     )
+
+
+def _model_of(lm: NamedLM) -> str | None:
+    """The name of a model on a server: as given, or of the only one that the server lists."""
+    # a server's LM needs the openai package, which only a server's user has
+    from ceil_jax.lm.openai.model import EndpointLM
+
+    loaded = lm.get()
+    return loaded.model if isinstance(loaded, EndpointLM) else parse_address(lm.spec).model
 
 
 def _query(task: Task) -> str | dict[str, str]:

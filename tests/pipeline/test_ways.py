@@ -4,6 +4,7 @@ of answers that can hardly be right."""
 import doctest
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from films import SMALL, TASK, One
 
@@ -105,6 +106,17 @@ def test_the_way_follows_from_the_choices_and_from_what_the_lm_can(tmp_path):
     chat = Chat("")
     chat.ends_itself = False
     assert way(chat, FEW).stop == ("\n",)
+
+
+def test_what_a_label_may_take_is_the_longest_one_and_a_few_tokens_around_it(tmp_path):
+    lm = Chat("")
+    setup = opened(tmp_path, lm).setup
+    queries = [replace(FEW.validation[0], choices=("good", "very very good")), FEW.validation[1]]
+    way = way_of_answering(lm, setup.answering, (), queries)
+    short, long = 1, 3
+    assert np.diff(way.most_tokens(lm, queries)).tolist() == [short - long]
+    assert way.most_tokens(lm, queries)[0] < setup.answering.max_new_tokens
+    assert replace(way, max_new_tokens=2).most_tokens(lm, queries).tolist() == [2, 2]
 
 
 def test_labels_are_matched_and_what_matches_none_is_wrong_and_said(tmp_path):

@@ -46,10 +46,12 @@ SEARCH = TuneConfig(method=("zero", "topk", "dpp", "free", "fixed"), ks=(2, 4), 
 
 @pytest.fixture
 def server():
-    """A server that has /chat/completions alone, and answers with the last example's label."""
+    """A server that has /chat/completions and a list of models alone, and answers with the last example's label."""
     made = Server()
 
     def change(path, request, answer):
+        if path == "/v1/models":
+            return answer
         if path != "/v1/chat/completions":
             return 404, {"error": {"message": "no such path"}}
         turns = [turn["content"] for turn in request["messages"] if turn["role"] == "assistant"]
@@ -61,8 +63,14 @@ def server():
         yield made, address
 
 
+def test_the_program_names_the_model_that_the_server_lists(server, tmp_path):
+    _, address = server
+    search = search_at(address, tmp_path / "runs", lm=address)
+    assert "model='tiny'" in program_of(search, tmp_path / "selector")
+
+
 def search_at(address, out, task=TASK, **settings):
-    config = replace(SMALL, lm=f"{address}#tiny", out=out, **settings)
+    config = replace(SMALL, **{"lm": f"{address}#tiny", "out": out, **settings})
     return Search(config.with_method(FixedPrompt, sets=2, rows=2), task, SEARCH)
 
 

@@ -170,8 +170,8 @@ def test_what_is_cheaper_and_as_good_is_what_the_first_line_recommends(
     finals = outcome.finals
     names = [standing.candidate.row.name for standing in finals.standings]
     loss = Loss(-minus.mean, (minus.high - minus.low) / 3.92, rows)
-    finals = replace(finals, without_lm=finals.without_lm._replace(minus=minus, loss=loss))
-    finals = with_verdict(finals, recommended=names.index("topk"))
+    alone = finals.without_lm._replace(minus=minus, loss=loss, then_lm=None)
+    finals = with_verdict(replace(finals, without_lm=alone), recommended=names.index("topk"))
     assert advice(finals)[0].startswith(first)
     cells = finals_table(finals).lines()[1]
     assert cells[-1].startswith("recommended")

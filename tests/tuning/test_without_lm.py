@@ -2,6 +2,7 @@
 
 import io
 import zlib
+from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
 
@@ -14,13 +15,14 @@ from ceil_jax.lm import TinyLM
 from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.pipeline import export as pipeline_export
 from ceil_jax.pipeline.config import TUNE
+from ceil_jax.pipeline.ways import Reply
 from ceil_jax.tasks.load import load_task
 from ceil_jax.tuning.advice import advice
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.search import Search
-from ceil_jax.tuning.without_lm import lowest_threshold, row_without_lm
+from ceil_jax.tuning.without_lm import lowest_threshold, note_on_majority, row_without_lm
 from ceil_jax.tuning.write import write_outcome
 
 REPAIRS = load_task("repairs", limit=30, bank_limit=60)
@@ -162,6 +164,19 @@ def test_both_are_not_recommended_where_they_are_worse(mixed):
     assert finals.then_lm is None
     assert finals.label == finals.recommended.label
     assert any("and the LM elsewhere" in sentence for sentence in advice(finals)[1:])
+
+
+def test_the_most_frequent_label_is_told_where_it_does_nearly_as_well(mixed):
+    made, outcome = mixed
+    final = made.final[: outcome.finals.rows]
+    right = made.field.score([Reply(row.output) for row in final], final)
+    assert note_on_majority(made.field, final, right, None) == ""
+    assert not any("most frequent label" in note for note in outcome.notes)
+    [(label, _)] = Counter(row.output for row in made.task.train).most_common(1)
+    same = made.field.score([Reply(label)] * len(final), final)
+    said = note_on_majority(made.field, final, same, None)
+    assert said.startswith(f"The most frequent label alone, {label!r}, is not significantly worse")
+    assert said.endswith("+0.0 points (+0.0 to +0.0).")
 
 
 def test_a_threshold_loses_nothing_on_the_rows_that_chose_it():

@@ -71,7 +71,8 @@ class EndpointLM(LanguageModel):
         self._client = Client(address.base, config)
         self._config = config
         served = served_model(self._client, address.model)
-        self._model = served.model
+        self.model = served.model
+        """The name under which the server has it."""
         self._interface = self._find_interface(served)
         chat = self._interface.chat
         self.name = served.name(self._client, "chat, as it is" if chat else "")
@@ -106,7 +107,7 @@ class EndpointLM(LanguageModel):
                 "%s does not say how many tokens %s reads; prompts have at most %s "
                 "(--endpoint.context-length)",
                 address.base,
-                self._model,
+                self.model,
                 f"{length:,}",
             )
         # servers reserve a position for the next generated token
@@ -114,7 +115,7 @@ class EndpointLM(LanguageModel):
         at_once = config.batch if self._interface.lists else 1
         self.at_once: Mapping[str, int] = {"score": at_once, "write": at_once}
         self.in_flight = config.concurrency
-        self._tokens = TokenCounter(self._model, config.tokenizer, self._stated_prompt_tokens)
+        self._tokens = TokenCounter(self.model, config.tokenizer, self._stated_prompt_tokens)
         self.ends_itself = chat
         self.reads_messages = chat
         self.takes_system = self._interface.system
@@ -259,7 +260,7 @@ class EndpointLM(LanguageModel):
         body = {**self._interface.settings(1), "logprobs": True, "top_logprobs": count}
         requests = [
             (
-                {"model": self._model, "messages": _messages(prompt), **body},
+                {"model": self.model, "messages": _messages(prompt), **body},
                 lambda answer: first_tokens(answer["choices"]),
             )
             for prompt in prompts
@@ -344,7 +345,7 @@ class EndpointLM(LanguageModel):
         for start in range(0, len(pairs), size):
             batch = pairs[start : start + size]
             texts = [prompt + continuation for prompt, continuation in batch]
-            fields = {"model": self._model, "prompt": texts if size > 1 else texts[0], **body}
+            fields = {"model": self.model, "prompt": texts if size > 1 else texts[0], **body}
             asked.append((fields, partial(_of_each, batch, read)))
         answers = self._client.ask_all("/completions", asked, what)
         return [value for values in answers for value in values]
@@ -354,7 +355,7 @@ class EndpointLM(LanguageModel):
         path = self._interface.path
         requests = [
             (
-                {"model": self._model, "messages": _messages(prompt), **fields},
+                {"model": self.model, "messages": _messages(prompt), **fields},
                 partial(_answered, prompt=prompt),
             )
             for prompt, fields in asked
@@ -364,7 +365,7 @@ class EndpointLM(LanguageModel):
     def _stated_prompt_tokens(self, text: str) -> int:
         """The number of tokens of a text in the server's usage; 0 if it reports none."""
         asked = {"messages": _messages(text)} if self._interface.chat else {"prompt": text}
-        body = {"model": self._model, **asked, **self._interface.settings(FEW_TOKENS)}
+        body = {"model": self.model, **asked, **self._interface.settings(FEW_TOKENS)}
         try:
             return self._client.ask(
                 self._interface.path, body, lambda answer: count_of(answer["usage"] or {}, "prompt")
