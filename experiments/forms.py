@@ -23,6 +23,7 @@ INSTRUCTIONS = {
     "nl2bash": "Write the bash command that does what the text says, and nothing else.",
 }
 """By task; NAMES_LABELS for the others."""
+FORMS = ("text", "turns")
 METHODS = {"zero": "zero examples", "topk": "four nearest"}
 
 
@@ -36,7 +37,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
             Cell(replace(config, form=form, system=system, shots=4), method),
         )
         for method, label in METHODS.items()
-        for form in ("text", "turns")
+        for form in FORMS
         for system in ("", instruction)
     ]
 
