@@ -241,7 +241,7 @@ def test_a_folder_with_a_known_name_is_told_and_reached(bert, tmp_path, monkeypa
     shutil.copytree(bert, tmp_path / "tiny")
     monkeypatch.chdir(tmp_path)
     assert load_encoder("tiny").dim == 32
-    assert "not the folder tiny here; write ./tiny for the folder" in caplog.text
+    assert "not the folder tiny; write ./tiny for the folder" in caplog.text
     caplog.clear()
     assert load_encoder("./tiny").dim == load_encoder(Path("tiny")).dim == 16
     assert caplog.text == ""
