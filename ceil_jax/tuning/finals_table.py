@@ -30,7 +30,10 @@ def finals_table(finals: Finals) -> Table:
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     best = finals.recommended
     alone = finals.without_lm
-    for other in filter(None, (alone, alone and alone.then_lm)):
+    others = () if alone is None else (alone, alone.then_lm)
+    for other in others:
+        if other is None:
+            continue
         share = other.share if isinstance(other, ThenLM) else 0.0
         score = other.score.percent()
         cells: list[Value] = [other.label, score.mean, score, finals.rows]
