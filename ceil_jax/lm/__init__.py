@@ -9,7 +9,7 @@ Their scores and answers are used in `training` and `pipeline`.
 - `messages`: the messages of a chat as a prompt; `prompts`: an instruction, examples and a query
   as a prompt; `token_budget`: cutting examples to a token budget
 - `letters`: letters in place of labels that a chat cannot tell apart
-- `lazy`: prompts that are made when they are read
+- `on_access`: prompts that are made when they are read
 - `tokens`: text to token ids, and which of them belong to the continuation
 - `tiny`: a deterministic LM without weights, for tests
 - `request`: a request to an LM, and its reading

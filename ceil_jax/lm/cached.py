@@ -15,8 +15,8 @@ import numpy as np
 
 from ceil_jax.lm.answers import Answer, stored_answer
 from ceil_jax.lm.base import LanguageModel, check_choices
-from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.messages import Messages, Rendered
+from ceil_jax.lm.on_access import OnAccess
 from ceil_jax.lm.readings import Readings
 from ceil_jax.lm.request import LMRequest, Reading, read_chunk
 from ceil_jax.store.cost import Cost
@@ -58,7 +58,7 @@ class CachedLM(LanguageModel):
     """A language model with a cache of its outputs (readings), so that it reads each prompt once.
 
     A prompt without a stored reading is read by `lm`, or elsewhere by `reader`. Prompts may be
-    `Lazy`: only those of one block are in memory.
+    `OnAccess`: only those of one block are in memory.
     """
 
     def __init__(self, lm: LanguageModel, readings: Readings, reader: Reader | None = None) -> None:
@@ -113,7 +113,7 @@ class CachedLM(LanguageModel):
         check_choices(choices)
         if len(prompts) != len(choices):
             raise ValueError(f"{len(prompts)} prompts and {len(choices)} lists of choices")
-        requests = Lazy(
+        requests = OnAccess(
             len(prompts), lambda row: LMRequest(prompts[row], tuple(choices[row]), per_token)
         )
         return [np.array(value, np.float64) for value in self._read(requests, "score")]
@@ -127,7 +127,7 @@ class CachedLM(LanguageModel):
         seeds: list[int],
     ) -> list[Answer]:
         stops = tuple(stop)
-        requests = Lazy(
+        requests = OnAccess(
             len(prompts),
             lambda row: LMRequest(
                 prompts[row],
@@ -142,7 +142,7 @@ class CachedLM(LanguageModel):
     def write_labels(
         self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
     ) -> list[Answer]:
-        requests = Lazy(
+        requests = OnAccess(
             len(prompts),
             lambda row: LMRequest(prompts[row], limit=limit, labels=tuple(labels[row])),
         )

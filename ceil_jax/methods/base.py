@@ -73,7 +73,8 @@ class Learnt:
 
 
 class Steps(Protocol):
-    """The steps of a method's program, on one task under one configuration (`pipeline.steps`)."""
+    """The steps of a method's program, on one task under one configuration: `pipeline.steps.StepsOf`
+    implements them."""
 
     @property
     def bank(self) -> Bank:

@@ -38,7 +38,8 @@ class EPR(EPRTraining, LearnsFromScores):
     """Number of candidate examples of a query, which are scored one at a time."""
     start: Method = field(default=Untrained(), metadata=NO_KEY)
     """The method that training starts from. With base (untrained), BM25 finds the candidates; with
-    another one, they are its nearest examples."""
+    another one, they are its nearest examples. The commands start from free, experiments from
+    base."""
 
     def __post_init__(self) -> None:
         EPRTraining.__post_init__(self)

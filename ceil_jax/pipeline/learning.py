@@ -76,7 +76,7 @@ def train_encoders(
         seed: see `TrainingJob`.
         fixed: the blocks of the head beside which the networks are trained.
         trade_off: λ, for a method that learns sets.
-        bank_vectors: the bank's vectors by the start, if the method `reads_bank_vectors`.
+        bank_vectors: the bank's vectors by the start, for a training with frozen examples.
         learnt: bool [Q]: training queries that the start was trained on, which are not held out.
     """
     networks = {"query": require_network(start.query), "context": require_network(start.bank)}

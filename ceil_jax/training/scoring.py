@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ceil_jax.lm.base import LanguageModel
-from ceil_jax.lm.lazy import Lazy
 from ceil_jax.lm.messages import Rendered
+from ceil_jax.lm.on_access import OnAccess
 from ceil_jax.lm.prompts import Fit, Prompt, PromptBuilder
 from ceil_jax.tasks.example import Example
 from ceil_jax.training.candidates import CandidateSets
@@ -22,7 +22,7 @@ def set_prompts(
     sets: CandidateSets,
     builder: PromptBuilder,
     fit: Fit,
-) -> Lazy[Rendered]:
+) -> OnAccess[Rendered]:
     """Return the Q × M prompts of the candidate sets, query by query. Each is made when it is read,
     because at the papers' size all of them take gigabytes.
 
@@ -43,7 +43,7 @@ def set_prompts(
         relevance = [-position for position in positions]
         return builder.build(queries[row], chosen, relevance, fit).prompt
 
-    return Lazy(len(queries) * count, prompt)
+    return OnAccess(len(queries) * count, prompt)
 
 
 def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def score_sets(
     per_token = per_token and bool(queries[0].choices)
     rows = lm.choice_log_likelihood(
         prompts,
-        Lazy(len(prompts), lambda number: texts[number // sets]),
+        OnAccess(len(prompts), lambda number: texts[number // sets]),
         per_token=per_token,
     )
     gold_positions = [

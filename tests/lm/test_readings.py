@@ -17,7 +17,7 @@ import pytest
 from ceil_jax.errors import UserError
 from ceil_jax.lm import LanguageModel, TinyLM, readings_file
 from ceil_jax.lm.cached import CachedLM
-from ceil_jax.lm.lazy import Lazy
+from ceil_jax.lm.on_access import OnAccess
 from ceil_jax.lm.readings import FILE, Readings
 from ceil_jax.lm.request import LMRequest, Reading
 from ceil_jax.store.cost import Cost
@@ -182,7 +182,7 @@ def test_prompts_are_made_once_and_a_block_at_a_time(tmp_path, monkeypatch, kept
         ahead.append(len(made) - kept - len(lm.asked))
         return PROMPTS[number]
 
-    found = read.choice_log_likelihood(Lazy(len(PROMPTS), prompt), CHOICES)
+    found = read.choice_log_likelihood(OnAccess(len(PROMPTS), prompt), CHOICES)
     assert (np.array(found) == plain()).all()
     assert made == list(range(len(PROMPTS)))
     assert max(ahead) <= CHUNK

@@ -9,11 +9,11 @@ from typing import TypeVar, overload
 T = TypeVar("T")
 
 
-class Lazy(Sequence[T]):
+class OnAccess(Sequence[T]):
     """A sequence of `length` items; `make(i)` is called for item i each time it is read, and no
     item is kept.
 
-    >>> squares = Lazy(10, lambda number: number**2)
+    >>> squares = OnAccess(10, lambda number: number**2)
     >>> squares[3], squares[-1], squares[2:4], len(squares)
     (9, 81, [4, 9], 10)
     """
