@@ -15,7 +15,7 @@ from harness.command import Experiment, ExperimentOptions
 from harness.drawing import points
 from harness.grid import Cell, Entry
 
-from ceil_jax.lm.prompts import NAMES_LABELS
+from ceil_jax.lm.prompts import NAMES_LABELS, Form
 from ceil_jax.pipeline.config import RunConfig
 
 INSTRUCTIONS = {
@@ -23,7 +23,7 @@ INSTRUCTIONS = {
     "nl2bash": "Write the bash command that does what the text says, and nothing else.",
 }
 """By task; NAMES_LABELS for the others."""
-FORMS = ("text", "turns")
+FORMS: tuple[Form, ...] = ("text", "turns")
 METHODS = {"zero": "zero examples", "topk": "four nearest"}
 
 
