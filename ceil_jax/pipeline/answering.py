@@ -197,7 +197,7 @@ ANSWERS = (answer, most_common, classify, copy)
 
 
 class Measured(NamedTuple):
-    """A metric of predictions."""
+    """The result of measuring predictions: the metric of all queries, and that of each."""
 
     value: float
     """The metric over all queries, from 0 to 1; for corpus metrics it is not the mean of

@@ -157,7 +157,7 @@ class Setup:
 
     @cached_property
     def answering(self) -> Prompting:
-        """The prompts that queries are answered with: as for scoring, under the token budget."""
+        """The prompts that queries are answered with: like those for scoring, but within the token budget."""
         prompt = replace(self.prompt, token_budget=self.config.token_budget)
         return replace(self.prompting, prompt=prompt)
 

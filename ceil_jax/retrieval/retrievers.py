@@ -151,7 +151,7 @@ def fixed_rows(
 
 
 class FixedExamples:
-    """The same examples for every query."""
+    """A retriever that chooses the same examples for every query."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         self.fixed = arguments.fixed

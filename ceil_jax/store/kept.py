@@ -137,7 +137,7 @@ def kept(
     lazily: tuple[str, ...] = (),
     reads: Callable[[Any], tuple[Lazy[Any], ...]] = lambda lazy: (),
 ) -> Callable[[Callable[..., T | Noted]], Kept[T]]:
-    """Return a decorator that makes a function's values kept.
+    """Return a decorator for functions whose values are computed once and kept.
 
     Args:
         kind: the beginning of the folder's name, which stays the same if the function is renamed;

@@ -40,8 +40,8 @@ def shared_choices(examples: Iterable[Example]) -> tuple[str, ...]:
 
 
 def label_names(bank: Iterable[Example]) -> tuple[str, ...]:
-    """Return the labels of a bank whose outputs are labels, sorted: its outputs, and choices that none
-    of its examples has.
+    """Return the sorted labels of a bank whose outputs are labels: its outputs, and the choices that
+    are the output of none of its examples.
 
     >>> label_names([Example("1", "a dull film", "bad", choices=("bad", "good"))])
     ('bad', 'good')

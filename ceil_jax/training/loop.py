@@ -62,7 +62,7 @@ class Problem(Protocol):
         """The numbers of the queries that are trained on; `batch` receives positions among them."""
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> Any:
-        """Return the batch of a step, from positions among the training queries.
+        """Return the batch of a step, made of the training queries at the given positions.
 
         It depends only on the step and on seeds, so that a resumed training has the same batches.
         """

@@ -419,8 +419,8 @@ def stated_tokens(answer: Any) -> int:
 
 
 def count_of(usage: Any, kind: str) -> int:
-    """Return the tokens of a kind in a usage; 0 if it does not say. A ValueError if the number is
-    negative or implausibly large."""
+    """Return how many tokens of a kind a server's usage states; 0 if it states none. A ValueError if
+    the number is negative or implausibly large."""
     number = int(usage.get(f"{kind}_tokens") or 0)
     if not 0 <= number < 2**31:
         raise ValueError(f"a usage of {one_line(number, 40)} tokens")

@@ -216,9 +216,9 @@ class EndpointLM(LanguageModel):
         ]
 
     def tells_apart(self, labels: Sequence[str]) -> bool:
-        """Return whether the labels have different first tokens, as far as that can be seen: each
-        is dictated, and the most likely token must begin that label alone. There may be
-        MOST_ALTERNATIVES labels."""
+        """Return whether the labels seem to have different first tokens. The LM is asked to repeat
+        each label, and its most likely first token must begin that label and no other. There may
+        be MOST_ALTERNATIVES labels."""
         names = tuple(labels)
         if len(names) > MOST_ALTERNATIVES:
             return False

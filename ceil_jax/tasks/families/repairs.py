@@ -155,7 +155,7 @@ def is_held_out(seed: str, one: str, other: str) -> bool:
 
 
 def requests(seed: str, held_out: bool) -> Iterator[Row]:
-    """Yield distinct requests endlessly, all with a held-out pair of parts or all without."""
+    """Yield distinct requests without end, in which every pair of parts is held out, or none is."""
     rng = random.Random(f"{seed} {'queries' if held_out else 'bank'}")
     known_of = known(seed)
     yielded: set[str] = set()

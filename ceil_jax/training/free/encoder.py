@@ -69,8 +69,8 @@ def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEnco
 def opened_encoder(
     files: Files, name: str, base: TextEncoder | None = None
 ) -> TextEncoder | FreeEncoder:
-    """Return the encoder in an open folder, with a name; or its trained head with its encoders,
-    of which `base` may be given."""
+    """Return the encoder in an open folder, under the given name. If the folder holds a trained
+    head, return the head with its encoders; `base`, if given, is the encoder below the head."""
     if SETTINGS in files:
         return FreeEncoder.opened(files, base)
     return read_encoder(files, name)
