@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -263,7 +264,7 @@ def read_records(root: Path) -> tuple[list[Record], list[str]]:
     for folder in sorted(root.glob("run-*")):
         try:
             record = _read(root, folder)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, BadZipFile):
             record = None
         if record is None:
             trouble.append(

@@ -50,7 +50,7 @@ def finished(folder: Path) -> dict[str, Any] | None:
         changed = marker.stat().st_mtime_ns
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last for JSON that is nested too deeply
         record = None
         changed = -1
     if _checked.get(folder) != changed:

@@ -14,6 +14,7 @@ from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.records import read_records, settings_of
 from ceil_jax.pipeline.run import Run
 from ceil_jax.pipeline.setup import open_run
+from ceil_jax.store.folder import finish, finished
 from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 
@@ -58,10 +59,11 @@ def test_a_record_is_named_by_all_settings_and_written_once(tmp_path, caplog):
     assert [row["gold"] for row in read.rows()] == [example.output for example in FEW.validation]
 
 
-def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
+@pytest.mark.parametrize("marker", ["{", "[" * 100_000], ids=["cut", "deep"])
+def test_a_damaged_record_is_told_and_the_others_read(marker, tmp_path, monkeypatch):
     config = replace(SMALL, out=tmp_path)
     names = [evaluated(*open_run(config, FEW), method).name for method in ("zero", "random")]
-    (tmp_path / names[0] / "done.json").write_text("{")
+    (tmp_path / names[0] / "done.json").write_text(marker)
     monkeypatch.setattr("ceil_jax.store.folder._checked", {})
     records, [line] = read_records(tmp_path)
     assert [record.name for record in records] == names[1:]
@@ -70,6 +72,17 @@ def test_a_damaged_record_is_told_and_the_others_read(tmp_path, monkeypatch):
         == f"{tmp_path / names[0]}: damaged, unfinished or of another version; run its command "
         "again"
     )
+
+
+def test_metrics_that_are_no_archive_are_told_though_their_checksum_is_right(tmp_path):
+    record = evaluated(*open_run(replace(SMALL, out=tmp_path), FEW), "zero")
+    metrics = tmp_path / record.metrics
+    summary = finished(metrics)
+    (metrics / "metric.npz").write_bytes(b"PK\3\4")
+    finish(metrics, summary)
+    records, [line] = read_records(tmp_path)
+    assert records == []
+    assert line.startswith(f"{tmp_path / record.name}: damaged")
 
 
 @pytest.mark.parametrize("damaged", ["texts", "metrics", "predictions", "name"])
