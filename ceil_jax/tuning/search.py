@@ -379,10 +379,11 @@ class Search:
                 reasons.setdefault(str(error), []).append(candidate.label)
                 continue
             if tokens > affordable or self.budget.out_of_time(tokens + self._reserve(), seconds):
-                needed = self.budget.needed(tokens + racing + self._reserve(), seconds)
+                more = tokens + racing + self._reserve()
+                needed = self.budget.needed(more, seconds + more * self.budget.pace)
+                training = f" and about {duration(seconds)} of training" if seconds else ""
                 unpaid.append(
-                    f"{candidate.label} ({tokens:,.0f} LM tokens and about {duration(seconds)} of "
-                    f"training; {needed} pays for it)"
+                    f"{candidate.label} ({tokens:,.0f} LM tokens{training}; {needed} pays for it)"
                 )
                 continue
             yield self.field.enter(candidate, self.tuning)
