@@ -86,6 +86,10 @@ def begin(
     return CheckedCommand(replace(config, task=task.name), task, models.cache, rows, remarks)
 
 
+_LONGEST = 2**20
+"""The most bytes of an instruction."""
+
+
 def system_text(given: str | None) -> str | None:
     """Return the instruction that --system gives, from its file for @FILE.
 
@@ -96,7 +100,11 @@ def system_text(given: str | None) -> str | None:
     if given is not None and given.startswith("@"):
         file = user_path(given[1:])
         try:
-            given = file.read_text("utf-8").strip()
+            with file.open("rb") as stream:  # which may be a device without an end
+                content = stream.read(_LONGEST + 1)
+            given = content.decode().strip()
+            if len(content) > _LONGEST:
+                raise UserError(f"--system @{file}: has more than {_LONGEST:,} bytes")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
             raise UserError(f"--system @{file}: {why}; expected @FILE or the text itself") from None

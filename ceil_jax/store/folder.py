@@ -46,6 +46,8 @@ def finished(folder: Path) -> dict[str, Any] | None:
     """
     marker = folder / DONE
     try:
+        if not marker.is_file():  # a pipe would be waited for
+            return None
         record = json.loads(marker.read_bytes())
         changed = marker.stat().st_mtime_ns
     except FileNotFoundError:
@@ -104,8 +106,9 @@ def complete(folder: Path, content: str, fill: Callable[[], Mapping[str, Any]]) 
 def read_key(folder: Path) -> dict[str, Any] | None:
     """Return what a folder depends on; None if the file that says so is missing, damaged, or of
     another folder."""
+    file = folder / KEY
     try:
-        content = (folder / KEY).read_bytes()
+        content = file.read_bytes() if file.is_file() else b""
     except OSError:
         return None
     # a folder's name ends with the digest of its key

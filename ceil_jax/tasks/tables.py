@@ -20,7 +20,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,10 @@ SMALL = 64 * 2**20
 RATIO = 100
 """A compressed file may hold SMALL bytes, or RATIO times its own size if that is more: texts are 3
 to 20 times as large as their gzip files, a file that is made to fill the memory 1,000 times."""
+
+MOST_ROWS = 5_000_000
+MOST_UNUSABLE = 100_000
+"""The most rows of a text, and the most of them that cannot be used."""
 
 csv.field_size_limit(2**31 - 1)  # the default is below the limit of `checks.check_text`
 
@@ -148,7 +152,7 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
         if ending == ".json":
             table = Table([_row(value) for value in _json_list(text)], str(file))
         else:
-            rows = (
+            rows = _bounded(
                 _json_lines(text)
                 if ending == ".jsonl"
                 else _csv_rows(file, text, delimiter, "\t" if ending == ".tsv" else "")
@@ -160,6 +164,23 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
         return table
     except _UNREADABLE as error:
         raise _unreadable(file, error) from None
+
+
+def _bounded(rows: Iterable[tuple[int, Row | RowError]]) -> list[tuple[int, Row | RowError]]:
+    """The rows of a text. A ValueError if there are more than fit into memory, which a small
+    compressed file may hold, or too many that cannot be used."""
+    kept = []
+    unusable = 0
+    for number, row in rows:
+        kept.append((number, row))
+        unusable += isinstance(row, RowError)
+        if len(kept) > MOST_ROWS:
+            raise ValueError(f"it has more than {MOST_ROWS:,} rows; give a part of them")
+        if unusable > MOST_UNUSABLE:
+            raise ValueError(
+                f"more than {MOST_UNUSABLE:,} rows cannot be used, the last in line {number}: {row}"
+            )
+    return kept
 
 
 def _check_ending(ending: str, known: Collection[str]) -> None:
@@ -243,8 +264,8 @@ def _decoded(content: bytes, encoding: str) -> str:
 
 def _csv_rows(
     file: Path, text: str, delimiter: str | None, preferred: str
-) -> list[tuple[int, Row | RowError]]:
-    """The first line and the cells of each row below the header."""
+) -> Iterator[tuple[int, Row | RowError]]:
+    """Yield the first line and the cells of each row below the header."""
     if delimiter is None:
         marks = f"{preferred}{DELIMITERS}"  # of several that do, the first
         delimiter = max(marks, key=lambda mark: len(_first_cells(text, mark)))
@@ -253,13 +274,11 @@ def _csv_rows(
     names = [name.strip() for name in header]
     check_names(names, str(file))
     shown = f"the header has {len(names)} (line {line}: {', '.join(map(repr, names)):.80})"
-    rows: list[tuple[int, Row | RowError]] = []
     for number, cells in records:
         if len(cells) == len(names):
-            rows.append((number, dict(zip(names, cells, strict=True))))
+            yield number, dict(zip(names, cells, strict=True))
         else:
-            rows.append((number, RowError(f"{len(cells)} cells, {shown}")))
-    return rows
+            yield number, RowError(f"{len(cells)} cells, {shown}")
 
 
 def _first_cells(text: str, delimiter: str) -> list[str]:
@@ -284,17 +303,15 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _json_lines(text: str) -> list[tuple[int, Row | RowError]]:
-    """The number and the object of each line that is not blank."""
-    rows: list[tuple[int, Row | RowError]] = []
+def _json_lines(text: str) -> Iterator[tuple[int, Row | RowError]]:
+    """Yield the number and the object of each line that is not blank."""
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
     for number, line in enumerate(io.StringIO(text, newline=None), 1):
         if line.strip():
             try:
-                rows.append((number, _row(json.loads(line, object_pairs_hook=_object))))
+                yield number, _row(decoder.decode(line))
             except (ValueError, RecursionError) as error:
-                wrong = RowError(f"not JSON ({error}): {line.strip()[:60]!r}")
-                rows.append((number, wrong))
-    return rows
+                yield number, RowError(f"not JSON ({error}): {line.strip()[:60]!r}")
 
 
 def _json_list(text: str) -> list[Any]:

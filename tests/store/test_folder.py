@@ -89,6 +89,14 @@ def test_a_damaged_folder_is_unfinished_and_said(folder, caplog, name, harm):
     assert f"{folder / name} is damaged; computing {NAME} again" in caplog.text
 
 
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(folder):
+    for name in ("done.json", "key.json"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    assert finished(folder) is None
+    assert read_key(folder) is None
+
+
 def test_a_folder_under_another_name_is_unfinished(folder, tmp_path):
     """Two folders that were swapped, or one that was copied to the place of another."""
     shutil.copytree(folder, tmp_path / "scores-1")

@@ -244,6 +244,19 @@ def test_lines_that_are_no_objects(tmp_path):
     ]
 
 
+def test_rows_have_bounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MOST_ROWS", 4)
+    monkeypatch.setattr(tables, "MOST_UNUSABLE", 2)
+    (tmp_path / "a.csv").write_text("text,label\n" + "a,b\n" * 4)
+    assert len(read_table(tmp_path / "a.csv").rows) == 4
+    (tmp_path / "a.csv").write_text("text,label\n" + "a,b\n" * 5)
+    with refused("it has more than 4 rows; give a part of them"):
+        read_table(tmp_path / "a.csv")
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n' + "1\n" * 3)
+    with refused("more than 2 rows cannot be used, the last in line 4: expected an object"):
+        read_table(tmp_path / "a.jsonl")
+
+
 def test_what_is_unpacked_has_a_bound(tmp_path, monkeypatch):
     bomb = b"a,b\n" + b"x,y\n" * 100_000
     monkeypatch.setattr(tables, "SMALL", 100_000)
