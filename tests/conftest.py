@@ -66,6 +66,12 @@ def encoders_made_once():
 
 
 @pytest.fixture(autouse=True)
+def progress_bars_on(monkeypatch):
+    """Undo a command's --quiet, which hides the progress bars of its process."""
+    monkeypatch.setenv("TQDM_DISABLE", "")
+
+
+@pytest.fixture(autouse=True)
 def registrations_undone():
     """Undo all registrations of a test when it ends, so that no test depends on which ran before."""
     from ceil_jax.encoders.registry import ENCODERS
