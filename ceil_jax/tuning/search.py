@@ -204,8 +204,9 @@ class Search:
         result = None
         if row is not None and without_lm is not None:
             scored = self.field.score(without_lm[:count], self.final[:count])
-            best, replies = finalists[verdict.recommended], answers[verdict.recommended]
-            raced = self.tuning[: len(best.raced)], best.raced
+            best = finalists[verdict.recommended]
+            replies = answers[verdict.recommended]
+            raced = (self.tuning[: len(best.raced)], best.raced)
             both = then_lm(self.field, row, raced, self.final[:count], replies, groups)
             result = result_without_lm(row, scored, replies, groups, both)
             if row.answers == "classifier":

@@ -113,7 +113,8 @@ def test_what_a_label_may_take_is_the_longest_one_and_a_few_tokens_around_it(tmp
     setup = opened(tmp_path, lm).setup
     queries = [replace(FEW.validation[0], choices=("good", "very very good")), FEW.validation[1]]
     way = way_of_answering(lm, setup.answering, (), queries)
-    short, long = 1, 3
+    short = 1
+    long = 3
     assert np.diff(way.most_tokens(lm, queries)).tolist() == [short - long]
     assert way.most_tokens(lm, queries)[0] < setup.answering.max_new_tokens
     assert replace(way, max_new_tokens=2).most_tokens(lm, queries).tolist() == [2, 2]
