@@ -1,12 +1,25 @@
-"""The exception for bad input, the message for an unknown name, and the allowed ranges of settings."""
+"""The exception for bad input, the message for an unknown name, and the allowed values of settings,
+which are declared in their type annotations."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from functools import cache
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 
 class UserError(Exception):
@@ -70,11 +83,12 @@ class Range:
     NaN and infinity are in no range. Values that are not numbers, such as None or "tuned", are not
     checked.
 
-    >>> print(Range(1)), print(Range(above=0)), print(Range(0, 1))
+    >>> print(Range(1)), print(Range(above=0)), print(Range(0, 1)), print(Range(0, below=1))
     at least 1
     above 0
     from 0 to 1
-    (None, None, None)
+    from 0 to below 1
+    (None, None, None, None)
     """
 
     low: float = -math.inf
@@ -82,28 +96,117 @@ class Range:
     """The largest value; by default the largest 32-bit integer."""
     above: float = -math.inf
     """An exclusive lower bound."""
+    below: float = math.inf
+    """An exclusive upper bound."""
 
     def __contains__(self, value: float) -> bool:
-        return self.above < value and self.low <= value <= self.high
+        return self.above < value < self.below and self.low <= value <= self.high
 
     def __str__(self) -> str:
+        most = [f"at most {self.high}"] if self.high < Range.high else []
+        most += [f"below {self.below:g}"] if self.below < math.inf else []
         if self.above > -math.inf:
-            return f"above {self.above:g}"
-        return (
-            f"at least {self.low}" if self.high == Range.high else f"from {self.low} to {self.high}"
-        )
+            return " and ".join([f"above {self.above:g}", *most])
+        if not most:
+            return f"at least {self.low}"
+        return f"from {self.low} to {most[0].removeprefix('at most ')}"
+
+
+class Expected(NamedTuple):
+    """The values of a setting whose type does not say all, given in its type annotation:
+    `input_key: Annotated[str, Expected("the name of a field", bool)] = "input"`."""
+
+    words: str
+    """The words after "expected" in an error."""
+    fits: Callable[[Any], bool] | None = None
+    """Whether a value of the type is allowed; None if every one is."""
 
 
 def range_of(hint: Any) -> Range | None:
-    """Return the range in a type hint such as `Annotated[int, Range(1)]`; None if there is none."""
+    """Return the range in a type hint such as `Annotated[int, Range(1)]`, or in that of the elements
+    of a tuple; None if there is none."""
+    if get_origin(hint) is tuple:
+        return range_of(get_args(hint)[0])
     return next(
         (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Range)), None
     )
 
 
+class _Allowed(NamedTuple):
+    """The values that a type hint allows."""
+
+    kinds: tuple[Any, ...]
+    """The types of which a value has one; NoneType allows None."""
+    range: Range | None
+    expected: Expected | None
+
+    def __contains__(self, value: Any) -> bool:
+        if value is None:
+            return NoneType in self.kinds
+        return (
+            any(_is_a(value, kind) for kind in self.kinds)
+            and (self.range is None or value in self.range)
+            and (self.expected is None or not self.expected.fits or self.expected.fits(value))
+        )
+
+    def __str__(self) -> str:
+        """The words after "expected" in an error.
+
+        >>> print(_allowed(Annotated[int | None, Range(1)]))
+        a whole number at least 1, or None
+        """
+        kind = self.kinds[0]
+        words = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
+        if self.expected is not None:
+            said = self.expected.words
+        elif get_origin(kind) is Literal:
+            said = " or ".join(map(repr, get_args(kind)))
+        else:
+            said = words.get(kind, f"a {getattr(kind, '__name__', kind)}")
+        if self.range is not None:
+            said += f" {self.range}"
+        return said + (", or None" if NoneType in self.kinds else "")
+
+
+@cache
+def _allowed(hint: Any) -> _Allowed:
+    kind, *parts = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    is_union = get_origin(kind) in (Union, UnionType)
+    expected = next((part for part in parts if isinstance(part, Expected)), None)
+    return _Allowed(get_args(kind) if is_union else (kind,), range_of(hint), expected)
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    """Whether a value has a type; the type may be one of numbers, a Literal of texts, or have type
+    arguments, which are not looked at."""
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    # truth values are integers in Python, but not numbers of examples
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    numbers = {int: Integral, float: Real}
+    return isinstance(value, numbers.get(kind) or get_origin(kind) or kind)
+
+
+def check_value(name: str, value: Any, hint: Any) -> None:
+    """Check a setting against its type annotation: its type, its `Range` and its `Expected`.
+
+    Raises:
+        UserError: the message names the setting, the value and what was expected.
+
+    >>> check_value("k", 0, Annotated[int | None, Range(1)])
+    Traceback (most recent call last):
+        ...
+    ceil_jax.errors.UserError: k is 0; expected a whole number at least 1, or None
+    """
+    allowed = _allowed(hint)
+    if value not in allowed:
+        raise UserError(f"{name} is {value!r}; expected {allowed}")
+
+
 def check_ranges(settings: Any, prefix: str = "") -> None:
-    """Check every number in a configuration, nested configurations included, against the range in
-    its type annotation.
+    """Check every number in a configuration, nested configurations and tuples included, against the
+    range in its type annotation.
 
     Raises:
         UserError: a number is out of its range. The message names the flag (after `prefix`), the
@@ -116,11 +219,18 @@ def check_ranges(settings: Any, prefix: str = "") -> None:
         flag = f"{prefix}{field.name}".replace("_", "-")
         if is_dataclass(value):
             check_ranges(value, f"{flag}.")
-        elif allowed is not None and isinstance(value, int | float) and value not in allowed:
-            if isinstance(value, float) and not math.isfinite(value):
-                raise UserError(f"--{flag} {value}: expected a finite number {allowed}")
-            expected = f"a number {allowed}"
-            # the words of a range leave out the default bound
-            if allowed.high == Range.high and value > allowed.high:
-                expected += f" and at most {allowed.high}"
-            raise UserError(f"--{flag} {value}: expected {expected}")
+        elif allowed is not None:
+            for number in value if isinstance(value, tuple) else (value,):
+                _check_number(f"--{flag}", number, allowed)
+
+
+def _check_number(flag: str, value: Any, allowed: Range) -> None:
+    if not isinstance(value, int | float) or value in allowed:
+        return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{flag} {value}: expected a finite number {allowed}")
+    expected = f"a number {allowed}"
+    # the words of a range leave out the default bound
+    if allowed.high == Range.high and value > allowed.high:
+        expected += f" and at most {allowed.high}"
+    raise UserError(f"{flag} {value}: expected {expected}")

@@ -63,17 +63,13 @@ def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
 
 
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
-    """Return whether an example passes a call's filter, as a function. A UserError if the filter is
-    neither a mapping nor a function, or contains an operator."""
+    """Return whether an example passes a call's filter, as a function. A UserError if the filter
+    contains an operator."""
     condition = call.filter
     if condition is None:
         return lambda example: True
     if callable(condition):
         return condition
-    if not isinstance(condition, Mapping):
-        raise UserError(
-            f"filter is {condition!r}; expected {{'field': value}} or a function of an Example"
-        )
     # a reader of each field, with the values that it may have
     tests = [(field_reader(name, call), _values(name, value)) for name, value in condition.items()]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, Unpack
 
-from ceil_jax.errors import Range, UserError, check_ranges, unknown_name
+from ceil_jax.errors import Range, UserError, check_options, check_ranges
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.cells import as_text
 from ceil_jax.tasks.checks import check_end, choice_of, separated, spelled_alike, warn_if_swapped
@@ -157,10 +157,7 @@ def load_file(
             equal it; the template names a column that does not exist; no row is left for the bank;
             an unknown keyword.
     """
-    known = FileKeywords.__annotations__
-    for name in keywords:
-        if name not in known:
-            raise unknown_name("argument of load_file", name, known)
+    check_options("load_file", keywords, FileKeywords.__annotations__)
     options = replace(options or FileOptions(), **keywords)
     named = _choices(choices)
     metric = options.metric or ("accuracy" if named else "exact_match")

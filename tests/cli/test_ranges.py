@@ -12,6 +12,7 @@ from ceil_jax.errors import range_of
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.methods.tst import TST
 from ceil_jax.pipeline.config import RunConfig
+from ceil_jax.tuning.config import TuneConfig
 
 TRAINED = ("epr", "tst", "ceil")
 WRONG = [
@@ -90,6 +91,8 @@ def test_every_number_has_a_range_and_the_tests_above_leave_none_out():
 def test_python_is_checked_too():
     with refused(r"^--tst\.epochs 0: expected a number at least 1$"):
         TST(epochs=0)
+    with refused(r"^--trade-offs 0\.0: expected a number above 0$"):
+        TuneConfig(trade_offs=(0.1, 0.0))
     with refused(r"^--endpoint\.batch 0: expected"):
         EndpointConfig(batch=0)
     assert RunConfig(trade_off="tuned", limit=None).trade_off == "tuned"

@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
 from ceil_jax.errors import UserError
@@ -47,6 +48,35 @@ def test_a_misspelt_option_of_a_call_is_named():
     selector = CeilSelector.from_examples(BANK, encoder="tiny")
     with pytest.raises(UserError, match=r"'token_budgets'; did you mean 'token_budget'\?"):
         selector.select("a film", token_budgets=5)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "expected"),
+    [
+        ("trade_off", 0, "a number above 0, or None"),
+        ("near_duplicate", 1.5, "a number above 0 and at most 1, or None"),
+        ("min_relevance", -0.1, "a number from 0 to 1, or None"),
+        ("origin", 1.0, "a number from 0 to below 1, or None"),
+        ("own_answer", 1, "True or False"),
+        ("fixed", ("1", "1"), "a list of different ids of examples"),
+        ("balance", "", "the name of a field, or None"),
+        ("shortlist", True, "a whole number at least 1"),
+        ("k", "8", "a whole number at least 0, or None"),
+        ("context", "inptu", "'input' or 'example'"),
+        ("system_role", ["user"], "'system' or 'user'"),
+        ("count_tokens", 5, "a function from texts to token counts, or None"),
+        ("card", {}, "a Card"),
+    ],
+)
+def test_a_setting_is_refused_by_what_its_annotation_allows(setting, wrong, expected):
+    with pytest.raises(UserError) as refused:
+        Settings(**{setting: wrong})
+    assert str(refused.value) == f"{setting} is {wrong!r}; expected {expected}"
+
+
+def test_numbers_of_numpy_are_numbers():
+    made = Settings(trade_off=np.float32(0.5), k=np.int64(3), shortlist=10**30)
+    assert (made.trade_off, made.k, made.shortlist) == (0.5, 3, 10**30)
 
 
 def test_fixed_examples_may_be_named_by_the_numbers_that_rows_have_as_ids():

@@ -453,9 +453,9 @@ BAD_NUMBERS = (0, np.nan, np.inf)
     ("options", "said"),
     [
         ({}, "select needs k=… "),
-        *(({"k": k}, "k is .*; expected a whole number from 0") for k in (-1, 2.5, "8", True)),
+        *(({"k": k}, "k is .*; expected a whole number at least 0") for k in (-1, 2.5, "8", True)),
         *(
-            ({"token_budget": n}, "token_budget is .*; expected a whole number from 0")
+            ({"token_budget": n}, "token_budget is .*; expected a whole number at least 0")
             for n in (-5, 2.5)
         ),
         *(

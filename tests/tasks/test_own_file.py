@@ -250,7 +250,7 @@ def test_options_and_keywords_are_one_thing(tmp_path):
     assert load_file(path, options, stop=None).stop == ("\n",)
     with refused("--max-new-tokens 0: expected a number at least 1"):
         load_file(path, options, max_new_tokens=0)
-    with refused("unknown argument of load_file 'inputs'; did you mean 'input'"):
+    with refused("load_file: unknown option 'inputs'; did you mean 'input'"):
         load_file(path, inputs="text")
 
 

@@ -301,7 +301,7 @@ def test_the_same_question_about_another_context_is_another_question():
         ({"settings": {"query_encoder": "json:loads"}}, "'settings.query_encoder': Unexpected"),
         ({"settings": {"encoder": "json:loads"}}, "'settings.encoder': Unexpected"),
         ({"settings": {"shortlist": "many"}}, "'settings.shortlist': expected a valid integer"),
-        ({"settings": {"shortlist": 0}}, "shortlist is 0; expected a whole number from 1"),
+        ({"settings": {"shortlist": 0}}, "shortlist is 0; expected a whole number at least 1"),
         ({"options": {"encoder": "json:loads"}}, "unknown option 'encoder'"),
         ({"options": {"k": "x"}}, "k is 'x'"),
         ({"rows": [{"id": 1}]}, "'rows.0.id': expected a valid string"),

@@ -119,7 +119,7 @@ def test_braces_are_refused_with_the_remedy():
         string_prompt(CeilExampleSelector(selector(BRACES), k=2)).format(input="print")
     with refused("braces is 'double'; expected 'refuse', 'keep', or the template_format"):
         CeilExampleSelector(selector(BRACES), k=1, braces="double")
-    with refused("k is -1; expected a whole number from 0"):
+    with refused("k is -1; expected a whole number at least 0"):
         CeilExampleSelector(selector(BRACES), k=-1)
 
 
