@@ -28,6 +28,10 @@ LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Lengths to which batches are padded: every new shape costs a compilation, and every padding token
 costs time."""
 
+LENGTHS_ALONE = (16, 32, 64, 128, 256, 512)
+"""Lengths to which a single text is padded, such as the query of a service: fewer, so that a service
+soon has compiled all of them."""
+
 TRAINING_LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 256, 512)
 """Lengths of training batches: finer below 96, because padding is expensive there, and coarser
 above, because a training step takes longer to compile."""
@@ -182,9 +186,13 @@ def batches(
 
     The longest come first, so that a progress bar overestimates rather than underestimates the
     remaining time. No text is padded to more than about twice its length. A batch has `batch_size`
-    rows, in proportion fewer beyond 128 tokens, or a power of four if fewer texts are left. Yields
-    the positions of the texts of each batch, and its shape (rows, length).
+    rows, in proportion fewer beyond 128 tokens, or a power of four if fewer texts are left. A single
+    text has one of the lengths in LENGTHS_ALONE. Yields the positions of the texts of each batch, and
+    its shape (rows, length).
     """
+    if len(lengths) == 1:
+        yield np.zeros(1, np.int64), (1, padded_length(lengths[0], max_length, LENGTHS_ALONE))
+        return
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     while len(order):
         length = padded_length(lengths[order[0]], max_length)

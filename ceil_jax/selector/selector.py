@@ -35,6 +35,7 @@ from ceil_jax.selector.vectors import (
     Encodes,
     as_encoders,
     embed,
+    kept_vectors,
     unit_vectors,
 )
 from ceil_jax.store.places import user_path
@@ -154,7 +155,9 @@ class CeilSelector(Settings):
         **more: Unpack[FromExamples],
     ) -> Self:
         """Make a selector from a file with one example per row: .csv, .tsv, .jsonl, .json or
-        .parquet, also compressed (`tasks.tables`).
+        .parquet, also compressed (`tasks.tables`). If a local network encodes 1,000 rows or more,
+        with a progress bar, their vectors are kept in the cache folder, and the same rows are not
+        encoded again.
 
         Args:
             file: the file; columns other than `input_key`, `output_key`, id, choices and references
@@ -174,7 +177,13 @@ class CeilSelector(Settings):
         options: dict[str, Any] = {**more}
         columns = Settings(**{name: options[name] for name in options if name in names}).columns
         rows = table_examples(file, columns, delimiter, encoding, skip_bad_rows=skip_bad_rows)
-        return cls.from_examples(rows, **more)
+        vectors = more.pop("vectors", None)
+        selector = cls.from_examples([], **more)
+        if vectors is None:
+            texts = [context_text(row, selector.context) for row in rows]
+            vectors = kept_vectors(selector._bank_side, texts)
+        selector._add(selector.bank, as_examples(rows, selector.columns), vectors)
+        return selector
 
     @classmethod
     def from_dataframe(cls, frame: Any, **more: Unpack[FromExamples]) -> Self:

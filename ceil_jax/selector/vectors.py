@@ -8,6 +8,7 @@ selector, it needs `name` and `save_pretrained(folder)`, and `open_encoder(folde
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -16,8 +17,17 @@ from typing import Any
 import numpy as np
 
 from ceil_jax.dpp.lengths import unit_rows
-from ceil_jax.encoders.text_encoder import TextEncoder, check_finite
+from ceil_jax.encoders.example_encoder import ExampleEncoder
+from ceil_jax.encoders.text_encoder import EncoderPair, TextEncoder, check_finite
 from ceil_jax.errors import UserError
+from ceil_jax.store.hashing import digest
+from ceil_jax.store.locking import appearing
+from ceil_jax.tasks.assets import cache_path, has_cache
+
+log = logging.getLogger(__name__)
+
+KEPT_FROM = 1000
+"""The number of texts from which the vectors of a file are kept."""
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that is accepted as an encoder: see `as_encoders`."""
@@ -116,6 +126,36 @@ def embed(
     if not items:
         return np.zeros((0, dim or 0), np.float32)
     return unit_vectors(encode(list(items)), texts, dim, encoder)
+
+
+def kept_vectors(encoder: ExampleEncoder, texts: Sequence[str]) -> np.ndarray | None:
+    """Return an encoder's vectors of the texts of a bank, float32 [N, D], which the cache folder
+    keeps: `vectors/KEY.npy`, where the key depends on the texts and on the encoder's weights.
+
+    None for fewer than KEPT_FROM texts, without a cache folder, and for an encoder that is no local
+    network: nothing says then whether it still gives the same vectors.
+    """
+    if len(texts) < KEPT_FROM or not has_cache():
+        return None
+    # imports jax, which an encoder of one's own does not need
+    from ceil_jax.encoders.encoder import Encoder
+
+    network = encoder.bank if isinstance(encoder, EncoderPair) else None
+    if not isinstance(network, Encoder):
+        return None
+    file = cache_path() / "vectors" / f"{digest([network.fingerprint, list(texts)])}.npy"
+    try:
+        kept: np.ndarray = np.load(file, allow_pickle=False)
+        return kept
+    except (OSError, ValueError):  # not there, or damaged
+        vectors = network.encode(texts)
+    try:
+        with appearing(file) as out:
+            np.save(out, vectors)
+        log.info("the vectors of %d texts are kept in %s", len(texts), file)
+    except UserError as error:
+        log.info("the vectors of %d texts are not kept: %s", len(texts), error)
+    return vectors
 
 
 def unit_vectors(vectors: Any, texts: Sequence[str], dim: int | None, encoder: Any) -> np.ndarray:

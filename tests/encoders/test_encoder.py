@@ -279,6 +279,17 @@ def test_batches_hold_every_text_once_in_few_shapes():
     assert [padded_length(n, 100) for n in (1, 8, 9, 33, 97, 100)] == [8, 8, 16, 48, 100, 100]
 
 
+def test_a_service_compiles_few_shapes_for_its_queries():
+    shapes = {shape for n in range(1, 513) for _, shape in batches([n], 64, max_length=512)}
+    assert len(shapes) == 6
+    assert list(batches([300], 64, max_length=128)) == [([0], (1, 128))]
+    for n in (1, 16, 17, 500):
+        [(chosen, (rows, length))] = batches([n], 64, max_length=512)
+        assert chosen.tolist() == [0]
+        assert rows == 1
+        assert n <= length <= max(16, 2 * n)
+
+
 def test_a_vector_that_is_not_finite_names_the_encoder_and_the_first_text(tiny):
     word = "embeddings.word.embedding"
     [[_, id_]] = tiny.tokenizer(["duck"], 8)

@@ -8,6 +8,7 @@ from refusing import refused
 from selector_words import QUERY, ROWS, Words
 
 from ceil_jax import CeilSelector
+from ceil_jax.selector import vectors
 from ceil_jax.tasks.example import Example
 
 HALF = "half \ud83d of an emoji"
@@ -130,6 +131,42 @@ def test_the_columns_of_somebody_elses_table(caplog):
     frame.columns = ["id", "n", "input", "output", "output", "references"]
     with refused("data frame: Duplicate column names found: .*; rename the column"):
         CeilSelector.from_dataframe(frame, encoder=Words())
+
+
+def test_vectors_of_a_large_file_are_kept_until_a_text_changes(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("CEIL_JAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vectors, "KEPT_FROM", 3)
+    folder = tmp_path / "cache" / "vectors"
+    file = tmp_path / "r.csv"
+    file.write_text("input,output,n\na film,x,1\na play,y,2\na song,x,3\n")
+    encoded = []
+    encode = type(tiny).encode
+
+    def counted(encoder, texts, *more):
+        encoded.append(len(texts))
+        return encode(encoder, texts, *more)
+
+    monkeypatch.setattr(type(tiny), "encode", counted)
+
+    def read():
+        return CeilSelector.from_csv(file, encoder=tiny).bank.snapshot.vectors
+
+    first = read()
+    file.write_text(file.read_text().replace("2", "7"))  # no text that is encoded
+    np.testing.assert_array_equal(read(), first)
+    assert encoded == [3]
+    [kept] = folder.iterdir()
+    kept.write_bytes(kept.read_bytes()[:90])
+    np.testing.assert_array_equal(read(), first)
+    assert encoded == [3, 3]
+    file.write_text(file.read_text().replace("play", "drama"))
+    assert np.abs(read() - first).max() > 0.1
+    assert len(list(folder.iterdir())) == 2
+    # nothing says whether a function changes, and a folder that cannot be written is no reason to fail
+    CeilSelector.from_csv(file, encoder=Words())
+    assert len(list(folder.iterdir())) == 2
+    monkeypatch.setenv("CEIL_JAX_CACHE", str(file))
+    assert len(read()) == 3
 
 
 def test_bad_rows_are_skipped_if_that_is_said(tmp_path, caplog):
