@@ -4,7 +4,7 @@ Which metric a task has is in `tasks/`; tables of numbers are in `report/`.
 
 - `METRICS`, `register_metric`: the metrics by name
 - `base`: `Metric`, the interface of a metric
-- `match`: accuracy, exact match, SQuAD's exact match
+- `match`: accuracy, exact match, the same number, SQuAD's exact match
 - `by_class`: macro F1 and balanced accuracy of labels
 - `bleu`: BLEU over characters
 - `qdmr`: LF-EM of decomposed questions (Break)
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from ceil_jax.metrics.base import Metric, PerExample
 from ceil_jax.metrics.bleu import CharBleu
 from ceil_jax.metrics.by_class import BalancedAccuracy, MacroF1
-from ceil_jax.metrics.match import accuracy, exact_match, squad_em
+from ceil_jax.metrics.match import accuracy, exact_match, number_match, squad_em
 from ceil_jax.metrics.qdmr import lf_em
 from ceil_jax.metrics.sql import SqlExecution
 from ceil_jax.registry import Registry
@@ -48,6 +48,7 @@ register_metric("accuracy", accuracy)
 register_metric("macro_f1", MacroF1())
 register_metric("balanced_accuracy", BalancedAccuracy())
 register_metric("exact_match", exact_match)
+register_metric("number_match", number_match)
 register_metric("squad_em", squad_em)
 register_metric("char_bleu", CharBleu())
 register_metric("lf_em", lf_em)

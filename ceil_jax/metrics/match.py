@@ -1,4 +1,5 @@
-"""Metrics for which an answer is right or wrong: accuracy, exact match, SQuAD's exact match."""
+"""Metrics for which an answer is right or wrong: accuracy, exact match, the same number, SQuAD's
+exact match."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import string
 import unicodedata
 
 from ceil_jax.tasks.example import Example
+from ceil_jax.tasks.written import only_number
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -52,6 +54,13 @@ def _json_value(text: str) -> str | None:
 def _number(text: str) -> float:
     value = float(text)
     return int(value) if value.is_integer() else value
+
+
+def number_match(prediction: str, example: Example) -> float:
+    """Return 1 if the only number of the answer equals that of an accepted one, else 0: "It is
+    1,250." is right where 1250.0 is. An answer with several numbers is wrong."""
+    number = only_number(prediction)
+    return float(number is not None and number in map(only_number, _golds(example)))
 
 
 def squad_normalised(answer: str) -> str:

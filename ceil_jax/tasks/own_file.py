@@ -23,7 +23,7 @@ from ceil_jax.tasks.rows import Columns, examples_of, ids_of_rows, row_example
 from ceil_jax.tasks.spec import Row
 from ceil_jax.tasks.structures import structure_parser_of
 from ceil_jax.tasks.tables import Table, TableLike, read_table
-from ceil_jax.tasks.written import default_limit, default_stop
+from ceil_jax.tasks.written import default_limit, default_stop, only_number
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,11 @@ class FileOptions:
     {label}'."""
     metric: str | None = None
     """accuracy, macro_f1 or balanced_accuracy (these two weight all labels equally): the LM chooses
-    among the distinct outputs of the file. exact_match, squad_em (equal except for articles, case
-    and punctuation), char_bleu (overlap of characters), lf_em (equal QDMR graphs), sql_execution
-    (equal results of the query), or one that --plugin registers; by default accuracy where outputs
-    are labels, else exact_match."""
+    among the distinct outputs of the file. exact_match, number_match (the answer's only number is
+    that of the output), squad_em (equal except for articles, case and punctuation), char_bleu
+    (overlap of characters), lf_em (equal QDMR graphs), sql_execution (equal results of the query),
+    or one that --plugin registers; by default accuracy where outputs are labels, number_match where
+    all are numbers, else exact_match."""
     stop: Sequence[str] | None = None
     """The text that ends a generated answer, also between examples; by default a newline, or an
     empty line if outputs have several lines or are JSON."""
@@ -181,12 +182,15 @@ def load_file(
         template = replace(template, separator=f"\n{stops[0]}\n")
     file = Path(table.source).name
     stem = file.split(".")[0]  # no file may pass for a task of the papers
+    metric = reader.metric
+    if not options.metric and not reader.choices:
+        metric = _metric_of_texts(bank, table.source)
     task = Task(
         name=file if stem in TASKS else stem,
         train=bank,
         validation=queries,
         template=template,
-        metric=reader.metric,
+        metric=metric,
         max_new_tokens=options.max_new_tokens or default_limit(() if reader.choices else outputs),
         stop=stops,
         available=len(queries),
@@ -196,8 +200,6 @@ def load_file(
         group=options.group or "",
     )
     task = separated(task, table.source)
-    if options.metric is None and not reader.choices:
-        _note_free_text(bank, table.source)
     return replace(
         task,
         train=draw(task.train, bank_limit, seed),
@@ -317,19 +319,29 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[str], source: st
     return "accuracy"
 
 
-def _note_free_text(bank: Sequence[Example], source: str) -> None:
-    """Log which metrics there are, if the outputs of a bank are free text: mostly different ones of
-    FREE_WORDS words or more on average, and no programs."""
+def _metric_of_texts(bank: Sequence[Example], source: str) -> str:
+    """The default metric when the bank's outputs are no labels: number_match if all are numbers,
+    else exact_match. Numbers are logged, and free text with the other metrics that there are:
+    mostly different outputs of FREE_WORDS words or more on average, and no programs."""
     outputs = [example.output for example in bank]
+    if all(len(output.split()) == 1 and only_number(output) is not None for output in outputs):
+        log.info(
+            "%s: the answers are numbers: --metric number_match, which counts an answer as right "
+            "if its only number is that of the output (--metric exact_match compares the texts)",
+            source,
+        )
+        return "number_match"
     words = sum(len(output.split()) for output in outputs) / len(outputs)
-    if words < FREE_WORDS or len(set(outputs)) < len(outputs) / 2 or structure_parser_of(bank):
-        return
-    log.info(
-        "%s: the answers are free text, and --metric exact_match counts one as right only if it "
-        "equals the output; others are squad_em (ignores articles, case and punctuation), "
-        "char_bleu (overlap of characters) or a metric of your own (--plugin, docs/extending.md)",
-        source,
-    )
+    different = 2 * len(set(outputs)) >= len(outputs)
+    if words >= FREE_WORDS and different and not structure_parser_of(bank):
+        log.info(
+            "%s: the answers are free text, and --metric exact_match counts one as right only if "
+            "it equals the output; others are squad_em (ignores articles, case and punctuation), "
+            "char_bleu (overlap of characters) or a metric of your own (--plugin, "
+            "docs/extending.md)",
+            source,
+        )
+    return "exact_match"
 
 
 def _choices(choices: Iterable[Any] | None) -> tuple[str, ...]:

@@ -1,11 +1,14 @@
-"""The default stop string and length limit of generated answers, derived from a bank's outputs."""
+"""What a bank's outputs say about generated answers: the default stop string and length limit, and
+whether they are numbers."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 LEAST_TOKENS = 128
 MOST_TOKENS = 2048
@@ -14,6 +17,12 @@ MOST_TOKENS = 2048
 _BYTES_A_TOKEN = 2
 """Fewer bytes than a token usually has in text (4), code (3) or SQL (3), so that the limit does not
 cut an answer of ordinary length."""
+
+_NUMBER = re.compile(
+    r"(?<![\w.,])[+\-−]?(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?![\w,.]*\d)", re.ASCII
+)
+"""Digits that are no part of a word, a list or a code such as 007: with a sign, thousands separated
+by commas, and decimals after a point."""
 
 _ENDS = ("\n\n", "---", "###", "====")
 
@@ -44,6 +53,18 @@ def default_limit(outputs: Iterable[str]) -> int:
     longest = max((len(output.encode("utf-8", "replace")) for output in outputs), default=0)
     tokens = 32 * math.ceil(longest / (32 * _BYTES_A_TOKEN))
     return min(max(tokens, LEAST_TOKENS), MOST_TOKENS)
+
+
+def only_number(text: str) -> Decimal | None:
+    """Return the number in a text; None if there is none, or more than one.
+
+    >>> only_number("It costs $1,250.50."), only_number("-3 °C"), only_number("from 3 to 4")
+    (Decimal('1250.50'), Decimal('-3'), None)
+    """
+    found = _NUMBER.findall(text)
+    if len(found) != 1:
+        return None
+    return Decimal(found[0].replace(",", "").replace("−", "-"))
 
 
 def _is_json(text: str) -> bool:

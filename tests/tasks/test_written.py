@@ -12,11 +12,11 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.tasks import written
 from ceil_jax.tasks.example import Example
 from ceil_jax.tasks.own_file import load_file
-from ceil_jax.tasks.written import default_stop
+from ceil_jax.tasks.written import default_stop, only_number
 
 
 def test_the_examples_in_the_documentation():
-    assert doctest.testmod(written) == (0, 2)
+    assert doctest.testmod(written) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,43 @@ def test_labels_are_chosen_where_no_metric_is_named(tmp_path):
     other = tmp_path / "q.csv"
     other.write_text("text,label\nq,something else\n")
     assert load_file(file, input="text", output="label", validation=other).metric == "exact_match"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("42", 42),
+        ("The answer is 1,250.0.", 1250),
+        ("−3 °C", -3),
+        ("3kg", 3),
+        ("3 or 4", None),
+        ("3-4", None),
+        ("1,2", None),
+        ("1.2.3", None),
+        ("2026-11-29", None),
+        ("007", None),
+        ("GPT4", None),
+        ("none", None),
+    ],
+)
+def test_the_only_number_of_an_answer(text, number):
+    assert only_number(text) == number
+
+
+def test_numbers_are_compared_as_numbers(tmp_path, caplog):
+    file = tmp_path / "sums.csv"
+    file.write_text("text,sum\n" + "".join(f"{i} and 1000,{i + 1000}\n" for i in range(40)))
+    with caplog.at_level("INFO"):
+        task = load_file(file, input="text", output="sum")
+    assert task.metric == "number_match"
+    assert "the answers are numbers" in caplog.text
+    assert load_file(file, input="text", output="sum", metric="exact_match").metric == "exact_match"
+    query = Example("1", "q", "1250")
+    answers = ["It is 1,250.", "1250.00", "1250 and 3", "125", ""]
+    assert METRICS["number_match"].per_example(answers, [query] * 5).tolist() == [1, 1, 0, 0, 0]
+
+
+def test_codes_are_texts(tmp_path):
+    file = tmp_path / "codes.csv"
+    file.write_text("text,code\n" + "".join(f"place {i},{i:05}\n" for i in range(40)))
+    assert load_file(file, input="text", output="code").metric == "exact_match"
