@@ -26,7 +26,7 @@ from ceil_jax.tasks.load import load_task
 MODEL = "SmolLM2-135M-Instruct"
 PROGRAMS = Path(__file__).parent / "programs"
 ANSWERS = 50
-QUERIES, SETS, SHOTS = 20, 8, 4
+QUERIES, SETS = 20, 8
 """Of the comparison of sets of examples."""
 CHAT = EndpointConfig(chat=True)
 APART = 0.1
@@ -116,7 +116,8 @@ def checked(name: str, out: Path) -> dict[str, str]:
         row |= _compared(lm, local)
         chat = load_lm(address, endpoint=CHAT)
         row["chat"] = _labels(chat)
-        row["chat, sets in the exact order"] = _order(chat, local)
+        row["chat, sets of four in the exact order"] = _order(chat, local, 4)
+        row["chat, single examples in the exact order"] = _order(chat, local, 1)
         learning = ("epr", "ceil") if lm.can_score else ()
         row["compare"] = _command("compare", address, out, "--method", "topk", *learning)
         row["tune"] = _command("tune", address, out, "--minutes", "4", "--method", "topk", "free")
@@ -187,18 +188,18 @@ def _labels(lm: LanguageModel) -> str:
     return f"keeps to a schema: {labels} of {len(queries)} answers are labels"
 
 
-def _order(lm: LanguageModel, local: LanguageModel) -> str:
-    """How often two sets of examples have the same order by log P of the right label behind a chat
+def _order(lm: LanguageModel, local: LanguageModel, shots: int) -> str:
+    """How often two sets of `shots` examples have the same order by log P of the right label behind a chat
     as by the exact one in process; pairs are of one query."""
     if not lm.can_weigh:
         return "gives no log P of labels"
-    task = load_task("movie_reviews", limit=QUERIES, bank_limit=SETS * SHOTS)
+    task = load_task("movie_reviews", limit=QUERIES, bank_limit=SETS * shots)
     queries = task.validation[:QUERIES]
     labels = queries[0].choices
     if not lm.tells_apart(labels):
         return "does not tell the labels apart"
     prompt = Prompt(task.template, NAMES_LABELS.format(labels=", ".join(labels)), "turns")
-    sets = [task.train[start : start + SHOTS] for start in range(0, SETS * SHOTS, SHOTS)]
+    sets = [task.train[start : start + shots] for start in range(0, SETS * shots, shots)]
     chats = [prompt.messages(query, examples) for query in queries for examples in sets]
     golds = [labels.index(query.output) for query in queries for _ in sets]
     choices = [labels] * len(chats)
