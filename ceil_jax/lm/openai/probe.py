@@ -24,6 +24,9 @@ ALTERNATIVES = (20, 5, 1)
 """Numbers of alternatives to request for each token, tried in this order: the most that vLLM
 allows, the most that OpenAI allows, and the fewest with which SGLang returns log-probabilities."""
 MOST_ALTERNATIVES = max(ALTERNATIVES)
+_FIRST_TOKENS = (20, 5)
+"""Numbers of first tokens of a chat's answer to request, in this order. One token, that of the
+answer itself, says nothing about the other labels."""
 _GREETING = "Say yes."
 FEW_TOKENS = 16
 """The token limit of requests whose text is not needed; some servers refuse fewer."""
@@ -157,7 +160,7 @@ def _held(answer: Any) -> None:
 
 def most_first_tokens(ask: Callable[[Messages, int], FirstTokens]) -> int:
     """Check the log-probabilities of first tokens in a chat, and return how many of them the server
-    gives; 0 if they cannot be used.
+    gives, 20 or 5; 0 if it gives fewer or they cannot be used.
 
     Each of two words is dictated, and must be far more likely than the other. A chat that reasons
     first, or returns something else there, fails.
@@ -168,7 +171,7 @@ def most_first_tokens(ask: Callable[[Messages, int], FirstTokens]) -> int:
     Raises:
         UserError: the server cannot be reached or wants a key.
     """
-    for count in ALTERNATIVES:
+    for count in _FIRST_TOKENS:
         try:
             return count if _obeys_dictation(partial(_repeated, ask, count)) else 0
         except Refused as refusal:

@@ -183,11 +183,16 @@ def test_a_chat_whose_first_tokens_say_nothing_weighs_no_labels(server, address,
 
 
 def test_fewer_tokens_are_asked_for_where_many_are_refused(server, address):
-    server.weighs = 1
+    server.weighs = 5
     lm = load_lm(f"{address}#tiny", endpoint=CHAT)
     assert lm.can_weigh
     lm.choose(["a good good good"], [NAMES])
-    assert server.requests[-1][1]["top_logprobs"] == 1
+    assert server.requests[-1][1]["top_logprobs"] == 5
+
+
+def test_the_answers_own_token_alone_weighs_no_labels(server, address):
+    server.weighs = 1
+    assert not load_lm(f"{address}#tiny", endpoint=CHAT).can_weigh
 
 
 def test_labels_are_told_apart_by_dictating_them(server, address):
