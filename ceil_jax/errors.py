@@ -1,5 +1,4 @@
-"""The exception for bad input, the message for an unknown name, and the allowed values of settings,
-which are declared in their type annotations."""
+"""The exception for bad input, and the allowed ranges of settings."""
 
 from __future__ import annotations
 

@@ -83,8 +83,10 @@ def is_function(name: str) -> bool:
 
 
 def tell_of_folder(kind: str, name: str) -> None:
-    """Log a warning if a registered name that is used is also the name of a folder in the current
-    folder."""
+    """Log a warning if a registered name is also the name of a folder in the current folder.
+
+    The registered name is the one that is used.
+    """
     if Path(name).is_dir():
         log.warning(
             "%s %s: the registered one of this name is used, not the folder %s; write "
@@ -105,8 +107,9 @@ def imported_module(name: str) -> ModuleType:
 
 @cache
 def load_plugins() -> None:
-    """Import, once, the modules that installed packages name as entry points `ceil_jax.plugins`, so
-    that they can register their parts.
+    """Import the plugins of installed packages, once, so that they register their parts.
+
+    They are the modules named as entry points `ceil_jax.plugins`.
 
     Raises:
         UserError: one of them cannot be imported.

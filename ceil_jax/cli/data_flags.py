@@ -58,8 +58,7 @@ class OwnData:
             METRICS.require(self.options.metric)
 
     def read(self, config: RunConfig, held_out: float = 0.1) -> Task:
-        """Load the task of `--data`, or of `--task` without it, and log its size and the output
-        folder.
+        """Load the task of `--data` or `--task`, and log its size and the output folder.
 
         Args:
             config: the settings of the run.
@@ -123,8 +122,7 @@ NO_OWN_DATA = OwnData()
 
 
 def _unescaped(text: str) -> str:
-    """A text of the command line with `\\t` as a tab, `\\n` as a newline and `\\\\` as a
-    backslash."""
+    """Return a text of the command line with `\t`, `\n` and `\\` replaced by their characters."""
     marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
     if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
         log.info(r"%s: \t is read as a tab and \n as a newline; write \\ for a backslash", text)

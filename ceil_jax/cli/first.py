@@ -114,9 +114,10 @@ def system_text(given: str | None) -> str | None:
 
 
 def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str) -> NamedModels:
-    """Check all that can be checked without reading data or loading a model of this machine, and
-    ask the servers what they can do. If the hub cannot be reached, use its cache only. Return the
-    models that the settings name, of which only those on servers are loaded.
+    """Check the settings before data are read, and return their models.
+
+    The hub's cache alone is used if the hub cannot be reached. Only models on servers are loaded:
+    the servers are asked what they can do.
 
     For the arguments see `begin`.
 

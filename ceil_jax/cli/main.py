@@ -1,5 +1,4 @@
-"""The command `ceil-jax`, and the scales, JAX settings and exit codes of all commands of the
-project."""
+"""The command `ceil-jax`, and the settings and exit codes that all commands share."""
 
 from __future__ import annotations
 
@@ -57,8 +56,10 @@ _SHARED.add_argument("--quiet", action="store_true")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `ceil-jax` with a command line, by default that of the process, and return its exit
-    code."""
+    """Run `ceil-jax` with a command line, and return its exit code.
+
+    By default the command line is that of the process.
+    """
 
     def run(config: RunConfig, rest: list[str]) -> int | None:
         functions: dict[str, Callable[..., Callable[[], int | None]]] = {
@@ -89,8 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _deferred(function: Callable[..., T]) -> Callable[..., Callable[[], T]]:
-    """Return a function with the same parameters that returns the call of `function` with its
-    arguments: tyro would show a ValueError from inside a command as a mistake in a flag."""
+    """Return a function that returns the call of `function` without making it.
+
+    It has the same parameters. Otherwise tyro would show a ValueError from inside a command as a
+    mistake in a flag.
+    """
 
     @functools.wraps(function)
     def bound(*args: Any, **kwargs: Any) -> Callable[[], T]:
@@ -147,8 +151,10 @@ def command(
 
 
 def _prepare_process() -> None:
-    """Set what JAX, logging and the terminal need, unless the environment says otherwise. JAX reads
-    its variables when it is imported, which is later."""
+    """Set what JAX, logging and the terminal need, unless the environment says otherwise.
+
+    JAX reads its variables when it is imported, which is later.
+    """
     # JAX would take three quarters of the GPU at its first use, which the LM needs too
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if has_cache():
@@ -196,15 +202,19 @@ def _config_of_scale(
 
 
 def _with_home(word: str) -> str:
-    """A word of a command line with ~ replaced by the home folder, also after an equals sign, where
-    shells leave it."""
+    """Return a word of a command line with ~ replaced by the home folder.
+
+    It is also replaced after an equals sign, where shells leave it.
+    """
     path = re.fullmatch(r"(?P<flag>--[\w.-]+=|)(?P<path>~/.*)", word, re.DOTALL)
     return word if path is None else f"{path['flag']}{user_path(path['path'])}"
 
 
 def _warn_of_repeated_flags(words: Sequence[str]) -> None:
-    """Log a warning for each flag that is given more than once, of which tyro takes the last
-    one."""
+    """Log a warning for each flag that is given more than once.
+
+    tyro takes the last one.
+    """
     flags = Counter(word.split("=")[0] for word in words if word.startswith("--"))
     for flag, count in flags.items():
         if count > 1:

@@ -28,7 +28,7 @@ class Column(NamedTuple):
 
     @property
     def labels(self) -> bool:
-        """Whether it has few enough distinct values to be labels."""
+        """True if the column has few enough distinct values to be labels."""
         return are_labels(self.distinct, self.rows)
 
     def __str__(self) -> str:
@@ -40,8 +40,10 @@ class Column(NamedTuple):
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return the columns that have a name and hold texts or numbers, in the order of their first
-    value."""
+    """Return the columns that have a name and hold texts or numbers.
+
+    They are in the order of their first value.
+    """
     values: dict[str, list[str]] = {}
     for row in rows:
         for name, value in row.items():
@@ -64,8 +66,9 @@ def _words(values: Sequence[str]) -> float:
 
 
 def check_named(file: Path, options: FileOptions) -> None:
-    """Raise a UserError that proposes columns if the user has named none, and the file has no
-    columns `input` and `output`, their defaults.
+    """Raise a UserError that proposes columns if the user has named none.
+
+    A file with the columns `input` and `output`, the defaults, is accepted.
 
     Args:
         file: the user's file.

@@ -30,8 +30,10 @@ def list_of_tasks(data_dir: Path | None = None) -> str:
 
 
 def task_details(spec: TaskSpec, data_dir: Path | None = None) -> str:
-    """Return the sizes, metrics, source and published numbers of a task, and five of its
-    prompts."""
+    """Return the details of a task as text: sizes, metrics, source and published numbers.
+
+    Five of its prompts are shown too.
+    """
     task = load_task(spec, data_dir)
     paper = ", ".join(f"{method} {value}" for method, value in spec.paper.items())
     lines = [

@@ -126,8 +126,7 @@ def map_batches(
 
 
 def _even(total: int, most: int, workers: int) -> int:
-    """Return the size of a batch, at most `most`, with which all workers get about the same number
-    of rows.
+    """Return a batch size, at most `most`, that gives all workers about as many rows.
 
     It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are
     compiled.

@@ -19,8 +19,10 @@ def processor() -> str:
 
 
 def device() -> str:
-    """Return the accelerators that language models run on, or else the processor, such as `2 cores,
-    AMD EPYC`."""
+    """Return the accelerators of this machine, or else its processor, in words.
+
+    For example: `2 cores, AMD EPYC`.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(0)}"

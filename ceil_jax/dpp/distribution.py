@@ -94,8 +94,9 @@ def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n
 
 @partial(jax.jit, static_argnames="k")
 def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[Array, " k"]:
-    """Draw one sample from P(S) ∝ det L_S over subsets of size k (Kulesza & Taskar 2012, algorithm
-    8).
+    """Draw one sample from P(S) ∝ det L_S over subsets of size k.
+
+    Kulesza & Taskar (2012), algorithm 8.
 
     The elementary symmetric polynomials are computed in log space, so the kernel's scale does not
     matter. Eigenvalues below n ε times the largest count as 0 (1e-5 for 100 items in float32). The
@@ -116,8 +117,9 @@ def sample_k_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"], k: int) -> Int[
 
 
 def log_elementary_symmetric(log_values: Float[Array, " n"], k: int) -> Float[Array, "m l"]:
-    """Return the logs of the elementary symmetric polynomials, by e_l(v_1 … v_i) = e_l(… v_{i−1}) +
-    v_i e_{l−1}(… v_{i−1}).
+    """Return the logs of the elementary symmetric polynomials.
+
+    By e_l(v_1 … v_i) = e_l(… v_{i−1}) + v_i e_{l−1}(… v_{i−1}).
 
     Row i, column l of the result, [n + 1, k + 1], holds log e_l(v_1 … v_i).
     """

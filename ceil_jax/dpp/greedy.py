@@ -74,8 +74,9 @@ class _State(NamedTuple):
 def greedy_map(
     kernel: Float[Array, "n n"], k: int, valid: Bool[Array, " n"] | None = None
 ) -> MapResult:
-    """Choose k items greedily by log det of a positive semi-definite kernel L, among the valid ones
-    (all by default).
+    """Choose k items greedily by log det of a positive semi-definite kernel L.
+
+    Only valid items are chosen; by default all are valid.
 
     Ties go to the lower index. Items with L_ii = 0, which may come from underflow with a small λ,
     have log det −∞ and are never chosen.
@@ -158,8 +159,10 @@ def _greedy(
     k: int,
     valid: Bool[Array, " n"] | None,
 ) -> MapResult:
-    """Greedy MAP of the kernel Diag(q)^½ S Diag(q)^½, from log q, the diagonal of S, and a function
-    that returns a row of S."""
+    """Return the greedy MAP set of the kernel Diag(q)^½ S Diag(q)^½.
+
+    It is computed from log q, the diagonal of S, and a function that returns a row of S.
+    """
     n = diagonal.size
     dtype = diagonal.dtype
     steps = min(k, n)

@@ -17,8 +17,9 @@ overflow."""
 
 
 def of_moderate_length(vectors: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """Return each vector multiplied by the power of two that brings its largest component to
-    between 0.5 and 1; vectors of zeros are unchanged.
+    """Return each vector scaled by a power of two, so that its length cannot overflow.
+
+    Its largest component is then between 0.5 and 1. Vectors of zeros are unchanged.
 
     Squares of the components then neither overflow nor underflow. Powers of two cost no accuracy;
     cosines and their gradients are unchanged.

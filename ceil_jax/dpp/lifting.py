@@ -25,8 +25,10 @@ features exceed the caches."""
 
 
 def queries_at_once(numbers: int) -> int:
-    """Return the number of queries in a chunk, a power of two, if the largest argument of each
-    query has `numbers` numbers."""
+    """Return the number of queries in a chunk, a power of two.
+
+    `numbers` is how many numbers the largest argument of each query has.
+    """
     on_cpu = jax.default_backend() == "cpu"
     numbers_at_once = CHUNK_ON_CPU if on_cpu else CHUNK_ON_DEVICE
     least = LEAST_ON_CPU if on_cpu else 1
@@ -36,8 +38,9 @@ def queries_at_once(numbers: int) -> int:
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the same results whose `jax.vmap` computes one chunk of queries after
-    the other. Its arguments are arrays or None.
+    """Return a function whose `jax.vmap` computes one chunk of queries after the other.
+
+    The results are the same. The arguments are arrays or None.
 
     Its derivatives are also the same; `jax.vmap` computes them for all queries at once.
     """

@@ -17,8 +17,10 @@ def maximal_marginal_relevance(
     trade_off: Scalar,
     valid: Bool[Array, " n"] | None = None,
 ) -> MapResult:
-    """Choose k items greedily by λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2 (MMR,
-    Carbonell & Goldstein 1998).
+    """Choose k items greedily by maximal marginal relevance (MMR).
+
+    The objective is λ r_i − (1 − λ) max_{j chosen} s_ij, with s = (1 + cos) / 2 (Carbonell &
+    Goldstein 1998).
 
     The result holds the items in order of choice, with ties to the lower index, and the value of
     each when it was chosen; −1 and −inf when none is left.

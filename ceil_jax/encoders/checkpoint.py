@@ -1,5 +1,7 @@
-"""The parts of a Hugging Face folder other than an encoder's parameters, kept so that they can be
-written back."""
+"""The parts of a Hugging Face folder other than an encoder's parameters.
+
+They are kept so that the folder can be written again.
+"""
 
 from __future__ import annotations
 

@@ -38,8 +38,9 @@ class EndpointEncoder:
         return self.encode(["dimension"]).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vector of each text, float32 [N, D], with a progress bar if there are several
-        requests.
+        """Return the vector of each text, float32 [N, D].
+
+        A progress bar is shown if there are several requests.
 
         Raises:
             UserError: see `Client`; or `texts` is not a list of strings; or an answer has a wrong

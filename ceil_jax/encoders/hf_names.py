@@ -135,14 +135,18 @@ _MPNET_LAYER = _LAYER | {
 
 
 def turned(name: str, tensor: np.ndarray) -> np.ndarray:
-    """Transpose the weight of a linear layer, which torch stores as [out, in] and Flax as [in,
-    out]; return other tensors unchanged. `name` is our name."""
+    """Return the weight of a linear layer transposed, and other tensors unchanged.
+
+    torch stores it as [out, in], and Flax as [in, out]. `name` is our name.
+    """
     return tensor.T if name.endswith(".kernel") else tensor
 
 
 def base_name(name: str) -> str:
-    """Remove the prefix of models with a head, and use the current names of LayerNorm's
-    parameters."""
+    """Return a parameter's name without a model prefix, in the current spelling.
+
+    LayerNorm's parameters had other names in old checkpoints.
+    """
     name = re.sub(r"^(bert|roberta|mpnet)\.", "", name)
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
         "LayerNorm.beta", "LayerNorm.bias"

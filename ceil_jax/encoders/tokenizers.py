@@ -92,8 +92,9 @@ class HashingTokenizer:
 
 
 class PretrainedTokenizer:
-    """The tokenizer of a Hugging Face folder, with the prefix and the lower-casing of the
-    checkpoint.
+    """The tokenizer of a Hugging Face folder.
+
+    It has the prefix and the lower-casing of the checkpoint.
 
     Args:
         tokenizer: the tokenizer in `tokenizer.json`.
@@ -161,8 +162,11 @@ _truncating = threading.Lock()
 
 @contextmanager
 def failures(what: str) -> Iterator[None]:
-    """Turn any failure of the tokenizers library inside the block into a UserError that begins with
-    `what`. The library raises plain Exceptions, and after a Rust panic an error that is not an Exception."""
+    """Turn any failure of the tokenizers library inside the block into a UserError.
+
+    The message begins with `what`. The library raises plain Exceptions, and after a Rust panic an
+    error that is not an Exception.
+    """
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -137,8 +137,10 @@ class InputEmbeddings(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """The whole network, from `(ids, mask)`, both int32 [B, T], to pooled vectors [B, D], which
-    have unit length if the configuration says so."""
+    """The whole network, from `(ids, mask)`, both int32 [B, T], to pooled vectors [B, D].
+
+    The vectors have unit length if the configuration says so.
+    """
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config

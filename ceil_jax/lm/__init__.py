@@ -1,5 +1,6 @@
-"""Language models (LMs) with one interface, which takes strings and returns strings and numpy
-arrays; and prompts.
+"""Language models (LMs) with one interface, and prompts.
+
+An LM takes strings, and returns strings and numpy arrays.
 
 Their scores and answers are used in `training` and `pipeline`.
 

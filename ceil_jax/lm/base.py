@@ -81,7 +81,7 @@ class LanguageModel:
 
     @property
     def key(self) -> str:
-        """Identifies the LM and the format of its prompts; it is part of the keys of stages."""
+        """The identity of the LM and of the format of its prompts, for the keys of stages."""
         return self.name
 
     @property
@@ -218,8 +218,10 @@ class LanguageModel:
         *,
         per_token: bool = False,
     ) -> np.ndarray:
-        """Return the index of each prompt's choice with the highest `choice_log_likelihood`, int
-        [N]; in a tie, the lowest index."""
+        """Return the index of each prompt's most likely choice, int [N].
+
+        It is the choice with the highest `choice_log_likelihood`; in a tie, the lowest index.
+        """
         scores = self.choice_log_likelihood(prompts, choices, per_token=per_token)
         return np.array([np.argmax(score) for score in scores], dtype=np.int64)
 
@@ -232,7 +234,10 @@ class LanguageModel:
         temperature: float = 0.0,
         seed: int | Sequence[int] = 0,
     ) -> list[str]:
-        """Return the texts of `answers`; for the arguments see there."""
+        """Return the LM's answer to each prompt as a text.
+
+        The arguments are those of `answers`.
+        """
         answers = self.answers(prompts, max_new_tokens, stop, temperature=temperature, seed=seed)
         return [answer.text for answer in answers]
 
@@ -294,7 +299,9 @@ class LanguageModel:
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Return the checked results of `write` as answers; for the arguments see there.
+        """Return the checked results of `write` as answers.
+
+        The arguments are those of `write`.
 
         Raises:
             UserError: `write` returned a wrong number of texts, or values that are not texts.

@@ -36,8 +36,10 @@ Reader = Callable[[int], AbstractContextManager[ReadChunks]]
 
 
 class ReadingMeter:
-    """Counts the readings that are requested while it runs, each once, whether they were cached or
-    not."""
+    """A count of the readings that are requested while it runs.
+
+    Each counts once, whether it was cached or not.
+    """
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()

@@ -18,8 +18,10 @@ from ceil_jax.lm.tiny import TinyLM
 
 @dataclass(eq=False)
 class CountingLM(LanguageModel):
-    """An LM with a real tokenizer and no weights, which counts tokens and neither scores nor
-    generates. It has the real LM's name, so cached results of that LM are found.
+    """An LM with a real tokenizer and no weights, which counts tokens.
+
+    It neither scores nor generates. It has the real LM's name, so that cached results of that LM
+    are found.
     """
 
     name: str
@@ -126,8 +128,7 @@ def by_characters(texts: Sequence[str]) -> np.ndarray:
 
 
 def counting_lm(spec: str, dtype: str) -> CountingLM:
-    """Return an LM that only counts tokens, in place of the local LM that `load_lm` would
-    return."""
+    """Return an LM that only counts tokens, in place of a local LM."""
     if spec == "tiny":
         lm = TinyLM()
         return CountingLM(lm.name, lm.context_length, 1, lm.count_tokens)

@@ -1,5 +1,7 @@
-"""Letters in place of labels, for a chat LM that cannot tell the labels apart by their first
-tokens."""
+"""Letters in place of labels, for a chat LM that scores first tokens.
+
+They are used if labels cannot be told apart by their first tokens.
+"""
 
 from __future__ import annotations
 

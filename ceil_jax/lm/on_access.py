@@ -1,5 +1,7 @@
-"""Sequences whose items are created on access, such as the prompts of millions of candidate
-sets."""
+"""Sequences whose items are created on access.
+
+An example is the prompts of millions of candidate sets.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The label in a generated answer, for LMs that can neither score options nor be constrained to
-them."""
+"""The label in a generated answer, for LMs that can only generate text.
+
+Such an LM can neither score options nor be constrained to them.
+"""
 
 from __future__ import annotations
 

@@ -57,8 +57,9 @@ def usage_of(
 
 
 def total(usages: Sequence[Usage]) -> Usage:
-    """Return the tokens of a query of which an LM reads and writes several texts, each with a
-    beginning of its own.
+    """Return the tokens of a query for which an LM reads and writes several texts.
+
+    Each text has a beginning of its own.
 
     >>> total([Usage(500, 400, 10), Usage(80, 0, 5)])
     Usage(prompt=580, beginning=400, answer=15)
@@ -99,8 +100,7 @@ class Price:
         return round(count * each / _MILLION, 12)
 
     def of_tokens(self, read: float, written: float = 0.0) -> float:
-        """Return the cost of tokens that are read, without a cache, and of tokens that are
-        generated."""
+        """Return the cost of input tokens, none of them cached, and of output tokens."""
         return (read * self.read + written * self.written) / _MILLION
 
     def shown(self, money: float) -> str:

@@ -23,8 +23,10 @@ Fit = Literal["greedy", "similarity"]
 
 
 def examples_text(template: Template, examples: Sequence[Example]) -> str:
-    """Return examples with their answers as text, in the given order, each followed by the
-    separator."""
+    """Return examples with their answers as one text.
+
+    They are in the given order, each followed by the separator.
+    """
     return "".join(template.example(example) + template.separator for example in examples)
 
 
@@ -34,9 +36,10 @@ def most_relevant_first(relevance: Sequence[float]) -> list[int]:
 
 
 def prompt_order(relevance: Sequence[float]) -> list[int]:
-    """Return the positions of chosen examples by ascending relevance, so that the most relevant one
-    is last, next to the query (CEIL, section 4.3; Skill-KNN, section 3). Of equally relevant ones,
-    the one that was chosen first comes later.
+    """Return the positions of chosen examples by ascending relevance.
+
+    The most relevant one is last, next to the query (CEIL, section 4.3; Skill-KNN, section 3). Of
+    equally relevant ones, the one that was chosen first comes later.
     """
     return most_relevant_first(relevance)[::-1]
 
@@ -273,7 +276,9 @@ class Built(NamedTuple):
 
 
 class PromptBuilder:
-    """Builds prompts for one LM. The tokens of each example are counted once.
+    """A builder of prompts for one LM.
+
+    The tokens of each example are counted once.
 
     A prompt keeps its token budget, and leaves `reserve` tokens of the LM's context for the answer.
     Messages are given to the LM as it reads them (`LanguageModel.chat`).
@@ -341,8 +346,10 @@ class PromptBuilder:
         return self.budget - length
 
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
-        """Return the tokens of the examples at some positions (int, of any shape), separators
-        included."""
+        """Return the tokens of the examples at some positions, separators included.
+
+        The positions are int, of any shape.
+        """
         distinct, numbers = np.unique(positions, return_inverse=True)
         tokens_of_distinct = self._counted([self._piece(bank[i]) for i in distinct])
         return np.array(tokens_of_distinct)[numbers].reshape(positions.shape)

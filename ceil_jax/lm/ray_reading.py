@@ -1,5 +1,7 @@
-"""Reads prompts on a Ray cluster: each actor of a pool has its own copy of the LM and takes the
-next chunk when it is free."""
+"""Reading of prompts on a Ray cluster.
+
+Each actor of a pool has its own copy of the LM, and takes the next chunk when it is free.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the row is undamaged."""
+        """True if the row is undamaged."""
         return checksum(*self[:4]) == self.checksum
 
 
@@ -133,9 +133,11 @@ class ReadingsFile:
         raise UserError(f"{self.path}: each new file is damaged too; check the disk for errors")
 
     def _is_damage(self, error: Exception) -> bool:
-        """Return whether an error comes from damage to the file's content, and not from the disk or
-        missing permissions. SQLite reports a damaged header or schema as another format, as a
-        missing table, or as a read-only file."""
+        """Return whether an error comes from damage to the file's content.
+
+        Other causes are the disk and missing permissions. SQLite reports a damaged header or schema
+        as another format, as a missing table, or as a read-only file.
+        """
         if not isinstance(error, sqlite3.OperationalError):
             return True
         code = error.sqlite_errorcode & 0xFF

@@ -1,5 +1,7 @@
-"""Loads language models by name: packaged weights, the user's own functions, folders, hub ids and
-servers."""
+"""Loading of language models by name.
+
+A name is that of packaged weights, a function of the user, a folder, a hub id or a server.
+"""
 
 from __future__ import annotations
 

@@ -76,8 +76,9 @@ class PairTokenizer:
         )
 
     def chat(self, messages: Messages) -> str:
-        """Return the messages of a chat as a text by the model's chat template, up to where the
-        answer begins. A start-of-text that `pairs` adds is left out.
+        """Return the messages of a chat as a text, up to where the answer begins.
+
+        The model's chat template is used. A start-of-text that `pairs` adds is left out.
 
         Raises:
             UserError: the tokenizer has no chat template, or the template refuses the messages.
@@ -98,7 +99,7 @@ class PairTokenizer:
 
     @cached_property
     def takes_system(self) -> bool:
-        """Whether the chat template shows a system message; some refuse or drop it."""
+        """True if the chat template shows a system message; some refuse or drop it."""
         told, asked = ({"role": role, "content": role * 2} for role in ("system", "user"))
         try:
             return told["content"] in self.chat(Messages([told, asked]))
@@ -161,8 +162,10 @@ _NOT_CAUSAL = re.compile(r"Unrecognized configuration class <class '[\w.]*?\.(\w
 
 @contextmanager
 def loading_errors(what: str, source: str) -> Iterator[None]:
-    """Turn the errors of transformers for a missing, unreadable or damaged model into a
-    UserError. An ImportError names a package that a quantised model needs.
+    """Turn the errors of transformers for an unusable model into a UserError.
+
+    The model is missing, unreadable or damaged. An ImportError names a package that a quantised
+    model needs.
 
     Args:
         what: the words before the source in the message.

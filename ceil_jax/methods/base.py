@@ -86,8 +86,10 @@ class Steps(Protocol):
 
     @property
     def for_all_seeds(self) -> Steps:
-        """The same steps with the one seed that draws candidate sets for the trainings of all seeds,
-        so that these share the LM's work."""
+        """The same steps with one seed for the trainings of all seeds.
+
+        That seed draws the candidate sets, so that all trainings share the LM's work.
+        """
 
     def learnt(self, method: Method) -> Learnt:
         """Return the result of another method's training, such as that of a start."""
@@ -99,8 +101,10 @@ class Steps(Protocol):
         """Return the untrained encoder with a head that is trained on the bank's outputs."""
 
     def training_queries(self, count: int, after: int = 0) -> BankQueries:
-        """Return `count` queries of the bank, without the first `after` ones, in a drawn order that is
-        the same for all methods."""
+        """Return `count` queries of the bank, in a drawn order.
+
+        The first `after` ones are left out. The order is the same for all methods.
+        """
 
     def trade_off(self, value: float | Literal["tuned"], learnt: Learnt) -> float | Lazy[float]:
         """Return λ itself, or for "tuned" the value of a grid that is best for some encoders."""
@@ -165,8 +169,9 @@ class Steps(Protocol):
         """
 
     def best_set(self, rounds: Sequence[BankQueries], sets: int, size: int) -> Lazy[np.ndarray]:
-        """Return the bank positions of the best of some random sets of examples, by the LM's answers
-        to queries of the bank.
+        """Return the best of some random sets of examples, as bank positions.
+
+        Sets are compared by the LM's answers to queries of the bank.
 
         Args:
             rounds: the new queries of each round, after which the worse half of the sets is dropped.
@@ -226,17 +231,17 @@ class Method:
         raise TypeError(f"{type(self).__name__} does not define `learn`")
 
     def flag(self, setting: str) -> str:
-        """Return the flag of one of its settings, for messages, such as --epr.loss-options."""
+        """Return the flag of a setting of the method, for messages, such as --epr.loss-options."""
         return method_flag(self.name, setting)
 
     @property
     def chain(self) -> tuple[Method, ...]:
-        """The method, the one that it starts from, and so on."""
+        """The method, the method that it starts from, and so on."""
         return (self,)
 
     @property
     def learns(self) -> bool:
-        """Whether anything is trained."""
+        """True if anything is trained."""
         return True
 
     @property
@@ -247,17 +252,19 @@ class Method:
 
     @property
     def near_examples(self) -> int:
-        """How many of the K examples of a prompt are chosen for each query, where the others are
-        fixed; 0 for a method without such a mixture."""
+        """The number of examples of a prompt that are near ones, where the others are fixed.
+
+        0 for a method without such a mixture.
+        """
         return 0
 
     @property
     def gives_encoders(self) -> bool:
-        """Whether a training may start from its encoders."""
+        """True if a training may start from the method's encoders."""
         return True
 
     def as_start(self, flag: str) -> Method:
-        """Return itself as the start of another method.
+        """Return the method as the start of another one.
 
         Args:
             flag: the flag of that method's start.
@@ -273,27 +280,27 @@ class Method:
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores its own training data, apart from that of its start."""
+        """True if an LM scores the method's own training data, apart from that of its start."""
         return False
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether it, or a method that it starts from, needs an LM that gives log-probabilities."""
+        """True if the method or its start needs an LM that gives log-probabilities."""
         return self.learns_from_lm
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it, or a method that it starts from, needs LM tokens before the first query."""
+        """True if the method or its start needs LM tokens before the first query."""
         return False
 
     @property
     def learns_sets(self) -> bool:
-        """Whether it learns from sets, and so has a λ of its own."""
+        """True if the method learns from sets, and so has a λ of its own."""
         return False
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name, as JSON values; a start is the name of its method."""
+        """The settings of the method by name, as JSON values; a start is the name of its method."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value.name if isinstance(value, Method) else value
@@ -314,11 +321,11 @@ class Method:
 
     @property
     def two_networks(self) -> bool:
-        """Whether queries and examples are encoded by two different networks."""
+        """True if queries and examples are encoded by two different networks."""
         return False
 
     def refusal(self, task: Task) -> str:
-        """Return the reason why it cannot be used on a task; "" if it can."""
+        """Return the reason why the method cannot be used on a task; "" if it can."""
         return ""
 
     def with_training_queries(self, count: int) -> Method:
@@ -379,7 +386,7 @@ class LearnsFromOutputs(Method):
 
     @property
     def remark_if_unused(self) -> str:
-        """Without a head, the encoder is the untrained one."""
+        """The remark in tables that no head was better than the untrained encoder alone."""
         return "the untrained encoder"
 
     def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:
@@ -459,7 +466,7 @@ class LearnsFromScores(Method):
 
     @property
     def chain(self) -> tuple[Method, ...]:
-        """The method, the one that it starts from, and so on."""
+        """The method, the method that it starts from, and so on."""
         return self, *self.start.chain
 
     @property
@@ -473,12 +480,12 @@ class LearnsFromScores(Method):
 
     @property
     def scored_by_lm(self) -> bool:
-        """Whether an LM scores its own candidate sets."""
+        """True if an LM scores the method's own candidate sets."""
         return True
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it, or a method that it starts from, needs LM tokens before the first query."""
+        """True if the method or its start needs LM tokens before the first query."""
         return self.scored_by_lm or self.start.learns_from_lm
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
@@ -522,12 +529,17 @@ class LearnsFromScores(Method):
         raise TypeError(f"{type(self).__name__} does not define `candidate_sampler`")
 
     def check(self) -> None:
-        """Raise a UserError for settings that contradict each other, before an LM scores
-        anything."""
+        """Raise a UserError for settings that contradict each other.
+
+        It is called before an LM scores anything.
+        """
 
     def fit(self, job: TrainingJob) -> Trained:
-        """Train, and return the parameters: {"query": …}, or {"query": …, "context": …} if examples
-        have a network of their own."""
+        """Train the networks, and return their parameters.
+
+        These are {"query": …}, or {"query": …, "context": …} if examples have a network of their
+        own.
+        """
         raise TypeError(f"{type(self).__name__} does not define `fit`")
 
     def effort(self) -> Effort | None:

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearnsFromSets(CEILTraining, LearnsFromScores):
-    """A method that trains the kernel of a conditional DPP on candidate sets that the LM has
-    scored."""
+    """A method that trains the kernel of a conditional DPP on scored candidate sets.
+
+    An LM scores the sets.
+    """
 
     instances: Annotated[int, Range(2)] = field(default=1600, metadata=NO_KEY)
     """Number of training queries, each with its scored sets. For the same number of LM tokens, many
@@ -47,8 +49,10 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
         raise TypeError(f"{type(self).__name__} does not define `set_size`")
 
     def learn(self, steps: Steps) -> Learnt:
-        """Draw candidate sets from the start's nearest examples, score each set with the LM, and
-        train the kernel to rank the sets by these scores."""
+        """Train the kernel to rank candidate sets by the LM's scores of them.
+
+        The sets are drawn from the start's nearest examples.
+        """
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
         shared = steps.for_all_seeds  # which train on the same sets and scores
@@ -69,12 +73,12 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
 
     @property
     def learns_sets(self) -> bool:
-        """True: it learns from sets, with a λ of its own."""
+        """Always True: the method learns from sets, with a λ of its own."""
         return True
 
     @property
     def two_networks(self) -> bool:
-        """Whether examples have a network of their own, trained or kept."""
+        """True if examples have a network of their own, trained or kept."""
         return self.train_context in ("both", "released")
 
     def candidate_sampler(self, bank_size: int) -> Sampler:
@@ -101,8 +105,10 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
                 return BankSets(self.subsets, self.set_size, available)
 
     def check(self) -> None:
-        """Raise a UserError for an unknown loss, and for a start with two networks if this training
-        has one."""
+        """Raise a UserError for an unknown loss or a second network that cannot be trained.
+
+        A start with two networks is refused if this training has one.
+        """
         from ceil_jax.training.losses import ceil_loss
 
         ceil_loss(self.loss, self.loss_options, self.flag("loss_options"))

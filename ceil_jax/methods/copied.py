@@ -25,7 +25,7 @@ class Copied(Untrained):
 
     @property
     def gives_encoders(self) -> bool:
-        """False: it has no encoder of its own."""
+        """Always False: the method has no encoder of its own."""
         return False
 
     def refusal(self, task: Task) -> str:

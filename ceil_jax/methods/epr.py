@@ -46,8 +46,10 @@ class EPR(EPRTraining, LearnsFromScores):
         LearnsFromScores.__post_init__(self)
 
     def learn(self, steps: Steps) -> Learnt:
-        """Find candidates, score each with the LM, and train the encoder to rank them by these
-        scores."""
+        """Train the encoder to rank candidate examples by the LM's scores of them.
+
+        Each candidate is scored alone.
+        """
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
         shared = steps.for_all_seeds  # which train on the same sets and scores
@@ -59,7 +61,7 @@ class EPR(EPRTraining, LearnsFromScores):
 
     @property
     def two_networks(self) -> bool:
-        """Whether examples have a network of their own, as in EPR's paper."""
+        """True if examples have a network of their own, as in EPR's paper."""
         return self.train_context == "both"
 
     def candidate_sampler(self, bank_size: int) -> Sampler:

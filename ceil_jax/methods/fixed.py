@@ -71,22 +71,22 @@ class FixedPrompt(Method):
 
     @property
     def gives_encoders(self) -> bool:
-        """False: it finds examples, and has no encoder to start from."""
+        """Always False: the method finds examples, and has no encoder to start from."""
         return False
 
     @property
     def scored_by_lm(self) -> bool:
-        """True: the LM scores sets of fixed examples."""
+        """Always True: the LM scores sets of fixed examples."""
         return True
 
     @property
     def learns_from_lm(self) -> bool:
-        """True: it needs LM tokens before the first query."""
+        """Always True: the method needs LM tokens before the first query."""
         return True
 
     @property
     def needs_log_probs(self) -> bool:
-        """False: without log-probabilities, generated answers are scored by the metric."""
+        """Always False: without log-probabilities, the metric scores generated answers."""
         return False
 
     @property
@@ -108,7 +108,7 @@ class FixedPrompt(Method):
         return replace(self, rows=self.rows // 2) if self.rows >= 2 * LEAST_ROWS else None
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """True: the fixed examples are in every prompt."""
+        """Return True: the fixed examples are in every prompt."""
         return True
 
     def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ class FixedNear(FixedPrompt):
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether the method of the near examples needs log-probabilities."""
+        """True if the method of the near examples needs log-probabilities."""
         return self.start.needs_log_probs
 
     @property

@@ -1,5 +1,7 @@
-"""Methods that learn from the outputs of the bank, without an LM, on any encoder's vectors
-(`training.free`)."""
+"""Methods that learn from the outputs of the bank, without LM calls.
+
+They work on any encoder's vectors (`training.free`).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ def no_labels(task: Task) -> str:
 
 @dataclass(frozen=True)
 class Labels(LearnsFromOutputs):
-    """Relevance is P(the example's label | query), by logistic regression on the bank, plus half
-    the cosine.
+    """A method whose relevance is P(the example's label | query), plus half the cosine.
+
+    The probability is that of a logistic regression on the bank.
 
     Examples:
         >>> from ceil_jax import load_task
@@ -68,8 +71,10 @@ class Free(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the heads that fit the bank's outputs, and the plain cosine, which is used if no
-        head fits them."""
+        """Return the heads that fit the bank's outputs, with the plain cosine as another one.
+
+        The cosine is used if no head fits the outputs.
+        """
         from ceil_jax.training.free.choice import fit_cosine
 
         fits: dict[str, Fit] = {"cosine": fit_cosine}

@@ -86,8 +86,10 @@ def register_row(name: str, row: Row, *, replace: bool = False) -> None:
 
 
 def check_kind(method: Method) -> None:
-    """Raise a UserError for a method whose class is not a frozen dataclass, or that claims to learn
-    but does not define how."""
+    """Raise a UserError for a class that cannot be a method.
+
+    It is not a frozen dataclass, or it claims to learn but does not define how.
+    """
     kind = type(method)
     if "__dataclass_params__" not in vars(kind):
         raise UserError(
@@ -193,7 +195,7 @@ def usable_with(lm: LanguageModel, rows: Sequence[Row], task: Task | None = None
 
 
 def _no_log_probs(lm: LanguageModel, task: Task | None) -> str | None:
-    """Of what an LM gives no log-probabilities on a task, "" for all; None if it gives them."""
+    """Return which outputs an LM gives no log-probabilities for; "" for all, None for none."""
     if lm.can_score:
         return None
     if not lm.can_weigh:

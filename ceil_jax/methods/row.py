@@ -42,43 +42,43 @@ class Row:
 
     @property
     def needs(self) -> Needs:
-        """The needs of its retriever."""
+        """The needs of the row's retriever."""
         return self.retriever.needs
 
     @property
     def chooses(self) -> bool:
-        """Whether it puts examples into a prompt."""
+        """True if the row puts examples into a prompt."""
         return self.retriever != ZERO
 
     @property
     def encodes(self) -> bool:
-        """Whether the row uses its method: the method's encoders, or its fixed examples."""
+        """True if the row uses its method: the method's encoders, or its fixed examples."""
         uses_examples = self.needs.fixed != "none"
         return self.needs.encodes or uses_examples or self.answers == "classifier"
 
     @property
     def trains(self) -> bool:
-        """Whether the row's method is used and learns something."""
+        """True if the row's method is used and learns something."""
         return self.encodes and self.method.learns
 
     @property
     def seeded(self) -> bool:
-        """Whether its results depend on the seed."""
+        """True if the row's results depend on the seed."""
         return self.trains or self.needs.seeded
 
     @property
     def learns_from_lm(self) -> bool:
-        """Whether it needs LM tokens for training, before its first query."""
+        """True if the row needs LM tokens for training, before its first query."""
         return self.encodes and self.method.learns_from_lm
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether its training needs an LM that gives log-probabilities."""
+        """True if the row's training needs an LM that gives log-probabilities."""
         return self.encodes and self.method.needs_log_probs
 
     @property
     def exports(self) -> bool:
-        """Whether a selector can hold it; a row that classifies is exported as a classifier."""
+        """True if a selector can hold the row; a row that classifies is exported as a classifier."""
         needs = self.needs
         known = needs.ends_in_map or needs.ends_in_nearest or needs.fixed != "none"
         known = known or not self.chooses
@@ -86,7 +86,10 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name in tables: its label and, if its training began with a head, that head, as in
-        "CEIL from free"."""
+        """The name of the row in tables.
+
+        It is the row's label and, if its training began with a head, that head, as in "CEIL from
+        free".
+        """
         heads = [one for one in self.method.chain[1:] if isinstance(one, LearnsFromOutputs)]
         return f"{self.label} from {heads[-1].title}" if heads else self.label

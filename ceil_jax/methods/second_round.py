@@ -25,5 +25,5 @@ class SecondRound(LearnsFromSets):
 
     @property
     def set_size(self) -> int:
-        """1: a candidate set is a single example."""
+        """Always 1: a candidate set is a single example."""
         return 1

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TST(EPR):
-    """Contrastive training on candidates that are scored by how similar their outputs are to the
-    query's.
+    """Contrastive training on candidates that are scored by the similarity of outputs.
+
+    A candidate's score is how similar its output is to the query's.
 
     Examples:
         >>> TST().learns_from_lm
@@ -36,8 +37,7 @@ class TST(EPR):
     """Passes over the training queries."""
 
     def learn(self, steps: Steps) -> Learnt:
-        """Find candidates, compare their outputs with the query's, and train the encoder to rank
-        them by this similarity."""
+        """Train the encoder to rank candidates by the similarity of their outputs to the query's."""
         start = steps.learnt(self.start)
         queries = steps.training_queries(self.instances)
         shared = steps.for_all_seeds  # which train on the same sets and scores
@@ -49,7 +49,7 @@ class TST(EPR):
 
     @property
     def scored_by_lm(self) -> bool:
-        """False: outputs are compared, without an LM."""
+        """Always False: outputs are compared, without an LM."""
         return False
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"]:

@@ -23,7 +23,7 @@ class Untrained(Method):
 
     @property
     def learns(self) -> bool:
-        """False: nothing is trained."""
+        """Always False: nothing is trained."""
         return False
 
     def learn(self, steps: Steps) -> Learnt:

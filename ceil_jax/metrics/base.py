@@ -64,8 +64,9 @@ class Metric(ABC):
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        """Return numbers for each example, float64 [N, s], from whose sums `from_sums` computes
-        `corpus`; with them examples can be resampled.
+        """Return the numbers of each example from whose sums `from_sums` computes `corpus`.
+
+        float64 [N, s]. With them, examples can be resampled.
 
         `scores`, float64 [N], are those of `per_example`. They are the statistics themselves if
         `corpus` is their mean.
@@ -73,8 +74,10 @@ class Metric(ABC):
         return np.asarray(scores, np.float64)[:, None]
 
     def from_sums(self, sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-        """Return `corpus`, float64 [...], from the sums [..., s] of the statistics of `count`
-        examples, an int or int [...]."""
+        """Return `corpus` from the sums of the statistics of `count` examples.
+
+        float64 [...], from sums [..., s]; `count` is an int or int [...].
+        """
         return sums[..., 0] / count
 
 

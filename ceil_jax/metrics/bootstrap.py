@@ -1,5 +1,4 @@
-"""Percentile-bootstrap intervals over examples (Efron 1979), and over seeds of training where there
-are several.
+"""Percentile-bootstrap intervals over examples and over seeds of training (Efron 1979).
 
 `scipy.stats.bootstrap` cannot resample groups of examples, or over seeds.
 """
@@ -44,8 +43,10 @@ class Interval(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether it has a width and does not contain 0: a difference is then called
-        significant."""
+        """True if the interval has a width and does not contain 0.
+
+        A difference is then called significant.
+        """
         return self.low < self.high and (self.low > 0 or self.high < 0)
 
     def percent(self) -> Interval:
@@ -60,16 +61,19 @@ def mean(sums: np.ndarray, count: int | np.ndarray) -> np.ndarray:
 def bootstrap_interval(
     values: np.ndarray, statistic: Statistic = mean, *, resamples: int = RESAMPLES
 ) -> Interval:
-    """Return a statistic of per-example values, float64 [N] or [N, s], with its interval over
-    resampled examples; N is at least 1."""
+    """Return a statistic of per-example values with its interval over resampled examples.
+
+    The values are float64 [N] or [N, s], and N is at least 1.
+    """
     return _percentile(*resampled_values(values, statistic, resamples, 0))
 
 
 def metric_interval(
     sample: Sample, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES
 ) -> Interval:
-    """Return a metric with its interval over resampled examples, or Wilson's interval if all
-    examples are wrong or all are right.
+    """Return a metric with its interval over resampled examples.
+
+    If all examples are wrong or all are right, it is Wilson's interval.
 
     The bootstrap interval of 0 of n would have no width. Wilson (1927) gives 0 to z² / (n + z²),
     with z = 1.96, and the mirror image for n of n. `groups` is as in `by_group`.

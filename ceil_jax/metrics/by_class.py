@@ -27,8 +27,10 @@ class ByClass(Metric):
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        """Return for each example and each of C classes whether it is the gold one, whether it was
-        predicted, and both: float64 [N, 3 C]."""
+        """Return the counts of each example for each of C classes, float64 [N, 3 C].
+
+        They say whether the class is the gold one, whether it was predicted, and both.
+        """
         labels = {label for example in examples for label in (example.output, *example.choices)}
         classes = np.array(sorted(labels))
         gold = np.array([example.output for example in examples])[:, None] == classes
@@ -55,8 +57,9 @@ class ByClass(Metric):
 
 
 class MacroF1(ByClass):
-    """The mean of the classes' F1 = 2 · right / (gold + predicted), over the classes that occur as
-    a gold label or as an answer.
+    """The mean of the classes' F1 = 2 · right / (gold + predicted).
+
+    It is over the classes that occur as a gold label or as an answer.
 
     Examples:
         >>> golds = [Example("1", "q", "a"), Example("2", "q", "a"), Example("3", "q", "b")]

@@ -64,8 +64,10 @@ def number_match(prediction: str, example: Example) -> float:
 
 
 def squad_normalised(answer: str) -> str:
-    """Return an answer in lower case, without ASCII punctuation and articles, as SQuAD's evaluation
-    compares them."""
+    """Return an answer as SQuAD's evaluation compares it.
+
+    It is in lower case, without ASCII punctuation and articles.
+    """
     words = unicodedata.normalize("NFC", answer).lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", words).split())
 

@@ -60,8 +60,9 @@ _COMMUTATIVE = frozenset({"sum", "multiplication", "=", "true"})
 
 
 def steps(decomposition: str) -> list[str] | None:
-    """Return the steps of a decomposition such as `return a ;return #1 b` or `1#) return a 2#)
-    return #1 b`; None if it is malformed.
+    """Return the steps of a decomposition; None if it is malformed.
+
+    Such as `return a ;return #1 b` or `1#) return a 2#) return #1 b`.
 
     It is malformed if a step is empty, if its steps are not numbered 1, 2, …, or if a step refers
     to one that is not earlier.

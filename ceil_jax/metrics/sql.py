@@ -58,8 +58,9 @@ class SqlSandbox:
         self._stop()
 
     def compare(self, database: str | os.PathLike[str], gold: str, predicted: str) -> SqlOutcome:
-        """Run two queries on an SQLite file, read-only, and compare their results as the Spider
-        evaluation does.
+        """Run two queries on an SQLite file, read-only, and compare their results.
+
+        They are compared as the Spider evaluation does.
 
         Two results are equal if they have the same rows after a permutation of columns; in the same
         order if the gold query has ORDER BY outside brackets (`tasks.sql_text`). Values are

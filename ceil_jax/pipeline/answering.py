@@ -177,16 +177,17 @@ def most_common(queries: Examples, bank: Examples) -> list[Row] | Noted:
 def classify(
     queries: Examples, bank: Examples, head: Head | None, rows: Observations
 ) -> list[Row] | Noted:
-    """Return the most probable label of every query, by a classifier trained on the bank, without an
-    LM. `rows` are the queries as inputs of the head."""
+    """Return the most probable label of every query, by a classifier trained on the bank.
+
+    No LM is called. `rows` are the queries as inputs of the head.
+    """
     assert head is not None, "a row that classifies has a head without an alternative"
     return rows_of(queries, [Reply(label) for label in classified(head, rows)])
 
 
 @kept("copied", files=ROWS_FILE)
 def copy(queries: Examples, bank: Examples, choice: Choice) -> list[Row] | Noted:
-    """Return the output of the first example that was chosen for a query, as the answer to it; ""
-    where none was."""
+    """Return the output of the first chosen example as the answer to each query; "" if none."""
     first = choice.positions[:, 0]
     outputs = [bank.examples[position].output if position >= 0 else "" for position in first]
     return rows_of(queries, [Reply(output) for output in outputs])

@@ -188,8 +188,10 @@ def sets_of_each_trade_off(
     queries: Examples,
     examples: Examples,
 ) -> CandidateSets | Noted:
-    """Return the MAP sets of training queries, one for each λ of the grid, cut to the prompt's token
-    budget."""
+    """Return the MAP sets of training queries, one for each λ of the grid.
+
+    They are cut to the prompt's token budget.
+    """
     shortlist = nearest.positions
     builder = prompting.builder(run, queries.examples)
     remaining = np.array([builder.remaining(query) for query in queries.examples])

@@ -124,8 +124,9 @@ class RunConfig:
             check_method_name(method)
 
     def method(self, kind: type[M]) -> M:
-        """Return the method of a class, and those that it starts from, with this configuration's
-        settings.
+        """Return the method of a class with this configuration's settings.
+
+        The methods that it starts from have them too.
 
         Examples:
             >>> RunConfig(methods=(EPR(epochs=9),)).method(CEIL).start.epochs
@@ -189,8 +190,10 @@ def _by_name(methods: tuple[Method, ...]) -> dict[str, Method]:
 
 
 def check_method_name(method: Method) -> None:
-    """Raise a UserError if a method has the name of a setting of RunConfig, because one flag would
-    then mean two things."""
+    """Raise a UserError if a method has the name of a setting of RunConfig.
+
+    One flag would then mean two things.
+    """
     if method.name in {field.name for field in fields(RunConfig)}:
         raise UserError(
             f"a method cannot be called {method.name!r}: --{method.name} is a setting of a run; "
@@ -199,8 +202,10 @@ def check_method_name(method: Method) -> None:
 
 
 def method_flags(config: RunConfig) -> dict[str, Method]:
-    """Return the methods whose settings are flags, by name, with the settings of a
-    configuration."""
+    """Return the methods whose settings are flags, by name.
+
+    They have the settings of a configuration.
+    """
     methods = {
         name: method for name, method in registered_methods().items() if fields(type(method))
     }

@@ -1,4 +1,4 @@
-"""Exports a row of a run for applications, as a selector or as a classifier."""
+"""The export of a row of a run for applications, as a selector or as a classifier."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ PROMPT = "prompt.txt"
 
 
 def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = "") -> str:
-    """Write a row into a folder, as a selector (`selector_of`) or a classifier (`classifier_of`), and
-    return a message for the user.
+    """Write a row into a folder as a selector or a classifier, and return a message.
+
+    See `selector_of` and `classifier_of`. The message is for the user.
 
     Args:
         run: computes the stages that are not on disk.
@@ -111,8 +112,9 @@ def save(selector: CeilSelector, folder: Path) -> None:
 
 
 def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
-    """Return a row as a selector, for a row that chooses by DPP-MAP, takes the nearest examples or
-    has fixed ones. What is missing is trained.
+    """Return a row as a selector; what is missing is trained.
+
+    The row chooses by DPP-MAP, takes the nearest examples or has fixed ones.
 
     Raises:
         UserError: the row chooses in another way, or --text is skill.

@@ -1,5 +1,7 @@
-"""Heads, which are trained on the bank's outputs without an LM (`training.free`), and the blocks
-that they add to an encoder's vectors of queries and examples."""
+"""Heads, which are trained on the bank's outputs without an LM, and their vectors.
+
+A head adds blocks to an encoder's vectors of queries and examples (`training.free`).
+"""
 
 from __future__ import annotations
 
@@ -175,8 +177,10 @@ def cross_fit(run: Run, head: HeadValue) -> np.ndarray | Noted | None:
 def blocks_in_training(
     head: Head | None, queries: np.ndarray | None, bank: np.ndarray | None
 ) -> FixedBlocks | None:
-    """Return a head's blocks of training queries and of the bank, for a network that is trained
-    together with the head; None if there is no head."""
+    """Return a head's blocks of training queries and of the bank; None without a head.
+
+    They are for a network that is trained together with the head.
+    """
     if head is None or queries is None or bank is None:
         return None
     return FixedBlocks(queries, bank, head.cosine_weight)

@@ -146,8 +146,7 @@ def _smaller(
 
 
 def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
-    """Return settings in which methods that learn from the LM have a share of their training
-    queries."""
+    """Return settings with a share of the training queries of methods that use the LM."""
     if share == 1:
         return config
     fewer = []
@@ -160,8 +159,10 @@ def with_fewer_training_queries(config: RunConfig, share: float) -> RunConfig:
 
 
 def measured_machine(run: Run, setup: Setup, rows: Sequence[Row]) -> Machine:
-    """Return the speed of this machine, with the LM's measured by answering the first prompts of a
-    row."""
+    """Return the measured speed of this machine.
+
+    That of the LM is measured by answering the first prompts of a row.
+    """
     row = next((row for row in rows if row.name == "random"), ZERO_ROW)
     run.get(row_stages.predictions(setup, row, Examples(setup.queries.examples[:_WARM])))
     probe = row_stages.predictions(setup, row, Examples(setup.queries.examples[:_PROBE]))

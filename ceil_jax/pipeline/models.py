@@ -84,17 +84,17 @@ class NamedModel:
 
     @cached_property
     def is_served(self) -> bool:
-        """Whether it runs on a server."""
+        """True if the model runs on a server."""
         return is_address(self.spec)
 
     @cached_property
     def is_function(self) -> bool:
-        """Whether a user's function makes it."""
+        """True if a user's function makes the model."""
         return is_function(self.spec)
 
     @cached_property
     def is_on_hub(self) -> bool:
-        """Whether the name can only be a repository on the hub."""
+        """True if the name can only be a repository on the hub."""
         has_owner = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", self.spec) is not None
         return has_owner and self.spec not in ASSETS and not Path(self.spec).is_dir()
 
@@ -132,7 +132,7 @@ class NamedLM(NamedModel):
 
     @property
     def libraries(self) -> list[str]:
-        """The optional libraries that it needs."""
+        """The optional libraries that the LM needs."""
         libraries = []
         if self.is_served:
             libraries.append("openai")
@@ -144,13 +144,15 @@ class NamedLM(NamedModel):
 
     @property
     def can_score(self) -> bool:
-        """Whether it gives log-probabilities. Local models do, so that they need not be loaded to
-        know."""
+        """True if the LM gives log-probabilities.
+
+        Local models do, so that they need not be loaded to know.
+        """
         return key_without_weights(self.spec, self.dtype) is not None or self.get().can_score
 
     @property
     def reads_messages(self) -> bool:
-        """Whether it takes the messages of a chat. Local models take texts."""
+        """True if the LM takes the messages of a chat. Local models take texts."""
         return (self.is_served or self.is_function) and self.get().reads_messages
 
     def writer(self) -> LanguageModel:
@@ -190,7 +192,7 @@ class NamedEncoder(NamedModel):
 
     @property
     def encodes_alike(self) -> bool:
-        """Whether it encodes queries and bank examples in the same way."""
+        """True if the encoder encodes queries and bank examples in the same way."""
         query, bank = sides(self.get())
         return query is bank
 

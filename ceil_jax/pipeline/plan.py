@@ -32,8 +32,10 @@ def plan(run: Run, targets: Sequence[Lazy[Any]]) -> Plan:
 
 
 def minutes_for(seconds: float, share: float) -> str:
-    """Return the --minutes in which work of `seconds` fits if only `share` of the minutes is
-    planned, rounded up."""
+    """Return the --minutes that are enough for work of `seconds`, rounded up.
+
+    Only `share` of the minutes is planned.
+    """
     value = seconds / 60 / share - 1e-6
     return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * max(value, 0)) / 10:g}"
 

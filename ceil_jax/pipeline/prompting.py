@@ -41,8 +41,10 @@ class Prompting:
         return PromptBuilder(lm, self.prompt, reserve)
 
     def scoring_request(self, prompt: Rendered, query: Example, *, all_choices: bool) -> LMRequest:
-        """Return the request that scores the gold output of a query given its prompt, or all of its
-        choices (`training.scoring.read_outputs`)."""
+        """Return the request that scores a query's gold output, or all of its choices.
+
+        See `training.scoring.read_outputs`.
+        """
         outputs = read_outputs(query, all_choices)
         return LMRequest(
             prompt,
@@ -66,8 +68,10 @@ def work_of_reading(
     *,
     together: bool = False,
 ) -> Work:
-    """Return the work of reading `times` as many prompts as in a sample of requests, less those
-    that have been read before. The run's LM may be one that only counts tokens.
+    """Return the work of reading `times` as many prompts as in a sample of requests.
+
+    Prompts that have been read before are not counted. The run's LM may be one that only counts
+    tokens.
 
     Args:
         run: gives the LM and its readings.

@@ -39,8 +39,10 @@ from ceil_jax.tasks.words import Overlap
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One row evaluated on one task with one LM, read from a folder of stages or from a results
-    file."""
+    """One row evaluated on one task with one LM.
+
+    It is read from a folder of stages or from a results file.
+    """
 
     name: str
     """`run-HASH`, a hash of all settings."""
@@ -104,8 +106,10 @@ class Record:
         return self.cost - self.answering
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return for each query its id, its examples in prompt order as [id, relevance, gain], its
-        prediction and its gold output."""
+        """Return the id, examples, prediction and gold output of each query.
+
+        The examples are in prompt order, as [id, relevance, gain].
+        """
         return read_json(self.root / self.predictions / "rows.json")
 
     def scores(self) -> np.ndarray:
@@ -229,8 +233,9 @@ def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, 
 
 
 def config_of(settings: Mapping[str, Any], out: Path) -> RunConfig:
-    """Return the configuration from the settings that `settings_of` returned, to find the encoders
-    of a recorded run.
+    """Return the configuration of a recorded run from its settings.
+
+    They are those that `settings_of` returned. The encoders of the run are found by it.
 
     Args:
         settings: the settings of a record, by name. Settings that no longer exist are ignored.

@@ -58,8 +58,10 @@ def skills_of(
     order: int,
     seed: int,
 ) -> list[str] | Noted:
-    """Return the skill that each input needs, as an LM writes it with the demonstrations in one
-    order (Skill-KNN)."""
+    """Return the skill that each input needs, as an LM writes it (Skill-KNN).
+
+    The demonstrations are in one order.
+    """
     made = rewriter(run, lm, demonstrations, orders=orders, seed=seed)
     rewrites = made.rewrite(rows.examples, order)
     return Noted(
@@ -102,8 +104,9 @@ def skill_texts(run: Run, skills: tuple[Skills, ...]) -> Sequence[Example]:
 
 
 def rewriting_note(run: Run, targets: Iterable[Lazy[Any]]) -> str:
-    """Return a line on how many rewrites failed, how many distinct skills there are, and how many
-    are copies of a demonstration's; "" if nothing was rewritten.
+    """Return a line on the rewrites that failed; "" if nothing was rewritten.
+
+    It also says how many distinct skills there are, and how many are copies of a demonstration's.
 
     The line reveals an LM that is too small for the task: it writes the same skill for all inputs.
     """

@@ -1,5 +1,7 @@
-"""Scores of candidate sets, by the LM or by the similarity of outputs, and the choice of λ by such
-scores."""
+"""Scores of candidate sets, and the choice of λ by such scores.
+
+The scores are the LM's or the similarity of outputs.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,9 @@ def lm_scores(
     differing: float = 1.0,
     all_choices: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Return the LM's scores of candidate sets, float64 [Q, M] by name
-    (`training.scoring.score_sets`).
+    """Return the LM's scores of candidate sets, float64 [Q, M], by name.
+
+    See `training.scoring.score_sets`.
 
     Args:
         run: gives the LM.
@@ -155,8 +158,10 @@ def requests(
 
 
 def random_sets(bank: int, queries: int, sets: int, size: int) -> CandidateSets:
-    """Return random sets in place of those that are not drawn yet, to estimate the tokens of
-    prompts."""
+    """Return random sets in place of those that are not drawn yet.
+
+    They are used to estimate the tokens of prompts.
+    """
     generator = np.random.default_rng(0)
     n = min(bank, max(size, 50))
     shortlists = [generator.permutation(bank)[:n] for _ in range(queries)]

@@ -71,8 +71,10 @@ class Setup:
 
     @cached_property
     def for_all_seeds(self) -> Setup:
-        """The setup with `data_seed` as its seed, which draws candidate sets and sets λ for all
-        seeds, so that these share the LM's work."""
+        """The setup with `data_seed` as its seed.
+
+        It draws candidate sets and sets λ for all seeds, so that these share the LM's work.
+        """
         if self.config.seed == self.config.data_seed:
             return self
         return replace(
@@ -192,9 +194,11 @@ def tell_of_older_stages(root: Path) -> None:
 
 
 def _check_prompt(setup: Setup) -> None:
-    """Raise a UserError for a prompt that cannot be sent, before anything is computed, and log what
-    was added to it. A prompt of one text without an instruction needs no LM, and is not looked at
-    here."""
+    """Raise a UserError for a prompt that cannot be sent, and log what was added to it.
+
+    Nothing has been computed yet. A prompt of one text without an instruction needs no LM, and is
+    not checked here.
+    """
     prompt = setup.answering.prompt
     if setup.config.system is None and setup.system:
         log.info(

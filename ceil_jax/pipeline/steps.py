@@ -68,8 +68,11 @@ class StepsOf:
         return StepsOf(self.setup.for_all_seeds)
 
     def learnt(self, method: Method) -> Learnt:
-        """Return the result of a method's training, in this setup or in the one whose trained
-        encoders are used. Fixed examples are always of this setup's bank."""
+        """Return the result of a method's training.
+
+        It is that of this setup, or of the one whose trained encoders are used. Fixed examples are
+        always of this setup's bank.
+        """
         elsewhere = self.setup.trained_by
         if elsewhere is not None and method.learns and method.gives_encoders:
             return StepsOf(elsewhere).learnt(method)
@@ -92,8 +95,11 @@ class StepsOf:
         return Learnt(networks, method.name, head, training=head)
 
     def training_queries(self, count: int, after: int = 0) -> BankQueries:
-        """Return `count` queries of the bank, without the first `after` ones, in a drawn order that is
-        the same for all methods; fewer queries are among more."""
+        """Return `count` queries of the bank, in a drawn order.
+
+        The first `after` ones are left out. The order is the same for all methods, and fewer
+        queries are among more.
+        """
         generator = np.random.default_rng([self.setup.config.data_seed, _QUERY_ORDER])
         order = generator.permutation(len(self.bank))
         return self.bank.queries(order[after : after + count])
@@ -195,8 +201,11 @@ class StepsOf:
         )
 
     def trade_off(self, value: float | Literal["tuned"], learnt: Learnt) -> float | Lazy[float]:
-        """Return λ itself, or for "tuned" the one of the grid whose MAP sets of queries of the bank
-        make the right outputs most probable. Ask `for_all_seeds`, so that it is tuned once."""
+        """Return λ itself, or the tuned λ for "tuned".
+
+        That is the one of the grid whose MAP sets of queries of the bank make the right outputs
+        most probable. Ask `for_all_seeds`, so that it is tuned once.
+        """
         if value != "tuned":
             return value
         # training takes its queries from the beginning of the order, tuning from its end
@@ -286,8 +295,10 @@ class StepsOf:
         return of_texts.unit_vectors(of_texts.text_vectors(networks, outputs(examples)))
 
     def skill_vectors(self, examples: Examples, orders: Iterable[int]) -> Lazy[np.ndarray]:
-        """Return the vectors of the skills of examples by the untrained encoder, for some orders of
-        the demonstrations."""
+        """Return the vectors of the skills of examples by the untrained encoder.
+
+        There is one for each of some orders of the demonstrations.
+        """
         views = self.skills(examples, orders)
         vectors = of_texts.text_vectors(self.untrained().networks, skill_texts(views))
         return of_texts.skill_vectors(vectors, len(views))
@@ -332,6 +343,8 @@ class StepsOf:
 
 
 def share_encoder(encoders: Lazy[EncoderPair]) -> bool:
-    """Return whether queries and examples share one untrained encoder, so that their vectors are
-    those of one side."""
+    """Return whether queries and examples share one untrained encoder.
+
+    Their vectors are then those of one side.
+    """
     return encoders.is_of(of_texts.untrained_encoder) and encoders.encoder.encodes_alike

@@ -18,8 +18,10 @@ from ceil_jax.store.kept import Noted, in_notes, kept
     lazily=("predictions",),
 )
 def prompt_tokens(run: Run, predictions: Answers) -> Usage | Noted:
-    """Return the mean number of tokens of a row's prompts and answers, and of what an LM reads and
-    writes of a query before."""
+    """Return the mean number of tokens of a row's prompts and answers.
+
+    The tokens of a query's rewriting are counted too.
+    """
     of_prompts = Usage()
     if predictions.is_of(answer):
         queries = predictions.queries.examples
@@ -32,6 +34,8 @@ def prompt_tokens(run: Run, predictions: Answers) -> Usage | Noted:
 
 
 def before_answering(run: Run, predictions: Answers) -> list[Usage]:
-    """Return the mean numbers of tokens that an LM reads and writes of a query before it is answered,
-    one for each order in which it is rewritten as a skill."""
+    """Return the mean numbers of tokens of rewriting a query before it is answered.
+
+    There is one for each order in which it is rewritten as a skill.
+    """
     return [usage_of_rewriting(run, skills) for skills in readings_of_queries(predictions)]

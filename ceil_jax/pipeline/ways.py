@@ -63,7 +63,7 @@ class Way(Protocol):
 
 @dataclass(frozen=True)
 class Choosing:
-    """Takes the choice with the highest log-probability."""
+    """The way that takes the choice with the highest log-probability."""
 
     prompt: Prompt
     per_token: bool
@@ -93,7 +93,7 @@ class Choosing:
 
 @dataclass(frozen=True)
 class Writing:
-    """Takes the text that the LM generates greedily, up to a stop string."""
+    """The way that takes the text that the LM generates greedily, up to a stop string."""
 
     max_new_tokens: int
     stop: tuple[str, ...]
@@ -218,8 +218,9 @@ def trouble_in_words(trouble: str, limit: int | None = None) -> str:
 
 
 def without_label(answers: Iterable[tuple[str, str]]) -> str:
-    """Return a sentence that shows three answers which are not label, so that a user sees what to
-    change in the instruction; "" if there are none.
+    """Return a sentence that shows three answers that are no labels; "" if there are none.
+
+    A user sees by it what to change in the instruction.
 
     Args:
         answers: the text and the trouble of each answer.

@@ -14,8 +14,9 @@ from ceil_jax.lm.torch.padded import padded_ids
 
 
 class Session:
-    """Prompts that a model reads together, padded on the left, and continues by one token per row
-    at a time.
+    """Prompts that a model reads together and continues token by token.
+
+    They are padded on the left.
 
     Each prompt has at least one token. A repeated prompt is read once.
     """
@@ -64,8 +65,9 @@ class Session:
 
 
 class Writer:
-    """The generated text of one prompt, which takes tokens up to its limit, the model's end of text
-    or a stop string.
+    """The generated text of one prompt.
+
+    It takes tokens up to its limit, the model's end of text or a stop string.
 
     Args:
         tokenizer: a tokenizer of transformers, to turn token ids into text.

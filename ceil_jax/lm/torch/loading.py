@@ -1,5 +1,7 @@
-"""Loads language models from folders and hub ids (dtype, device, weights, tokenizer), and measures
-this machine's reading speed."""
+"""Loading of language models from folders and hub ids, and the speed of this machine.
+
+A dtype and a device are chosen for the weights.
+"""
 
 from __future__ import annotations
 
@@ -153,8 +155,10 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def reading_speed() -> float:
-    """Return the estimated speed of an LM on this machine, in parameters × tokens per second, from
-    a matrix product. Takes a second or two."""
+    """Return the estimated reading speed of an LM on this machine.
+
+    It is in parameters × tokens per second, from a matrix product, which takes a second or two.
+    """
     device = _device()
     precision = _precision("auto")
     # 1,024 tokens through a layer of SmolLM2-135M

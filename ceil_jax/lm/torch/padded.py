@@ -1,5 +1,6 @@
-"""Scoring in batches of padded rows, on a GPU and for causal LMs whose attention cannot be set
-(GPT-Neo).
+"""Scoring in batches of padded rows.
+
+It is used on a GPU, and for causal LMs whose attention cannot be set (GPT-Neo).
 
 Texts that differ only in their last token, such as a prompt with options of one token each, are
 read once.
@@ -22,8 +23,10 @@ _LOGITS = 2**14
 
 
 class PaddedReader:
-    """Scores rows of tokens in padded batches of at most `budget` tokens, padding included; see
-    `scoring.TreeReader` for the alternative."""
+    """A scorer of rows of tokens in padded batches of at most `budget` tokens.
+
+    Padding is included. The alternative is `scoring.TreeReader`.
+    """
 
     def __init__(self, model: Any, budget: int):
         self.model = model

@@ -25,9 +25,11 @@ _READ_TWICE = 32
 
 
 class TreeReader:
-    """Scores rows of tokens as a prefix tree, in passes of at most `budget` tokens, with a model
-    that `tree_attention.use` has prepared. The keys and values of one pass and of the path before
-    it are in memory."""
+    """A scorer of rows of tokens as a prefix tree, in passes of at most `budget` tokens.
+
+    The model is one that `tree_attention.use` has prepared. The keys and values of one pass and of
+    the path before it are in memory.
+    """
 
     def __init__(self, model: Any, budget: int):
         self.model = model
@@ -141,8 +143,10 @@ def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int
 
 
 def _one_at_a_time(model: Any) -> bool:
-    """Return whether a model must be used from one thread only, because it changes its rotary
-    frequencies with the length."""
+    """Return whether a model must be used from one thread only.
+
+    Such a model changes its rotary frequencies with the length.
+    """
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
     # either the settings of all layers, or a mapping from each type of layer to its settings
     settings = [rope, *(value for value in rope.values() if isinstance(value, dict))]

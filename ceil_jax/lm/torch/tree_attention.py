@@ -1,5 +1,6 @@
-"""Attention over a pass of a prefix tree on a CPU, for any model of transformers whose attention
-can be set.
+"""Attention over a pass of a prefix tree on a CPU.
+
+It serves any model of transformers whose attention can be set.
 
 The tokens of a pass form one row without padding, and each attends only to its ancestors, in the
 pass and before it. A block of queries is multiplied only with keys that at least one of them
