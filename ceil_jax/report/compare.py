@@ -84,8 +84,10 @@ class Comparison(RunTable):
         return "\n".join(table.markdown() for table in (self.table(), self.parts()) if table)
 
     def write_report(self, folder: Path) -> Path:
-        """Write the page `report.html`, with `report.png` and `results.md` beside it, and return
-        its path."""
+        """Write the page `report.html`, and return its path.
+
+        `report.png` and `results.md` are written next to it.
+        """
         results = self.markdown().encode()
         title = f"{self.record.task}: choosing in-context examples"
         page = render(title, [self], costs=self.costs, notes=[self.note])

@@ -44,8 +44,11 @@ class DryRun:
                 self.stages.setdefault(stage, lineup.setup.task.name)
 
     def text(self, price: Price | None = None) -> str:
-        """Return a line for each stage that needs LM tokens, encoding or training, and the sums in
-        words; in money too, if the LM's tokens have a price."""
+        """Return the dry run for a terminal: the work of each stage, and the sums in words.
+
+        A stage is shown if it needs LM tokens, encoding or training. The sums are in money too, if
+        the LM's tokens have a price.
+        """
         rows: list[list[str | int | None]] = []
         small = 0
         for stage, task in self.stages.items():

@@ -72,8 +72,10 @@ def page_file(file: str) -> str:
 
 
 def chart(table: RunTable) -> tuple[bytes, bytes]:
-    """Return a chart of a table's scores and intervals as two PNG files, for light and for dark
-    mode."""
+    """Return a chart of a table's scores and intervals as two PNG files.
+
+    One is for light mode and one for dark mode.
+    """
     labels = [_short(row.label) for row in table.rows]
     values = [
         row.interval if row.known else Interval(row.value, row.value, row.value)

@@ -1,5 +1,7 @@
-"""Drawing functions for figures, in the palette of Okabe and Ito, whose colours colour-blind
-readers can tell apart."""
+"""Drawing functions for figures.
+
+Their palette is that of Okabe and Ito, whose colours colour-blind readers can tell apart.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,9 @@ def draw_points(
     papers: Sequence[float | None],
     xlabel: str,
 ) -> None:
-    """Draw values with their intervals, one labelled line each, the first on top, and the paper's
-    numbers as open diamonds.
+    """Draw values with their intervals, one labelled line each.
+
+    The first one is on top. The paper's numbers are open diamonds.
 
     Args:
         axes: the axes to draw into.

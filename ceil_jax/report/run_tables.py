@@ -62,8 +62,10 @@ class RunTable:
 
     @property
     def significance(self) -> str:
-        """Sentences on the significant differences, and on how many queries would settle the
-        others."""
+        """Sentences on the significant differences.
+
+        They also say how many queries would settle the others.
+        """
         return significance(self.differences, self.record.queries, self.others)
 
     def table(self) -> Table:
@@ -175,8 +177,9 @@ def _differences(pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
-    """Return a table for each combination of queries, bank, metric and LM among some records, with
-    its rows in the order of ROWS.
+    """Return a table for each combination of queries, bank, metric and LM among some records.
+
+    Rows are in the order of ROWS.
 
     Runs of a method with the same predictions share a row: their settings differ only in what the
     method does not depend on.

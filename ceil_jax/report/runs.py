@@ -69,14 +69,16 @@ class Runs:
 
     @property
     def known(self) -> bool:
-        """Whether intervals, differences and parts can be computed: all runs have statistics, and
-        their metric is registered (it may be a plugin's)."""
+        """True if intervals, differences and parts can be computed.
+
+        All runs must have statistics, and their metric must be registered (it may be a plugin's).
+        """
         recorded = all(record.statistics is not None for record in self.records)
         return recorded and self.record.metric in METRICS
 
     @property
     def statistics(self) -> np.ndarray:
-        """float [S, N, s]: the statistics of each query, for each of S seeds."""
+        """The statistics of each query, for each of S seeds: float [S, N, s]."""
         statistics = np.stack(
             [record.statistics for record in self.records if record.statistics is not None]
         )
@@ -84,14 +86,17 @@ class Runs:
 
     @property
     def questions(self) -> np.ndarray | None:
-        """int [N], equal for queries with the same question; None if unknown."""
+        """A number for each query, equal for queries with the same question: int [N].
+
+        None if unknown.
+        """
         if (overlap := self.record.overlap) is None:
             return None
         return overlap.question if self.where is None else overlap.question[self.where]
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """float [N]: the metric of each query, for the first seed."""
+        """The metric of each query, for the first seed: float [N]."""
         return self.record.scores()
 
     @property
@@ -110,7 +115,7 @@ class Runs:
 
     @property
     def sd(self) -> float | None:
-        """Standard deviation over seeds (n − 1); None for one seed."""
+        """The standard deviation over seeds (n − 1); None for one seed."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
     @property
@@ -135,8 +140,10 @@ class Runs:
         return metric_interval(self._by_query, self.questions).percent()
 
     def minus(self, other: Runs) -> Interval:
-        """Return how many points the method is above another one on the same queries, with a paired
-        bootstrap interval."""
+        """Return the points by which the method is above another one on the same queries.
+
+        The interval is a paired bootstrap interval.
+        """
         return bootstrap_interval(*paired(self.sample, other.sample)).percent()
 
     def parts(self) -> Mapping[str, np.ndarray]:
@@ -149,7 +156,7 @@ class Runs:
 
     @property
     def hours(self) -> float | None:
-        """Device hours of the first seed; None if the device is unknown."""
+        """The device hours of the first seed; None if the device is unknown."""
         if not self.record.device:
             return None
         return device_hours(self.record.cost.seconds, self.record.device)

@@ -1,5 +1,7 @@
-"""A chart of scores against tokens as inline SVG, whose texts can be selected and are read by
-screen readers."""
+"""A chart of scores against tokens as inline SVG.
+
+Its texts can be selected, and are read by screen readers.
+"""
 
 from __future__ import annotations
 

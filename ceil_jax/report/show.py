@@ -29,8 +29,9 @@ _LONGEST = 90
 
 
 def explanation(run: Run, setup: Setup, row: Row, query_id: str) -> str:
-    """Return a text on how a row answered one query, and on which candidate sets its encoders were
-    trained.
+    """Return a text on how a row answered one query.
+
+    It also shows on which candidate sets the row's encoders were trained.
 
     A held-out query gets its examples, prompt and answer, and the candidate sets of the first of
     its examples that was a training query. A training query gets its own candidate sets.

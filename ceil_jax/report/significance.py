@@ -24,7 +24,7 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Whether its interval excludes 0."""
+        """True if the interval of the difference excludes 0."""
         return self.interval.excludes_zero
 
     def upwards(self) -> Difference:

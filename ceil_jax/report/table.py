@@ -49,8 +49,10 @@ def money_columns(price: Price) -> tuple[str, str]:
 
 
 def money_cells(amounts: Sequence[float]) -> list[Value]:
-    """Return amounts of money as the cells of a column, with as many digits as the smallest one
-    needs."""
+    """Return amounts of money as the cells of a column.
+
+    All have as many digits as the smallest one needs.
+    """
     after_point = max((digits(amount) for amount in amounts if amount), default=2)
     return [Number(amount, after_point) if amount else 0 for amount in amounts]
 
@@ -134,8 +136,10 @@ class Table:
         return {"title": self.title, "rows": rows}
 
     def _left(self) -> list[bool]:
-        """Whether each column is aligned to the left: the first column, and those that hold only
-        text."""
+        """Return whether each column is aligned to the left.
+
+        The first column is, and so are columns that hold only text.
+        """
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
         return [
             number == 0

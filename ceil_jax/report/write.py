@@ -1,4 +1,4 @@
-"""Writes the page of folders of finished runs."""
+"""The page of folders of finished runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ log = logging.getLogger(__name__)
 
 
 def write_page(roots: Sequence[Path], out: Path) -> Path:
-    """Write one page of every finished evaluation in some folders of stages, or in folders of such
-    folders, and return `out`.
+    """Write one page of every finished evaluation in some folders, and return `out`.
+
+    A folder has stages, or contains such folders.
 
     The page and the log name the evaluations that cannot be shown.
 

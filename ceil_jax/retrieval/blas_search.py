@@ -25,7 +25,10 @@ ROWS_COPIED = 32_768
 def top_k_by_blas(
     queries: Float[np.ndarray, "q d"], items: Float[np.ndarray, "n d"], k: int
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """Return what `index.top_k` does, for at least one query and one item."""
+    """Return the k items with the largest dot product for each query.
+
+    It is `index.top_k` for at least one query and one item.
+    """
     rows_at_once = BLAS_SCORES // min(len(queries), BLAS_QUERIES)
     if items.dtype != np.float32:
         rows_at_once = min(ROWS_COPIED, rows_at_once)

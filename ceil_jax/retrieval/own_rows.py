@@ -20,8 +20,9 @@ skill."""
 
 
 class OwnRows:
-    """A function that finds the rows of a bank that a query must not get as examples, because they
-    are the same question.
+    """A function that finds the rows of a bank that are the query itself.
+
+    Such a row must not become an example, because it is the same question.
 
     >>> bank = [Example("a", "a fine film", "good"), Example("b", "a dull film", "bad")]
     >>> OwnRows(bank, "id")([bank[1], Example("c", "a long film", "")])

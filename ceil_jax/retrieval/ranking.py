@@ -12,8 +12,9 @@ from jaxtyping import Float, Int
 
 
 def best_first(scores: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " k"]:
-    """Return the positions of the k highest scores (all if k is larger), highest first, ties by
-    position.
+    """Return the positions of the k highest scores, highest first, ties by position.
+
+    If k is larger than the number of scores, all are returned.
 
     >>> best_first(np.array([0.2, 0.9, 0.5, 0.9]), k=3).tolist()
     [1, 3, 2]

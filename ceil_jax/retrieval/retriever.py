@@ -178,7 +178,7 @@ class Needs:
 
     @property
     def encodes(self) -> bool:
-        """Whether it needs an encoder, for vectors or to embed texts itself."""
+        """True if the retriever needs an encoder, for vectors or to embed texts itself."""
         return self.encoder or self.vectors != "none"
 
 
@@ -194,7 +194,10 @@ class RetrieverKind:
 
     @property
     def key(self) -> str | list[str]:
-        """Its part of a stage's key: its name, and for a plugin's retriever also its code."""
+        """The retriever's part of a stage's key.
+
+        It is its name, and for a plugin's retriever also its code.
+        """
         code = code_digest(self.build)
         return [self.name, code] if code else self.name
 

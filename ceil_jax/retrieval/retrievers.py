@@ -28,7 +28,7 @@ MMR_WEIGHT = 0.5
 
 
 class NoExamples:
-    """Chooses no examples."""
+    """A retriever that chooses no examples."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         pass
@@ -38,8 +38,9 @@ class NoExamples:
 
 
 class Ranking:
-    """A retriever that ranks the bank for each query separately, by the scores that a subclass
-    defines.
+    """A retriever that ranks the bank for each query separately.
+
+    It ranks by the scores that a subclass defines.
 
     Examples:
         >>> class Longest(Ranking):
@@ -60,8 +61,11 @@ class Ranking:
         raise TypeError(f"{type(self).__name__} defines neither `scores` nor `rank`")
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of n distinct examples, best first, and the score of each example of
-        the bank. By default these are the highest `scores`, equal ones in bank order."""
+        """Return the positions of n distinct examples, best first, and all scores.
+
+        There is a score for each example of the bank. By default the positions are those of the
+        highest `scores`, equal ones in bank order.
+        """
         scores = np.asarray(self.scores(query), np.float64)
         return best_first(scores, n), scores
 
@@ -78,7 +82,7 @@ class Ranking:
 
 
 class RandomExamples(Ranking):
-    """Uniform draws without replacement."""
+    """A retriever that draws examples uniformly without replacement."""
 
     def rank(self, query: Example, n: int) -> tuple[np.ndarray, np.ndarray]:
         size = len(self.bank)
@@ -87,7 +91,7 @@ class RandomExamples(Ranking):
 
 
 class BM25Ranking(Ranking):
-    """The highest BM25 scores; equal scores in bank order."""
+    """A retriever that takes the highest BM25 scores; equal scores in bank order."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         from ceil_jax.retrieval.bm25 import LexicalIndex
@@ -113,8 +117,10 @@ class ComparesVectors:
         self.min_relevance = arguments.min_relevance
 
     def near(self, queries: Queries, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions and the relevance of each query's n nearest examples, [Q, n], best
-        first. If fewer are near enough, the rest is −1 and −inf."""
+        """Return each query's n nearest examples, best first: positions and relevance.
+
+        Both are [Q, n]. If fewer are near enough, the rest is −1 and −inf.
+        """
         from ceil_jax.dpp.kernel import similarity
         from ceil_jax.retrieval.nearest import nearest
 
@@ -128,7 +134,10 @@ class ComparesVectors:
 
 
 class NearestVectors(ComparesVectors):
-    """The nearest by cosine: dense top-k with any encoder, EPR with its trained one."""
+    """A retriever of the nearest examples by cosine.
+
+    It is dense top-k with any encoder, and EPR with its trained one.
+    """
 
     def choose(self, queries: Queries, k: int) -> Choice:
         positions, relevance = self.near(queries, k)
@@ -161,7 +170,7 @@ class FixedExamples:
 
 
 class FixedThenNear(ComparesVectors):
-    """The same examples for every query, followed by the nearest others."""
+    """A retriever of the same examples for every query, followed by the nearest others."""
 
     def __init__(self, arguments: RetrieverArguments) -> None:
         super().__init__(arguments)
@@ -210,7 +219,7 @@ class GreedyChoice(ComparesVectors):
 
 
 class GreedyMAP(GreedyChoice):
-    """DPP-MAP; with CEIL's trained encoders, this is CEIL's inference (section 3.4)."""
+    """A retriever by DPP-MAP; with CEIL's trained encoders, CEIL's inference (section 3.4)."""
 
     def among(
         self, vectors: np.ndarray, shortlists: np.ndarray, k: int
@@ -222,7 +231,7 @@ class GreedyMAP(GreedyChoice):
 
 
 class GreedyMMR(GreedyChoice):
-    """Maximal marginal relevance."""
+    """A retriever by maximal marginal relevance."""
 
     def among(
         self, vectors: np.ndarray, shortlists: np.ndarray, k: int

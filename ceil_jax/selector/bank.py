@@ -239,8 +239,9 @@ class Bank:
             return type(self), (list(self.snapshot), vectors, self.next_id)
 
     def known(self, examples: Sequence[Example]) -> list[str | None]:
-        """Return for each example the id of an equal one in the bank (same input, output, fields
-        and, if given, id); None for new examples.
+        """Return the id of an equal example in the bank for each example; None for new ones.
+
+        Equal examples have the same input, output, fields and, if given, id.
 
         Raises:
             UserError: an id is that of another example, or occurs twice.

@@ -51,8 +51,10 @@ def field_reader(name: str, call: CallSettings) -> Callable[[Example], str | Non
 
 
 def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
-    """Return a function that reads an example's value of the balanced field, as a key that is equal
-    for the same text."""
+    """Return a function that reads an example's value of the balanced field, as a key.
+
+    The key is equal for the same text.
+    """
     read = field_reader(call.balance or call.output_key, call)
 
     def group(example: Example) -> str | None:
@@ -142,8 +144,9 @@ def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def asks_the_same(query: Example, template: Template) -> Callable[[Example], bool]:
-    """Return a function that decides whether an example is the same question as a query, by the
-    texts that a prompt shows before the answer.
+    """Return a function that decides whether an example is the same question as a query.
+
+    It compares the texts that a prompt shows before the answer.
 
     Ids are not compared, because they may come from different files.
     """

@@ -1,5 +1,7 @@
-"""Turns users' rows, files and data frames into `Example`s, by the rules of `tasks.rows`, with ids,
-choices and references."""
+"""Users' rows, files and data frames as `Example`s with ids, choices and references.
+
+The rules are those of `tasks.rows`.
+"""
 
 from __future__ import annotations
 

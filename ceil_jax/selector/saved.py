@@ -121,8 +121,10 @@ def save_content(
 
 
 def load_content(folder: Path, manifest: str, load: Callable[[Manifest, Files], T]) -> T:
-    """Return the result of `load` for a folder's manifest and the files of its save, after checking
-    their sha256. If another process replaces the save meanwhile, the new one is loaded.
+    """Return the result of `load` for a folder's manifest and the files of its save.
+
+    Their sha256 are checked first. If another process replaces the save meanwhile, the new one is
+    loaded.
 
     Raises:
         UserError: the folder has no such manifest; it or a file is damaged; or what `load` raises.

@@ -91,8 +91,10 @@ class Selection:
         return f"{text}, repeats={self.repeats})" if self.repeats else f"{text})"
 
     def explain(self) -> str:
-        """Return a table of the examples in prompt order, with their relevance and how much each
-        added to those before."""
+        """Return a table of the examples in prompt order, with their relevance.
+
+        It also says how much each added to those before.
+        """
         how = "the nearest" if self.trade_off is None else f"λ = {self.trade_off:g}"
         title = f"{len(self)} examples for {shortened(self.query.input, 60)!r}, {how}"
         title += f", stopped: {self.stopped}"

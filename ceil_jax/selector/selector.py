@@ -50,7 +50,9 @@ devices."""
 
 
 class CeilSelector(Settings):
-    """Chooses in-context examples from a bank by greedy MAP of the conditional DPP.
+    """A selector of in-context examples from a bank that can change.
+
+    By default it takes the nearest; with `trade_off`, a set by greedy MAP of the conditional DPP.
 
     Relevance and similarity are (1 + cosine) / 2 of the encoders' vectors, which may have any norm.
     Vectors of queries and of examples may come from different encoders with the same dimension.
@@ -300,7 +302,7 @@ class CeilSelector(Settings):
         return len(self.bank)
 
     def __bool__(self) -> bool:
-        """True, also for an empty bank."""
+        """Return True, also for an empty bank."""
         return True
 
     @property
@@ -310,13 +312,16 @@ class CeilSelector(Settings):
 
     @property
     def layout(self) -> Prompt:
-        """How prompts are written, with the bank's labels in the instruction."""
+        """The form of prompts, with the bank's labels in the instruction."""
         return self.written(lambda: self.bank.snapshot.labels)
 
     @property
     def unseen(self) -> int | None:
-        """How many examples the encoder's head was not trained on, such as those added after the
-        export; they are ranked like all others. None for encoders without a head."""
+        """The number of examples that the encoder's head was not trained on.
+
+        Such examples may have been added after the export; they are ranked like all others. None
+        for encoders without a head.
+        """
         count = getattr(self.encoder, "unseen", None)
         return None if count is None else count(self.examples)
 

@@ -138,8 +138,10 @@ class Settings:
             )
 
     def written(self, labels: Callable[[], Sequence[str]]) -> Prompt:
-        """Return how a prompt is written. `labels` gives the bank's labels, if the instruction names
-        them."""
+        """Return the form of a prompt.
+
+        `labels` gives the bank's labels, if the instruction names them.
+        """
         system = instruction(self.system, labels() if names_labels(self.system) else ())
         return Prompt(
             self.template, system, "turns", order=self.order, system_role=self.system_role

@@ -1,5 +1,6 @@
-"""Embeds texts and examples as unit vectors, and checks that the encoder gave one finite vector of
-equal length for each.
+"""Embedding of texts and examples as unit vectors.
+
+It is checked that the encoder gives one finite vector of equal length for each.
 
 An encoder is any object with `encode(texts) -> [N, D]`; or with `encode_bank(examples)` and
 `encode_queries(queries)`, if vectors of examples depend on their outputs. To be saved with a
@@ -129,8 +130,10 @@ def embed(
 
 
 def kept_vectors(encoder: ExampleEncoder, texts: Sequence[str]) -> np.ndarray | None:
-    """Return an encoder's vectors of the texts of a bank, float32 [N, D], which the cache folder
-    keeps: `vectors/KEY.npy`, where the key depends on the texts and on the encoder's weights.
+    """Return an encoder's vectors of the texts of a bank, float32 [N, D], from the cache.
+
+    The cache folder keeps them as `vectors/KEY.npy`, where the key depends on the texts and on the
+    encoder's weights.
 
     None for fewer than KEPT_FROM texts, without a cache folder, and for an encoder that is no local
     network: nothing says then whether it still gives the same vectors.

@@ -1,5 +1,7 @@
-"""Skill-KNN's retrievers, which compare skills, and the oracles, which read the queries' gold
-outputs."""
+"""Skill-KNN's retrievers, and the oracles.
+
+Skill-KNN compares skills. Oracles read the queries' gold outputs.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ from ceil_jax.tasks.example import Example
 
 
 class NearestSkills:
-    """Skill-KNN: chooses the nearest examples by a similarity of skills (`skills.similarity`); ties
-    are drawn at random.
+    """Skill-KNN's retriever: the nearest examples by a similarity of skills.
+
+    See `skills.similarity`. Ties are drawn at random.
 
     Args:
         arguments: the arguments of a retriever, with the vectors of the bank's skills, [N, m, D].
@@ -55,8 +58,9 @@ class NearestSkills:
 
 
 class TargetSketch(Ranking):
-    """Chooses the largest weighted overlap with the query's gold output, in keywords or in words
-    and roles (oracle).
+    """An oracle that takes the largest weighted overlap with the query's gold output.
+
+    It compares keywords, or words and roles.
 
     Ties go to the example whose other parts weigh less, then to a seeded draw. (The paper does not
     say how ties are broken. There are many, such as all of `SELECT COUNT(*)`, and a draw is needed

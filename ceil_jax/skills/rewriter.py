@@ -53,8 +53,9 @@ class Demonstration:
 
 
 def load_demonstrations(source: str | Path) -> list[Demonstration]:
-    """Return the packaged demonstrations (`sql` or `cogs`), or those of a file that `read_table`
-    reads.
+    """Return the packaged demonstrations, or those of a file.
+
+    The packaged ones are `sql` and `cogs`. `read_table` reads the file.
 
     A file has rows of "input" and "skill", such as a JSON list, all with a "schema" or all without.
     Other fields are ignored.
@@ -168,8 +169,10 @@ class Rewriter:
             )
 
     def prompts(self, examples: Sequence[Example], order: int) -> list[str]:
-        """Return the prompt for each example's skill, with its schema if demonstrations have
-        one."""
+        """Return the prompt for each example's skill.
+
+        It shows the schema if demonstrations have one.
+        """
         queries = [
             Example("", example.input, "", fields={"schema": example.fields.get("schema", "")})
             for example in examples

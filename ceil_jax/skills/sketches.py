@@ -1,5 +1,7 @@
-"""Sketches of programs (their keywords or roles, without names and values) for Skill-KNN's
-target-sketch oracle."""
+"""Sketches of programs for Skill-KNN's target-sketch oracle.
+
+A sketch has a program's keywords or roles, without names and values.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ SQL_SIGNS = frozenset("*=><!+-")
 
 
 def sql_sketch(query: str) -> frozenset[str]:
-    """Return the paper's keywords and signs in a SQL query, outside quoted text and names after a
-    dot.
+    """Return the paper's keywords and signs in a SQL query.
+
+    Quoted text and names after a dot are not read.
 
     `>=` counts as > and =, `<>` as < and >.
     """
@@ -34,8 +37,9 @@ def sql_bare(query: str) -> str:
 
 
 def cogs_sketch(form: str) -> frozenset[str]:
-    """Return the roles of a compact COGS form, each with the roles above it, without words and
-    prepositions.
+    """Return the roles of a compact COGS form, each with the roles above it.
+
+    Words and prepositions are left out.
 
     `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod; a word on its own
     (`box(a)`, `Paula`) has none.
@@ -54,8 +58,9 @@ def cogs_sketch(form: str) -> frozenset[str]:
 
 
 def cogs_parts(form: str) -> dict[str, int]:
-    """Return the words and roles of a compact COGS form, with their weights in the structural
-    similarity of two forms.
+    """Return the words and roles of a compact COGS form, with their weights.
+
+    The weights are those of the structural similarity of two forms.
 
     An et al. (ACL 2023) count 100 for each shared primitive, which is a word, and 1 for each shared
     partial structure, for which we take the roles of `cogs_sketch`. A variable (`cry(agent=a)`) is

@@ -30,8 +30,9 @@ _SIMPLE = (str, bytes, int, float, complex, bool, type(None))
 
 
 def code_digest(*values: Any) -> str:
-    """Return a digest, 16 hex digits, of the source code of some values and of what this code
-    imports; "" if all of it is this package's or Python's own.
+    """Return a digest of the source code of some values and of what this code imports.
+
+    It has 16 hex digits. It is "" if all of the code is this package's or Python's own.
 
     Args:
         values: functions, classes, instances, or dataclasses and partial functions of these.
@@ -103,7 +104,7 @@ def _module_name(value: Any) -> str:
 
 
 def _is_own(module: ModuleType, plugin: str) -> bool:
-    """Whether a module is the user's own, or belongs to the plugin's package."""
+    """Return whether a module is the user's own, or belongs to the plugin's package."""
     file = getattr(module, "__file__", None)
     if not file or _top(module.__name__) == _PACKAGE:
         return False

@@ -75,8 +75,10 @@ def file_sha256(file: Path) -> str:
 
 
 def is_pointer(file: Path) -> bool:
-    """Return whether a file is a pointer of Git LFS, as a clone without Git LFS has in place of a
-    large file."""
+    """Return whether a file is a pointer of Git LFS.
+
+    A clone without Git LFS has it in place of a large file.
+    """
     try:
         if not file.is_file():  # a pipe would never end
             return False
@@ -97,9 +99,11 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 
 def is_sidecar(relative: PurePath) -> bool:
-    """Return whether a file is one that systems, file managers and editors leave in folders, which
-    is never content: any part of its relative path is hidden (`._x`, `.DS_Store`, `.nfs…`,
-    `.ipynb_checkpoints`), an editor's backup (`x~`), or has a known name such as `Thumbs.db`."""
+    """Return whether a file is one that systems, file managers and editors leave in folders.
+
+    It is never content. Any part of its relative path is hidden (`._x`, `.DS_Store`, `.nfs…`,
+    `.ipynb_checkpoints`), an editor's backup (`x~`), or has a known name such as `Thumbs.db`.
+    """
     return any(
         part.startswith(".") or part.endswith("~") or part.lower() in _SIDECARS
         for part in relative.parts

@@ -1,4 +1,4 @@
-"""Checks whether the Hugging Face hub can be reached, and what its cache on this machine holds."""
+"""A check whether the Hugging Face hub can be reached, and the content of its cache."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def check_hub(models: Mapping[str, str], datasets: Sequence[str], advice: str = 
 
 
 def go_offline_without_hub(repositories: Iterable[str]) -> bool:
-    """If the hub cannot be reached, tell its libraries to use only their caches, because they would
-    retry for a minute. Return whether only caches are used.
+    """If the hub cannot be reached, tell its libraries to use only their caches.
+
+    They would otherwise retry for a minute. Return whether only caches are used.
 
     It has to be called before `huggingface_hub` is imported. `repositories` are named in a warning.
     """

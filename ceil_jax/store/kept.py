@@ -187,12 +187,12 @@ class Lazy(Generic[T_co]):
         return Lazy(self.function, self.given | arguments)
 
     def is_of(self, *functions: Kept[Any]) -> bool:
-        """Return whether it is a result of one of some kept functions."""
+        """Return whether the value is a result of one of some kept functions."""
         return self.function in functions
 
     @property
     def kind(self) -> str:
-        """The beginning of its folder's name."""
+        """The beginning of the folder's name."""
         kind = self.function.kind
         return kind if isinstance(kind, str) else kind(self)
 
@@ -204,12 +204,12 @@ class Lazy(Generic[T_co]):
 
     @property
     def in_memory(self) -> bool:
-        """Whether it has no files."""
+        """True if the value has no files."""
         return self.function.files is None
 
     @cached_property
     def key(self) -> str:
-        """KIND-DIGEST, the name of its folder."""
+        """The name of the value's folder, KIND-DIGEST."""
         return f"{self.kind}-{text_digest(self.content.encode())}"
 
     @cached_property
@@ -226,7 +226,7 @@ class Lazy(Generic[T_co]):
 
     @cached_property
     def needs(self) -> tuple[Lazy[Any], ...]:
-        """The lazy values among its arguments, in order."""
+        """The lazy values among the arguments, in order."""
         return tuple(lazies(list(self.given.values())))
 
     @property

@@ -56,8 +56,10 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of a full or unwritable disk inside the block, from any library, into a UserError
-    that names the folder."""
+    """Turn errors of a full or unwritable disk inside the block into a UserError.
+
+    The errors may come from any library. The message names the folder.
+    """
     try:
         yield
     except Exception as error:

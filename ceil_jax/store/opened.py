@@ -182,7 +182,7 @@ class Files:
         return self.folder / f"{self._prefix}{name}"
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a file of this name, or a folder with files, that may be read."""
+        """Return whether a file of this name, or a folder with files, may be read."""
         if self._names is None:
             return os.path.exists(self.path(name))
         full = f"{self._prefix}{name}"
@@ -229,8 +229,10 @@ class Files:
             raise UserError(f"{path} cannot be read ({why}); {AGAIN}") from None
 
     def _is_blob(self, real: Path) -> bool:
-        """Whether this folder is a snapshot in the hub's cache, and a file is a blob of the same
-        repository."""
+        """Return whether a file is a blob in the hub's cache that this folder may link to.
+
+        This folder is a snapshot, and the blob belongs to the same repository.
+        """
         above = self._root.parents
         repository = next((path.parent for path in above if path.name == "snapshots"), None)
         return repository is not None and real.parent == repository / "blobs"
@@ -387,8 +389,7 @@ class Files:
 
 
 def matrix_header(rows: int, columns: int) -> bytes:
-    """Return the bytes that `np.save` writes before the numbers of a float32 array [rows,
-    columns]."""
+    """Return the header that `np.save` writes for a float32 array [rows, columns], as bytes."""
     out = io.BytesIO()
     form = {"descr": "<f4", "fortran_order": False, "shape": (rows, columns)}
     np.lib.format.write_array_header_1_0(out, form)

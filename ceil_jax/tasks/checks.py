@@ -150,8 +150,9 @@ def choice_of(answer: str, choices: Sequence[str], name: str = "output", source:
 
 
 def valid(example: Example, answered: bool = True, output: str = "output") -> Example:
-    """Check that all texts of a user's example can be written and read back, and return the
-    example.
+    """Check that all texts of a user's example can be written, and return the example.
+
+    They must be the same after they are read back.
 
     Raises:
         FieldError: a field is not such a text; the input is empty; or, if `answered`, the output is
@@ -245,8 +246,10 @@ def warn_if_swapped(rows: Sequence[Example], input: str, output: str, source: st
 
 
 def separated(task: Task, source: str = "") -> Task:
-    """Return the task with a bank in which no row has a query's text (before the answer) or a
-    query's group, and no two rows have the same text; the first is kept.
+    """Return the task without rows of the bank that are a query or repeat one another.
+
+    No row of the bank then has a query's text (before the answer) or a query's group, and no two
+    rows have the same text; the first is kept.
 
     The papers' tasks are not passed through here: they keep the papers' own rule. A query with the
     same id as a row of the bank, but another text, gets a new id. Warnings say how many rows are

@@ -44,8 +44,10 @@ def turns_of(example: Example) -> list[dict[str, Any]]:
 
 
 def checked_turns(messages: Any, where: str) -> list[dict[str, Any]]:
-    """Check messages, and return them without keys that have no value, because a table has all keys
-    in all of its rows. A content of None, as in a message with tool calls, stays.
+    """Check messages, and return them without keys that have no value.
+
+    A table has all keys in all of its rows. A content of None, as in a message with tool calls,
+    stays.
 
     Raises:
         UserError: they have another form; the message begins with `where`.

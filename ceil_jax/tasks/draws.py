@@ -28,7 +28,9 @@ def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
 
 
 def text_rng(text: str, *seeds: int) -> np.random.Generator:
-    """Return a random generator seeded by a text (a query's id, or a prompt) and some integers, so
-    that the draws for a query do not depend on the other queries and their order.
+    """Return a random generator seeded by a text and some integers.
+
+    The text is a query's id, or a prompt. So the draws for a query do not depend on the other
+    queries and their order.
     """
     return np.random.default_rng([*seeds, zlib.crc32(text.encode())])

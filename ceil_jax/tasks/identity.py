@@ -91,8 +91,9 @@ def look_alikes(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def differing_answers(questions: Sequence[str], answers: Sequence[str]) -> list[list[int]]:
-    """Return the questions that have several different answers, each as the first positions of its
-    answers, in order.
+    """Return the questions that have several different answers.
+
+    Each is given as the first positions of its answers, in order.
 
     Args:
         questions: the `question_key` of each row's question.

@@ -1,5 +1,7 @@
-"""Loads a named task from the hub, from local files or from a generator. `load_file`, for the
-user's own file, is in `own_file`."""
+"""Loading of a named task from the hub, from local files or from a generator.
+
+`load_file`, for the user's own file, is in `own_file`.
+"""
 
 from __future__ import annotations
 

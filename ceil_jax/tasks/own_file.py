@@ -1,4 +1,4 @@
-"""Makes a task from a user's table: `load_file` and its options."""
+"""A task made from a user's table: `load_file` and its options."""
 
 from __future__ import annotations
 
@@ -376,8 +376,9 @@ def _template(options: FileOptions, separator: str | None, table: Table) -> Temp
 
 
 def named_lines(columns: Mapping[str, str]) -> str:
-    """Return a template with a line for each column, which begins with the column's name, so that
-    an LM is told what the texts are.
+    """Return a template with a line for each column, which begins with the column's name.
+
+    So an LM is told what the texts are.
 
     Args:
         columns: the placeholder of each column in a template, and the column's name.

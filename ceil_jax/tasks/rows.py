@@ -1,5 +1,7 @@
-"""Turns rows into examples. The columns that are used are checked, and others are kept if they hold
-text."""
+"""Rows as examples.
+
+The columns that are used are checked, and others are kept if they hold text.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ def examples_of(
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that are used, and a count of the values of other columns that were
-    dropped."""
+    """The columns of a table that are used.
+
+    The values of other columns that were dropped are counted.
+    """
 
     input: tuple[str, ...] = ("input",)
     """The columns of the input; several are joined by a space."""
@@ -105,8 +109,10 @@ class Columns:
         return tuple(dict.fromkeys((*self.input, self.output, *self.named)))
 
     def note(self, source: str) -> None:
-        """Log a warning that names the columns of the table `source` in which values were
-        dropped."""
+        """Log a warning that names the columns in which values were dropped.
+
+        `source` is the name of the table.
+        """
         if self.left_out:
             names = ", ".join(f"{name!r} ({count:,} rows)" for name, count in self.left_out.items())
             what = "values other than text, numbers and dates, or in a column without a name,"
@@ -160,8 +166,10 @@ def row_example(
 
 
 def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
-    """Return the texts of a field that is a list or an array of texts or numbers, checked by
-    `check_text`; None for any other field."""
+    """Return the texts of a field that is a list or an array; None for any other field.
+
+    Its elements are texts or numbers, checked by `check_text`.
+    """
     values = plain(row.get(name))
     if not isinstance(values, list | tuple):
         return None

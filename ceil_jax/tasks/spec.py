@@ -140,8 +140,10 @@ def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
 def pair_task(
     name: str, columns: tuple[str, str], *, metric: str = "exact_match", **others: Any
 ) -> TaskSpec:
-    """Return the entry of a task whose columns are an input and an output, with a tab between them
-    in prompts. `others` are further fields of `TaskSpec`."""
+    """Return the entry of a task whose columns are an input and an output.
+
+    A tab is between them in prompts. `others` are further fields of `TaskSpec`.
+    """
 
     def example(id: str, row: Row) -> Example:
         source, target = (text(row, column).strip() for column in columns)

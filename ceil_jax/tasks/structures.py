@@ -148,8 +148,9 @@ def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndar
 
 
 def form_without_words(program: str) -> str:
-    """Return a program of named arguments with each word replaced by `_`, so that roles and
-    brackets are left.
+    """Return a program of named arguments with each word replaced by `_`.
+
+    So roles and brackets are left.
 
     >>> form_without_words("lend(agent=Emma,theme=*cookie(nmod.in=box))")
     '_(agent=_,theme=_(nmod.in=_))'

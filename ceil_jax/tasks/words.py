@@ -1,5 +1,7 @@
-"""The queries that are also in the bank, and the looser comparison of questions by which the papers
-de-duplicate their banks."""
+"""The queries that are also in the bank, and the papers' comparison of questions.
+
+The papers remove duplicates from their banks by this looser comparison.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ T = TypeVar("T")
 
 
 def bert_words(text: str) -> str:
-    """Return a text in lower case without accents, with punctuation split off and words joined by
-    one space.
+    """Return the words of a text as BERT's tokenizer splits them, joined by one space.
+
+    They are in lower case without accents, with punctuation split off.
 
     CEIL's Table 1 ("#Train") counts questions that are equal in this form once. Only the banks of
     the papers' tasks are de-duplicated by it; everywhere else `question_key` decides.
@@ -60,8 +63,10 @@ class Overlap(NamedTuple):
 
 
 def overlap(queries: Sequence[Example], bank: Sequence[Example]) -> Overlap:
-    """Return which queries share a question (by `question_key`), and which have their question or
-    output in the bank."""
+    """Return which queries share a question with each other or with the bank.
+
+    Questions are compared by `question_key`. Shared outputs are returned too.
+    """
     questions = [question_key(query.input) for query in queries]
     number = {key: position for position, key in enumerate(dict.fromkeys(questions))}
     inputs = {question_key(example.input) for example in bank}

@@ -65,7 +65,7 @@ class CEILBatch(NamedTuple):
 
     @property
     def frozen(self) -> bool:
-        """Whether the examples are frozen: their vectors are then unit rows."""
+        """True if the examples are frozen: their vectors are then unit rows."""
         return self.log_dets is not None
 
 
@@ -79,8 +79,9 @@ def set_log_probs(
     *,
     unit_examples: bool = False,
 ) -> Float[Array, "b m"]:
-    """Return log det L'_S = (1/λ) Σ_S (r_i − max r) + log det S_S of each query's sets S (CEIL,
-    equations 8 to 10).
+    """Return log det L'_S of each query's sets S (CEIL, equations 8 to 10).
+
+    It is (1/λ) Σ_S (r_i − max r) + log det S_S.
 
     Only k × k blocks are formed, never the n × n kernel.
 

@@ -123,7 +123,7 @@ class CEILTraining(LoopSettings):
 
     @property
     def frozen_examples(self) -> bool:
-        """Whether examples keep the vectors of the starting weights during training."""
+        """True if examples keep the vectors of the starting weights during training."""
         return self.train_context in ("frozen", "released")
 
     def sets_in_a_step(self, candidate_sets: int) -> int:

@@ -1,5 +1,6 @@
-"""The gradient of a loss over the vectors of many texts, computed in chunks of texts of similar
-length.
+"""The gradient of a loss over the vectors of many texts.
+
+It is computed in chunks of texts of similar length.
 
 The texts are encoded chunk by chunk; the loss gives the gradient with respect to all vectors; each
 chunk's part of it is then propagated back through that chunk. Chunks of similar length need little

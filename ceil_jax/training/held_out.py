@@ -1,5 +1,7 @@
-"""The split of a training's queries into those that are trained on and those that are held out to
-compare weights."""
+"""The split of a training's queries into trained-on and held-out ones.
+
+Weights are compared on the held-out ones.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ def held_out_count(count: int) -> int:
 def split_held_out(
     count: int, seed: int, used_by_start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split `count` queries, and return the numbers of the training queries and of the held-out
-    ones. Queries that the starting weights were trained on (`used_by_start`, bool [count]) are not
-    held out, unless all were.
+    """Split `count` queries into training queries and held-out ones, as numbers.
+
+    Queries that the starting weights were trained on (`used_by_start`, bool [count]) are not held
+    out, unless all were.
 
     Raises:
         UserError: fewer than two queries.

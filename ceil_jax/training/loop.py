@@ -235,8 +235,10 @@ def _on_devices(weights: Any) -> Any:
 
 
 def step_count(instances: int, epochs: int, batch_size: int) -> int:
-    """Return the number of steps of a training on `instances` queries, held-out ones not
-    counted."""
+    """Return the number of steps of a training on `instances` queries.
+
+    Held-out ones are not counted.
+    """
     return max(1, math.ceil(instances * epochs / min(batch_size, instances)))
 
 
@@ -251,8 +253,9 @@ def _rows(step: int, instances: int, batch_size: int, seed: int) -> np.ndarray:
 
 
 def better_beyond_noise(quality: Float[np.ndarray, " q"], other: Float[np.ndarray, " q"]) -> bool:
-    """Return whether `quality` exceeds `other` by more than two standard errors of their paired
-    difference; False for fewer than two queries.
+    """Return whether `quality` exceeds `other` by more than two standard errors.
+
+    The error is that of their paired difference. False for fewer than two queries.
 
     >>> better_beyond_noise(np.array([0.5, 0.7, 0.6]), np.array([0.1, 0.2, 0.2]))
     True

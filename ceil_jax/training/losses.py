@@ -68,8 +68,9 @@ def register_loss(name: str, loss: Loss, *, replace: bool = False) -> None:
 def ceil_loss(
     name: str, options: Sequence[str] = (), flag: str = "--ceil.loss-options"
 ) -> Callable[[SetScores], Array]:
-    """Return a registered loss with its options set, as a function from the `SetScores` of one
-    query to a scalar.
+    """Return a registered loss with its options set.
+
+    It is a function from the `SetScores` of one query to a scalar.
 
     Args:
         name: the name of the loss.
@@ -245,16 +246,19 @@ def epr_contrastive_loss(
 def ranking_quality(
     log_probs: Float[np.ndarray, "q m"], lm_scores: Float[np.ndarray, "q m"]
 ) -> Float[np.ndarray, " q"]:
-    """Return Kendall's τ between the model's log-probabilities and the LM's scores of each query's
-    sets."""
+    """Return Kendall's τ of each query's sets between the model's order and the LM's.
+
+    The orders are by the model's log-probabilities and by the LM's scores.
+    """
     return np.asarray(
         jax.vmap(kendall_tau)(jnp.asarray(log_probs), jnp.asarray(lm_scores, log_probs.dtype))
     )
 
 
 def kendall_tau(log_probs: Float[Array, " m"], lm_scores: Float[Array, " m"]) -> Float[Array, ""]:
-    """Return Kendall's τ_b = (concordant − discordant) / √(pairs untied in one × pairs untied in
-    the other).
+    """Return Kendall's τ_b of two lists of values.
+
+    It is (concordant − discordant) / √(pairs untied in one × pairs untied in the other).
 
     It is 0 if either side is all ties.
     """

@@ -81,7 +81,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class LexicalSingles:
-    """Draws single examples by BM25 (`epr_candidates`)."""
+    """A sampler of single examples by BM25 (`epr_candidates`)."""
 
     needs_vectors: ClassVar[bool] = False
     needs_trade_off: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class LexicalSingles:
 
 @dataclass(frozen=True)
 class NearestSingles:
-    """Takes the nearest examples, each as a set of its own."""
+    """A sampler of the nearest examples, each as a set of its own."""
 
     needs_vectors: ClassVar[bool] = False
     needs_trade_off: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class NearestSingles:
 
 @dataclass(frozen=True)
 class UniformSets:
-    """Draws sets uniformly from the shortlist (`uniform_sets`)."""
+    """A sampler of sets, uniformly from the shortlist (`uniform_sets`)."""
 
     needs_vectors: ClassVar[bool] = False
     needs_trade_off: ClassVar[bool] = False
@@ -132,7 +132,7 @@ class UniformSets:
 
 @dataclass(frozen=True)
 class BankSets:
-    """Draws sets uniformly from the whole bank (`bank_sets`)."""
+    """A sampler of sets, uniformly from the whole bank (`bank_sets`)."""
 
     needs_vectors: ClassVar[bool] = True
     needs_trade_off: ClassVar[bool] = False
@@ -158,7 +158,7 @@ class BankSets:
 
 @dataclass(frozen=True)
 class KDPPSets:
-    """Draws sets from the k-DPP over the shortlist (`k_dpp_sets`)."""
+    """A sampler of sets from the k-DPP over the shortlist (`k_dpp_sets`)."""
 
     needs_vectors: ClassVar[bool] = True
     needs_trade_off: ClassVar[bool] = True

@@ -60,8 +60,9 @@ def score_sets(
     per_token: bool,
     all_choices: bool = False,
 ) -> dict[str, Float[np.ndarray, "q m"]]:
-    """Return the LM's scores of each query's candidate sets (see `set_prompts`), by name, float64
-    [Q, M] each.
+    """Return the LM's scores of each query's candidate sets, float64 [Q, M], by name.
+
+    The prompts are those of `set_prompts`.
 
     `lm_scores` is Σ log P of the gold output's tokens given the set and the query, in nats.
 

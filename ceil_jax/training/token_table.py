@@ -1,5 +1,7 @@
-"""The texts of a training, tokenised once, and the distinct texts of a batch in chunks of similar
-length."""
+"""The texts of a training, tokenised once.
+
+A batch has distinct texts in chunks of similar length.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,9 @@ class TokenTable:
         return tokens if self._blocks is None else TokensBesideBlocks(tokens, self._blocks[rows])
 
     def once(self, rows: np.ndarray, size: int) -> Texts:
-        """Return the texts with the numbers `rows`, each text once, in chunks of at most `size`
-        texts.
+        """Return the texts with the numbers `rows`, each text once.
+
+        They are in chunks of at most `size` texts.
 
         Texts of similar length share a chunk; the last chunk is filled up with copies of its last
         text. Fewer than `size` texts become one chunk, whose size is a multiple of eight, so that

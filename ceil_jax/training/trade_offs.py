@@ -1,5 +1,8 @@
-"""The choice of DPP-MAP's trade-off λ by the LM's probability of the right answers to training
-queries, and the warning that a λ is so small that the determinant has no influence."""
+"""The choice of DPP-MAP's trade-off λ by the LM's answers to training queries.
+
+The criterion is the probability of the right answers. A warning says if λ is so small that the
+determinant has no influence.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,9 @@ def map_sets(
     costs: Int[np.ndarray, "q n"],
     remaining: Int[np.ndarray, " q"],
 ) -> CandidateSets:
-    """Return the greedy MAP set for each λ of TRADE_OFFS, cut to what fits into a prompt, nearest
-    first.
+    """Return the greedy MAP set for each λ of TRADE_OFFS, nearest first.
+
+    Sets are cut to what fits into a prompt.
 
     Args:
         query_vectors: unit rows.

@@ -1,5 +1,6 @@
-"""Paired permutation tests of two methods on the same rows, and their correction for many
-comparisons.
+"""Paired permutation tests of two methods on the same rows.
+
+p-values are corrected for many comparisons.
 
 The two answers to a row are swapped at random: if the methods do not differ, a swap is as likely as
 none. If all differences have one size, as with right and wrong answers, the sum is binomial and the
@@ -80,6 +81,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _one_size(differences: np.ndarray) -> bool:
-    """Whether all differences that are not 0 have the same absolute value."""
+    """Return whether all differences that are not 0 have the same absolute value."""
     sizes = np.unique(np.abs(differences))
     return len(sizes[sizes > 0]) <= 1

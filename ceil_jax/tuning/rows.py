@@ -1,5 +1,4 @@
-"""The split of a task's rows into the bank, the rows that candidates race on, and the final
-rows."""
+"""The split of a task's rows into the bank, the rows of the race, and the final rows."""
 
 from __future__ import annotations
 

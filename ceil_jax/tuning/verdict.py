@@ -42,8 +42,10 @@ class PairedTest(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is significant: with 95 % confidence, all differences that are
-        called significant are real."""
+        """True if the difference is significant.
+
+        With 95 % confidence, all differences that are called significant are real.
+        """
         return self.p <= DOUBT
 
 

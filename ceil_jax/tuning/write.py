@@ -1,4 +1,4 @@
-"""Writes the outcome of a search: the page, the numbers, and the recommended selector."""
+"""The files of a search: the page, the numbers, and the recommended selector."""
 
 from __future__ import annotations
 

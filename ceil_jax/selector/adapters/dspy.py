@@ -30,7 +30,7 @@ _KEYS = (KEY, "fields", "metadata")
 
 
 class CeilFewShot(Teleprompter):
-    """Compiles a program so that each of its predictors chooses demos for each call.
+    """A teleprompter whose compiled programs choose their demos for each call.
 
     Compiling calls no LM. The query of a predictor is its inputs, so that a program of several
     steps gets demos for each step. Instructions that MIPROv2 or GEPA have optimised are kept.

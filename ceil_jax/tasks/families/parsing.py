@@ -10,8 +10,10 @@ from ceil_jax.tasks.spec import Hub, Row, TaskSpec, pair_task, table2, text
 
 
 def numbered_steps(decomposition: str) -> str:
-    """Return a decomposition of Break, `return flights ;return #1 from denver`, as it is written in
-    prompts: `1#) return flights 2#) return #1 from denver`."""
+    """Return a decomposition of Break as it is written in prompts.
+
+    `return flights ;return #1 from denver` becomes `1#) return flights 2#) return #1 from denver`.
+    """
     steps = decomposition.split(";")
     return _one_space(" ".join(f"{i}#) {step.strip()}" for i, step in enumerate(steps, 1)))
 

@@ -1,5 +1,7 @@
-"""Questions with options of their own (CommonsenseQA, SWAG, HellaSwag) or several accepted answers
-(WebQuestions)."""
+"""Questions with their own options, or with several accepted answers.
+
+CommonsenseQA, SWAG and HellaSwag have options. WebQuestions has several answers.
+"""
 
 from __future__ import annotations
 

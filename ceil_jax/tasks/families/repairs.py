@@ -1,5 +1,6 @@
-"""Requests for repairs and the calls that order them, a synthetic task on new combinations of known
-parts. A small grammar generates it, so no data set is needed.
+"""Requests for repairs and the calls that order them: a synthetic task.
+
+It tests new combinations of known parts. A small grammar generates it, so no data set is needed.
 
 A request names a *device*, a *fault* and a *place*. Its call says who repairs such a device, which
 tool fixes such a fault, and which colour the key of the place has: "In Oslo the printer is leaking
@@ -140,8 +141,7 @@ PHRASES = (
 
 
 def known(seed: str) -> tuple[dict[str, str], ...]:
-    """Return the person who repairs each device, the tool for each fault, and the key of each
-    place."""
+    """Return the person for each device, the tool for each fault, and the key of each place."""
     rng = random.Random(f"{seed} known")
     slots = ((DEVICES, PEOPLE), (FAULTS, TOOLS), (PLACES, KEYS))
     return tuple(

@@ -1,5 +1,7 @@
-"""The choice of the head for a task, on held-out rows of its bank, without an LM or validation
-queries."""
+"""The choice of the head for a task, on held-out rows of its bank.
+
+No LM and no validation query is used.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,9 @@ def nearest(
 def agreement(
     fits: Mapping[str, Fit], rows: Observations, kind: Literal["label", "structures"], k: int
 ) -> dict[str, Float[np.ndarray, " q"]]:
-    """Return for every fit how similar a held-out row's output is to the outputs of its k nearest
-    examples: the share with the same label, or the mean F1 of structures.
+    """Return how well the nearest outputs agree with a held-out row's, for every fit.
+
+    It is the share of the k nearest with the same label, or the mean F1 of structures.
 
     Each head is fitted on nine tenths of the bank, and chooses among these. The other rows, at
     least 20 if the bank has 40, are the queries.
@@ -105,8 +108,9 @@ def agreement(
 
 
 def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.ndarray, "rows w"]:
-    """Return the blocks of all bank rows as queries, each by a head that was fitted without this
-    row.
+    """Return the blocks of all bank rows as queries.
+
+    Each is by a head that was fitted without this row.
 
     What starts from a head (candidates, λ, EPR, CEIL) is trained on queries of the bank. A head
     that was fitted on a query predicts its output better than that of a new query, which would
@@ -123,7 +127,10 @@ def cross_fitted_blocks(fit: Fit, head: Head, rows: Observations) -> Float[np.nd
 
 
 def best_head(agreements: Mapping[str, Float[np.ndarray, " q"]]) -> str:
-    """Return the name of the head with the highest mean `agreement`, or "cosine" if it is not
-    significantly better than the cosine. `with_cosine` has added the cosine to the heads."""
+    """Return the name of the head with the highest mean `agreement`.
+
+    It is "cosine" if that head is not significantly better than the cosine. `with_cosine` has added
+    the cosine to the heads.
+    """
     best = max(agreements, key=lambda name: float(agreements[name].mean()))
     return best if better_beyond_noise(agreements[best], agreements["cosine"]) else "cosine"

@@ -58,8 +58,10 @@ for _kind in (LabelHead, StructureHead):
 
 
 def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEncoder:
-    """Load an encoder as `load_encoder` does, or a trained head with its encoders from its
-    folder."""
+    """Load an encoder, or a trained head with its encoders from its folder.
+
+    An encoder is loaded as `load_encoder` does.
+    """
     folder = user_path(name_or_path)
     if (folder / SETTINGS).is_file():
         return FreeEncoder.from_pretrained(folder)
@@ -226,8 +228,10 @@ class FreeEncoder:
         return sorted({*outputs} - {*self.head.labels})
 
     def unseen(self, examples: Sequence[Example]) -> int:
-        """Return how many examples of a bank the head was not trained on, such as those added
-        later."""
+        """Return the number of examples of a bank that the head was not trained on.
+
+        Such examples may have been added later.
+        """
         return 0 if self.learnt is None else int((~np.isin(marks(examples), self.learnt)).sum())
 
     def _observed(self, examples: Sequence[Example], outputs: bool) -> Observations:
@@ -271,7 +275,7 @@ class FreeEncoder:
 
     @classmethod
     def opened(cls, files: Files, base: TextEncoder | None = None) -> FreeEncoder:
-        """The same as `from_pretrained`, from an open folder."""
+        """Load a head with its encoders from an open folder, as `from_pretrained` does."""
         file = files.path(SETTINGS)
         saved = files.json(SETTINGS, _Saved)
         if saved.method not in HEADS:

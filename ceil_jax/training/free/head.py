@@ -128,6 +128,8 @@ def with_labels(head: LabelHead, labels: tuple[str, ...]) -> LabelHead:
 
 
 def fold_numbers(count: int, folds: int) -> Int[np.ndarray, " n"]:
-    """Return a random fold number for each of `count` rows, in folds of equal size, the same in
-    every call."""
+    """Return a random fold number for each of `count` rows.
+
+    Folds are of equal size, and the same in every call.
+    """
     return np.random.default_rng([count, folds]).permutation(count) % folds

@@ -37,7 +37,7 @@ class Observations(NamedTuple):
 
 
 class Head(Protocol):
-    """Maps queries, and examples with their outputs, to blocks of the same width w.
+    """A map from queries, and from examples with their outputs, to blocks of one width w.
 
     The dot product of two blocks is the relevance learnt from outputs. A head's relevance is this
     plus `cosine_weight` times the cosine of the inputs; `beside` joins both into one vector.
@@ -56,7 +56,7 @@ class Head(Protocol):
 
 
 class Cosine:
-    """No head: empty blocks, so that only the cosine counts."""
+    """The head without a block: only the cosine counts."""
 
     cosine_weight = 1.0
 

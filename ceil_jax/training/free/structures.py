@@ -39,8 +39,9 @@ _FULL_BATCH = 2_000
 
 @dataclass(frozen=True)
 class StructureHead:
-    """One logistic regression for each structure, on the TF-IDF of words and pairs of words, and
-    the vector.
+    """One logistic regression for each structure of the bank's outputs.
+
+    Its features are the TF-IDF of words and pairs of words, and the vector.
 
     Relevance is the cosine between the query's predicted structures and the example's, which ranks
     like the expected F1, plus half the cosine of inputs.
@@ -62,7 +63,7 @@ class StructureHead:
         return (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).astype(np.float32)
 
     def query_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return [P / |P|, 0]."""
+        """Return the vector [P / |P|, 0] of each query, from its probabilities P of structures."""
         p = unit_rows(self.probabilities(rows))
         # no query asks for the last position, which unknown structures share
         return np.pad(p, ((0, 0), (0, 1))).astype(np.float32)
