@@ -37,7 +37,7 @@ def minutes_for(seconds: float, share: float) -> str:
     Only `share` of the minutes is planned.
     """
     value = seconds / 60 / share - 1e-6
-    return f"{math.ceil(value):,}" if value > 1 else f"{math.ceil(10 * max(value, 0)) / 10:g}"
+    return f"{math.ceil(value)}" if value > 1 else f"{math.ceil(10 * max(value, 0)) / 10:g}"
 
 
 def duration(seconds: float) -> str:

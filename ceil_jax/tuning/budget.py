@@ -30,6 +30,10 @@ def token_limit(lm_tokens: int | None, minutes: float | None, lm: str) -> int | 
 PLANNED = 0.9
 """The share of the minutes that is planned; the page and the selector take the rest."""
 
+PREPARING = 1 / 3
+"""The share of the minutes after which nothing more is encoded or trained before the race. A step
+that has begun is finished, so that about half of the minutes are left for answers."""
+
 
 class Budget:
     """The LM tokens and minutes that a search may spend, has spent, and has left.
@@ -59,6 +63,12 @@ class Budget:
         """The tokens that the LM counted for it."""
         self._measured_seconds = 0.0
         """The time that it took."""
+        self._missed_tokens = 0.0
+        """The estimated tokens of what the budget did not pay for."""
+        self._missed_seconds = 0.0
+        """The time that it takes besides the LM's."""
+        self._preparing_seconds = 0.0
+        """The time of all encoding and training before the race, if some was left out."""
         self._began = time.perf_counter() if began is None else began
 
     @property
@@ -70,6 +80,11 @@ class Budget:
     def seconds_left(self) -> float:
         """Seconds of the planned share of the minutes that have not passed."""
         return math.inf if self.minutes is None else 60 * (PLANNED * self.minutes - self.elapsed)
+
+    @property
+    def preparing_seconds_left(self) -> float:
+        """Seconds in which encoding and training before the race may still begin."""
+        return math.inf if self.minutes is None else 60 * (PREPARING * self.minutes - self.elapsed)
 
     def out_of_time(self, reserve: float = 0.0, seconds: float = 0.0) -> bool:
         """Return whether less time is left than `seconds` and the reading of `reserve` LM tokens
@@ -132,16 +147,35 @@ class Budget:
             rest = min(rest, self.seconds_left / self.pace - reserve)
         return max(0.0, rest)
 
-    def needed(self, tokens: float, seconds: float) -> str:
-        """Return the flags (--lm-tokens, --minutes) of a budget that also pays for this work: those
-        whose limit is too low, or all of them if none is."""
+    def miss(self, tokens: float = 0.0, seconds: float = 0.0, preparing: float = 0.0) -> None:
+        """Note work that the budget does not pay for, for `hint`.
+
+        Args:
+            tokens: its estimated LM tokens.
+            seconds: its time besides the LM's.
+            preparing: the time of all encoding and training before the race, if that is too long.
+        """
+        self._missed_tokens += tokens
+        self._missed_seconds += seconds
+        self._preparing_seconds = max(self._preparing_seconds, preparing)
+
+    def hint(self) -> str:
+        """Return the flags (--lm-tokens, --minutes) of a budget that also pays for all that was
+        missed: those whose limit is too low, or all of them if none is. "" if nothing was missed.
+        """
+        if not (self._missed_tokens or self._missed_seconds or self._preparing_seconds):
+            return ""
         too_low: dict[str, bool] = {}
         if self.limit is not None:
-            in_all = math.ceil(self.tokens + self.ratio * tokens)
+            in_all = math.ceil(self.tokens + self.ratio * self._missed_tokens)
             too_low[f"--lm-tokens {in_all}"] = in_all > self.limit
         if self.minutes is not None:
-            flag = f"--minutes {minutes_for(60 * self.elapsed + seconds, PLANNED)}"
-            too_low[flag] = seconds > self.seconds_left
+            seconds = max(
+                (60 * self.elapsed + self._missed_seconds + self._missed_tokens * self.pace)
+                / PLANNED,
+                self._preparing_seconds / PREPARING,
+            )
+            too_low[f"--minutes {minutes_for(seconds, 1)}"] = seconds > 60 * self.minutes
         return " ".join([flag for flag, is_too_low in too_low.items() if is_too_low] or too_low)
 
     def remaining(self) -> str:

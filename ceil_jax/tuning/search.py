@@ -2,8 +2,8 @@
 
 1. Zero examples and the *standard*, the choice that needs no search (`candidates.standard`), answer
    the first tuning rows, which measures the LM's speed.
-2. The other candidates join by price, the cheapest first, as long as half of the budget pays for
-   the first part of the rows.
+2. The other candidates are prepared in the first third of the minutes, and join by price, the
+   cheapest first, as long as half of the budget pays for the first part of the rows.
 3. The loop: all that are still possible answer the next part of the tuning rows, and the clearly
    worse ones are dropped (`race`). Parts double. It ends when one candidate is left, when all rows
    are answered, or when the next part does not fit the tokens or minutes that remain besides those
@@ -13,7 +13,8 @@
 5. The winner, the cheapest that the race could not tell from it, the standard and zero examples
    answer the final rows, and `verdict` compares them.
 
-The notes of the outcome list what the budget did not pay for, and a budget that would.
+The notes of the outcome list what the budget did not pay for; the last one names a budget that
+would.
 """
 
 from __future__ import annotations
@@ -173,8 +174,18 @@ class Search:
         self._measure_speed()
         # the answers without an LM go first: the race is given the time that is left
         row = row_without_lm(self.task)
-        without_lm = None if row is None else replies_without_lm(self.field, row, self.final)
-        self._race()
+        late: list[str] = []
+        without_lm = None
+        if row is not None and self.budget.preparing_seconds_left > 0:
+            without_lm = replies_without_lm(self.field, row, self.final)
+        elif row is not None:
+            late.append(row.label)
+        prepared = self._candidates(late)
+        if late:
+            self.notes.append(
+                f"Not prepared in the first third of the minutes, and left out: {_some_of(late)}."
+            )
+        self._race(prepared)
         finalists = self._finalists()
         answers = self._answer_final_rows([finalist.entrant for finalist in finalists])
         count = len(answers[0].scores)
@@ -224,7 +235,7 @@ class Search:
             finals=finals,
             spent=str(self.budget),
             tokens=self.budget.tokens,
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self._hint()),
             example=rows[0],
             wrong=tuple(row for row in rows if not row.right)[:_WRONG],
         )
@@ -233,24 +244,24 @@ class Search:
 
     def _fit_bank(self) -> None:
         """Replace the bank by a random part of it if encoding all of it takes more than half of the
-        minutes."""
+        time in which candidates may be prepared."""
         bank = len(self.task.train)
         nearest = self.standard
         if self.budget.minutes is None or self.field.has(nearest, self.tuning):
             return
         a_text = self.field.encoding(self.tuning)
         queries = len(self.tuning) + len(self.final)
-        if 2 * a_text * (bank + queries) <= self.budget.seconds_left:
+        seconds = self.budget.preparing_seconds_left
+        if 2 * a_text * (bank + queries) <= seconds:
             return
-        affordable = int(self.budget.seconds_left / 2 / a_text) - queries
+        self.budget.miss(preparing=60 * self.budget.elapsed + 2 * a_text * (bank + queries))
+        affordable = int(seconds / 2 / a_text) - queries
         # at least as many as the largest K needs
         size = min(bank, max(FEWEST_IN_BANK, 2 * max(self.ks), affordable))
         self.field.cut_bank(size)
-        needed = self.budget.needed(0.0, 2 * a_text * (bank + queries))
         self.notes.append(
             f"The bank is a random {size:,} of {bank:,} examples, because encoding all of them "
-            "takes "
-            f"about {duration(a_text * bank)}; {needed} pays for all."
+            f"takes about {duration(a_text * bank)}."
         )
 
     def _measure_speed(self) -> None:
@@ -282,9 +293,13 @@ class Search:
 
     # the race
 
-    def _race(self) -> None:
-        """Run the race to its end, and let others join while the budget pays for them."""
-        entrants = self._distinct([self.zero, self.plain, *self._candidates()])
+    def _race(self, prepared: Sequence[Entrant]) -> None:
+        """Run the race to its end, and let others join while the budget pays for them.
+
+        Args:
+            prepared: the candidates that need no preparation by the LM, the cheapest first.
+        """
+        entrants = self._distinct([self.zero, self.plain, *prepared])
         self._half = self.budget.left() / 2
         starting = self._affordable(entrants)
         waiting = [candidate for candidate in self._to_prepare() if self._is_trainable(candidate)]
@@ -297,7 +312,8 @@ class Search:
         if self._all_wrong:
             return
         if not any(map(len, self.race.scores)):
-            self.notes.append(f"The budget does not pay for a race; {self._needed(entrants)} does.")
+            self.notes.append("The budget does not pay for a race.")
+            self._miss(entrants)
             return
         untried = []
         for entrant in self._by_promise(entrants[starting:]):
@@ -306,23 +322,40 @@ class Search:
             else:
                 untried.append(entrant)
         if untried:
-            labels = [entrant.candidate.label for entrant in untried]
-            listed = ", ".join(labels[:3]) + (" and others" if len(labels) > 3 else "")
+            listed = _some_of([entrant.candidate.label for entrant in untried])
             self.notes.append(
-                f"{len(untried)} of {len(entrants)} prompts were not tried ({listed}); "
-                f"{self._needed(untried)} pays for them."
+                f"{len(untried)} of {len(entrants)} prompts were not tried for the budget "
+                f"({listed})."
             )
+            self._miss(untried)
         for entrant in self._prepared(waiting):
             self._join(entrant)
 
-    def _candidates(self) -> list[Entrant]:
-        """The candidates that need no preparation by the LM, the cheapest first."""
-        entrants = [
-            self.field.enter(candidate, self.tuning)
+    def _candidates(self, late: list[str]) -> list[Entrant]:
+        """The candidates besides zero examples and the standard that need no preparation by the LM,
+        the cheapest first. Those that could not begin to encode and train in time are added to
+        `late` by their labels."""
+        found = [
+            candidate
             for candidate in candidates(self.methods, self.ks, self.search)
-            if not candidate.prepared
+            if not candidate.prepared and candidate not in (ZERO, self.standard)
         ]
-        return sorted(entrants, key=lambda entrant: entrant.cost(self.price))
+        entrants = []
+        # λ multiplies the candidates of a method, so that all methods without it come first
+        for candidate in sorted(
+            found, key=lambda one: (bool(one.encoder), one.trade_off is not None, one.row.trains)
+        ):
+            if self.budget.preparing_seconds_left > 0:
+                entrants.append(self.field.enter(candidate, self.tuning))
+            else:
+                late.append(candidate.label)
+        if late:
+            share = max(1, len(entrants)) / (len(entrants) + len(late))
+            self.budget.miss(preparing=60 * self.budget.elapsed / share)
+        return sorted(
+            entrants,
+            key=lambda entrant: (entrant.cost(self.price), found.index(entrant.candidate)),
+        )
 
     def _to_prepare(self) -> list[Candidate]:
         """The candidates that an LM has to prepare, with as many examples as the standard."""
@@ -380,12 +413,9 @@ class Search:
                 reasons.setdefault(str(error), []).append(candidate.label)
                 continue
             if tokens > affordable or self.budget.out_of_time(tokens + self._reserve(), seconds):
-                more = tokens + racing + self._reserve()
-                needed = self.budget.needed(more, seconds + more * self.budget.pace)
+                self.budget.miss(tokens + racing, seconds)
                 training = f" and about {duration(seconds)} of training" if seconds else ""
-                unpaid.append(
-                    f"{candidate.label} ({tokens:,.0f} LM tokens{training}; {needed} pays for it)"
-                )
+                unpaid.append(f"{candidate.label} ({tokens:,.0f} LM tokens{training})")
                 continue
             yield self.field.enter(candidate, self.tuning)
         self.notes += [f"Not tried: {', '.join(who)}: {why}." for why, who in reasons.items()]
@@ -398,12 +428,16 @@ class Search:
         self.entrants.append(entrant)
         hold(self.race, self._ask, self._left)
 
-    def _needed(self, entrants: Sequence[Entrant]) -> str:
-        """The flags of a budget that also pays for the first two parts of the rows with these
+    def _miss(self, entrants: Sequence[Entrant]) -> None:
+        """Note that the budget does not pay for the first two parts of the rows with these
         candidates."""
         tokens = 2 * sum(float(entrant.tokens[:FIRST_ROWS].sum()) for entrant in entrants)
-        tokens += 2 * self._reserve()
-        return self.budget.needed(tokens, tokens * self.budget.pace)
+        self.budget.miss(tokens + self._reserve())
+
+    def _hint(self) -> list[str]:
+        """The note on a budget that also pays for what was left out, if anything was."""
+        flags = self.budget.hint()
+        return [f"{flags} pays for what was left out."] if flags else []
 
     def _ask(self, part: Round) -> Mapping[int, np.ndarray]:
         """Return the scores of each racer on a part of the rows; {} to end the race."""
@@ -528,25 +562,19 @@ class Search:
             if count < paid or paid in (answered, len(self.final)):
                 break
             answered = paid
-        self.notes += self._notes_on_number(count, float(tokens[count:].sum()))
+        self.budget.miss(float(tokens[count:].sum()))
+        self.notes += self._notes_on_number(count)
         replies = [reply for answer in answers for reply in answer.replies]
         self.notes += _notes_on_troubles(replies, self.task.max_new_tokens)
         return answers
 
-    def _notes_on_number(self, count: int, tokens: float) -> list[str]:
-        """Notes on the number of final rows: whether the budget ended before all were answered, and
-        whether there are too few to prove much.
-
-        Args:
-            count: how many were answered.
-            tokens: LM tokens that the others may take.
-        """
+    def _notes_on_number(self, count: int) -> list[str]:
+        """Notes on the number of final rows that were answered: whether the budget ended before the
+        last one, and whether there are too few to prove much."""
         notes = []
         if count < len(self.final):
-            needed = self.budget.needed(tokens, tokens * self.budget.pace)
             notes.append(
-                f"The budget ended after {count} of {len(self.final)} final rows; {needed} pays for "
-                "all of them (answers are kept)."
+                f"The budget ended after {count} of {len(self.final)} final rows (answers are kept)."
             )
         if count < ENOUGH_ROWS:
             # two proportions of a half: 1.96 √(2 · ¼ / n)
@@ -564,6 +592,12 @@ class Search:
         if groups is None:
             return None, None
         return groups[len(self.tuning) :], groups[: len(self.tuning)]
+
+
+def _some_of(labels: Sequence[str]) -> str:
+    """The first labels, and how many others there are."""
+    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+    return ", ".join(labels[:3]) + more
 
 
 def troubles_of(replies: Sequence[Reply]) -> dict[str, int]:

@@ -194,15 +194,36 @@ def test_a_budget_learns_what_estimates_are_worth(monkeypatch):
     now[0] = 30.0
     # nine tenths of the minutes are planned
     assert budget.left() == pytest.approx((54 - 30) / (20 / 200))
-    assert budget.needed(100, 10) == "--lm-tokens 300 --minutes 0.8"
-    assert budget.needed(1000, 10) == "--lm-tokens 1200"
-    assert budget.needed(100, 60) == "--minutes 2"
     assert not budget.out_of_time()
     assert budget.out_of_time(reserve=300)
     assert budget.remaining() == "about 24 s left"
     now[0] = 55.0
     assert budget.out_of_time()
     assert budget.left() == 0
+
+
+@pytest.mark.parametrize(
+    ("missed", "flags"),
+    [
+        ([], ""),
+        # 200 tokens are spent and 100 missed; 30 seconds have passed, and 100 tokens take 10
+        ([{"tokens": 100}], "--lm-tokens 300 --minutes 0.8"),
+        ([{"tokens": 1000}], "--lm-tokens 1200 --minutes 3"),
+        # all that was missed has one hint, which names the limits that are too low
+        ([{"tokens": 60}, {"tokens": 40, "seconds": 60}], "--minutes 2"),
+        # preparation takes a third of the minutes
+        ([{"preparing": 60}, {"preparing": 40}], "--minutes 3"),
+    ],
+)
+def test_one_hint_names_a_budget_that_pays_for_all(monkeypatch, missed, flags):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    budget = Budget(1000, minutes=1)
+    budget.spend(Cost(20.0, 200), estimated=200)
+    now[0] = 30.0
+    for work in missed:
+        budget.miss(**work)
+    assert budget.hint() == flags
 
 
 def test_what_is_kept_for_later_is_kept_at_the_tokens_that_answers_take():

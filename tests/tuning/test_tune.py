@@ -378,7 +378,7 @@ def test_the_cheapest_answer_first_and_what_was_not_tried_is_said(tmp_path):
     outcome = small.run()
     assert outcome.tokens <= 12_000
     [note] = [note for note in outcome.notes if "were not tried" in note]
-    assert re.search(r"prompts were not tried \(.*\); --lm-tokens \d+ pays for them", note)
+    assert re.search(r"prompts were not tried for the budget \(.*\)\.", note)
     tried = {one.candidate for one in outcome.race}
     untried = {one.candidate for one in whole.race} - tried
     assert untried
@@ -386,7 +386,7 @@ def test_the_cheapest_answer_first_and_what_was_not_tried_is_said(tmp_path):
     dearest = max(one.tokens for one in outcome.race if one.candidate not in own)
     assert dearest <= min(one.tokens for one in whole.race if one.candidate in untried) + 1
     # the budget that it names pays for more
-    enough = int(re.search(r"--lm-tokens (\d+)", note)[1])
+    enough = int(re.search(r"--lm-tokens (\d+) pays for what was left out", outcome.notes[-1])[1])
     again = search(tmp_path / "again", lm_tokens=enough).run()
     assert len(again.race) > len(outcome.race)
 
@@ -412,14 +412,16 @@ def encoding_takes(seconds):
 
 def test_of_a_bank_that_takes_too_long_to_encode_a_part_is_chosen_from(tmp_path, monkeypatch):
     monkeypatch.setattr(Field, "encoding", encoding_takes(400.0))
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     made = search(tmp_path, lm_tokens=None, minutes=5)
     bank = len(made.task.train)
     assert 96 <= bank < 128
     outcome = made.run()
     assert outcome.bank_rows == bank
     assert outcome.finals.without_lm is not None
-    [note] = [note for note in outcome.notes if f"a random {bank} of 128 examples" in note]
-    assert "--minutes " in note
+    assert any(f"a random {bank} of 128 examples" in note for note in outcome.notes)
+    # 200 texts of 2.5 seconds each; twice that is a third of the minutes
+    assert outcome.notes[-1] == "--minutes 50 pays for what was left out."
     files = write_outcome(made, outcome, tmp_path / "out")
     assert len(CeilSelector.from_pretrained(files.selector)) == bank
 
@@ -530,6 +532,33 @@ def test_a_slow_lm_ends_in_time_and_most_of_it_goes_into_answers(tmp_path, monke
     assert lm.now > 60 * 4 or outcome.finals.rows == len(made.final)
 
 
+def test_slow_preparation_leaves_half_of_the_minutes_for_answers(tmp_path, monkeypatch):
+    """Each candidate takes 30 seconds to prepare; all would take more than the minutes."""
+    lm = Slow(0.5)
+    monkeypatch.setattr(time, "perf_counter", lambda: lm.now)
+    enter = Field.enter
+
+    def slowly(field, candidate, queries):
+        lm.now += 30 * (len(queries) == 32)  # the tuning rows
+        return enter(field, candidate, queries)
+
+    monkeypatch.setattr(Field, "enter", slowly)
+    outcome = search(tmp_path / "a", lm_tokens=None, minutes=6, models=One(lm)).run()
+    assert lm.now < 60 * 6
+    # four began within two minutes, the first two of them before the others were looked at
+    assert methods_of(outcome.race) == {"zero", "topk"}
+    assert outcome.finals.rows == 40
+    assert sum("--minutes" in note for note in outcome.notes) == 1
+    [late] = [note for note in outcome.notes if "in the first third of the minutes" in note]
+    assert late.endswith("left out: free, K = 2, free, K = 8, DPP-MAP, K = 2, λ = 0.01 and 5 more.")
+    # the minutes that it names suffice
+    enough = float(re.search(r"--minutes (\d+) pays for what was left out", outcome.notes[-1])[1])
+    lm = Slow(0.5)
+    again = search(tmp_path / "b", lm_tokens=None, minutes=enough, models=One(lm)).run()
+    assert methods_of(again.race) == {"zero", "topk", "free", "dpp"}
+    assert not any("--minutes" in note for note in again.notes)
+
+
 def test_reading_stops_when_the_minutes_are_over(tmp_path, monkeypatch):
     made = search(tmp_path, lm_tokens=None, minutes=10)
     monkeypatch.setattr(type(made.field.budget), "elapsed", 11.0)
@@ -586,8 +615,8 @@ def test_trained_methods_join_as_far_as_the_budget_pays(tmp_path, moved_for_trai
     made = search(tmp_path, lm_tokens=20_000, method=("zero", "topk", "epr", "ceil"), ks=(3,))
     outcome = made.run()
     assert methods_of(outcome.race) == {"zero", "topk", "epr"}
-    [ceil] = [note for note in outcome.notes if "Not tried for the budget: CEIL, K = 4 (" in note]
-    assert "--lm-tokens " in ceil
+    assert any("Not tried for the budget: CEIL, K = 4 (" in note for note in outcome.notes)
+    assert outcome.notes[-1].startswith("--lm-tokens ")
     epr = choice_of_row(made.field.setup(Candidate(ROWS_BY_NAME["epr"], 4)), "epr")
     assert outcome.tokens > made.field.run.cost([epr]).tokens > 0
 
