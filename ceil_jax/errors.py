@@ -36,8 +36,9 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """Return the exception for an unknown name, for the caller to raise. Its message suggests a
-    similar name.
+    """Return the exception for an unknown name, for the caller to raise.
+
+    Its message suggests a similar name.
 
     Args:
         kind: what the name was to be, such as "task".
@@ -122,8 +123,10 @@ class Expected(NamedTuple):
 
 
 def range_of(hint: Any) -> Range | None:
-    """Return the range in a type hint such as `Annotated[int, Range(1)]`, or in that of the elements
-    of a tuple; None if there is none."""
+    """Return the range in a type hint; None if there is none.
+
+    A hint is such as `Annotated[int, Range(1)]`, or that of the elements of a tuple.
+    """
     if get_origin(hint) is tuple:
         return range_of(get_args(hint)[0])
     return next(
@@ -176,8 +179,11 @@ def _allowed(hint: Any) -> _Allowed:
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    """Whether a value has a type; the type may be one of numbers, a Literal of texts, or have type
-    arguments, which are not looked at."""
+    """Whether a value has a type.
+
+    The type may be one of numbers, a Literal of texts, or have type arguments, which are not looked
+    at.
+    """
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     # truth values are integers in Python, but not numbers of examples
@@ -204,8 +210,9 @@ def check_value(name: str, value: Any, hint: Any) -> None:
 
 
 def check_ranges(settings: Any, prefix: str = "") -> None:
-    """Check every number in a configuration, nested configurations and tuples included, against the
-    range in its type annotation.
+    """Check every number in a configuration against the range in its type annotation.
+
+    Nested configurations and tuples are included.
 
     Raises:
         UserError: a number is out of its range. The message names the flag (after `prefix`), the

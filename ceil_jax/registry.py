@@ -24,8 +24,9 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Values by name, in the order of registration. For an unknown name, `registry[name]` raises a
-    `UserError` that suggests a known one.
+    """Values by name, in the order of registration.
+
+    For an unknown name, `registry[name]` raises a `UserError` that suggests a known one.
 
     `kind` names its values in messages, such as "retriever"; `hint` ends the message about an
     unknown name.
@@ -126,8 +127,9 @@ def load_plugins() -> None:
 
 
 def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], Any]:
-    """Import the function named `module:function`, also from the current folder. `kind` is what it
-    makes, for messages.
+    """Import the function named `module:function`, also from the current folder.
+
+    `kind` is what it makes, for messages.
 
     Raises:
         UserError: there is no such module or function; or the name has another form, for which one

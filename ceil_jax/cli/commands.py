@@ -281,8 +281,10 @@ def _quick_look(task: Task) -> str:
 
 
 def _folder(kind: str, opened: CheckedCommand, own_data: OwnData, *more: Any) -> Path:
-    """The folder of a command's results. Its name depends on the settings and on the rows, so that
-    only the same command on the same rows writes into it again.
+    """The folder of a command's results.
+
+    Its name depends on the settings and on the rows, so that only the same command on the same rows
+    writes into it again.
 
     Args:
         kind: the beginning of its name.

@@ -122,7 +122,7 @@ NO_OWN_DATA = OwnData()
 
 
 def _unescaped(text: str) -> str:
-    """Return a text of the command line with `\t`, `\n` and `\\` replaced by their characters."""
+    """Return a text of the command line with `\\t`, `\\n` and `\\\\` replaced by their characters."""
     marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
     if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
         log.info(r"%s: \t is read as a tab and \n as a newline; write \\ for a backslash", text)

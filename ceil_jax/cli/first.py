@@ -44,8 +44,9 @@ def begin(
     *needed: str,
     held_out: float = 0.1,
 ) -> CheckedCommand:
-    """Read the data of a command and load its models. All mistakes that can be found before a text
-    is encoded or a prompt is read are found here.
+    """Read the data of a command and load its models.
+
+    All mistakes that can be found before a text is encoded or a prompt is read are found here.
 
     The cheapest checks come first: flags, files, libraries and names; then a server, whose first
     answers show what it can do; then the data; models on this machine last.

@@ -40,8 +40,10 @@ def flag_registry() -> ConstructorRegistry:
 
 
 def _of_dataclass(info: StructTypeInfo) -> StructConstructorSpec | None:
-    """Return how tyro builds a dataclass from flags; None, for tyro's own way, for generic types and
-    for those without a default instance."""
+    """Return how tyro builds a dataclass from flags.
+
+    None, for tyro's own way, for generic types and for those without a default instance.
+    """
     is_generic = hasattr(info.type, "__parameters__")
     if not is_dataclass(info.type) or is_generic or not isinstance(info.default, info.type):
         return None
@@ -78,8 +80,10 @@ def _method_flag(name: str, method: Method) -> StructFieldSpec:
 
 
 def _config(default: RunConfig, names: Sequence[str], **settings: Any) -> RunConfig:
-    """Return a configuration with some settings in place of the defaults; those in `names` are
-    methods."""
+    """Return a configuration with some settings in place of the defaults.
+
+    Those in `names` are methods.
+    """
     methods = tuple(settings.pop(name) for name in names)
     return replace(default, **settings, methods=methods)
 

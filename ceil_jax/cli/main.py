@@ -110,8 +110,9 @@ def command(
     scales: Mapping[str, RunConfig] = SCALES,
     scaled: Sequence[str] = (),
 ) -> int:
-    """Run a command and return its exit code: 2 after a mistake of the user, with a message of one
-    line.
+    """Run a command and return its exit code.
+
+    The code is 2 after a mistake of the user, with a message of one line.
 
     Args:
         name: the name of the command, for messages.

@@ -94,8 +94,9 @@ def check_named(file: Path, options: FileOptions) -> None:
 
 
 def propose(candidates: Sequence[Column], inputs: Sequence[str], output: str) -> str:
-    """Return flags that name an input and an output among a file's columns; "" if no two columns
-    will do.
+    """Return flags that name an input and an output among a file's columns.
+
+    "" if no two columns will do.
 
     The output is the first column of labels, else the text with the fewest words. The input is the
     text with the most words among the others. Further columns of labels are named as alternatives.

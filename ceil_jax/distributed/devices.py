@@ -1,5 +1,6 @@
-"""Applying a function to many rows on all devices: the rows are split over a 1-D mesh, everything
-else is replicated.
+"""Applying a function to many rows on all devices.
+
+The rows are split over a 1-D mesh, everything else is replicated.
 
 This is what `jax.pmap` did over the GPUs of a machine, with JAX's current interface. `map_batches`
 is for functions that treat rows independently; `over_devices` is for the first part of a training
@@ -140,8 +141,10 @@ def _even(total: int, most: int, workers: int) -> int:
 
 
 def _filled(batch: Any, size: int) -> Any:
-    """The batch, padded with copies of its first row. Indexing is used because arrays of random
-    keys support it."""
+    """The batch, padded with copies of its first row.
+
+    Indexing is used because arrays of random keys support it.
+    """
     if len(batch) == size:
         return batch
     positions = np.arange(size)

@@ -30,8 +30,9 @@ def device() -> str:
 
 
 def device_hours(seconds: float, device: str) -> float:
-    """Return the GPU-hours, or without a GPU the core-hours, of some seconds on a device. All GPUs
-    or cores count, busy or not.
+    """Return the GPU-hours, or without a GPU the core-hours, of some seconds on a device.
+
+    All GPUs or cores count, busy or not.
 
     `device` is the result of the function `device`; any other text counts as one device.
 

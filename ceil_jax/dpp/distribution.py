@@ -1,5 +1,4 @@
-"""The distribution of a determinantal point process: log-probabilities of subsets, and exact
-samples.
+"""Log-probabilities of subsets under a determinantal point process, and exact samples.
 
 P(S) = det(L_S) / det(L + I)   (Kulesza & Taskar 2012, section 2.2)
 
@@ -18,8 +17,9 @@ from ceil_jax.dpp.kernel import Scalar, at_least_float32, bounded_trade_off, log
 
 
 def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Float[Array, ""]:
-    """Return log det L_S for a positive semi-definite L: a subset's log-probability, up to
-    `log_normalizer`.
+    """Return log det L_S for a positive semi-definite L.
+
+    A subset's log-probability, up to `log_normalizer`.
 
     It is 0 for the empty subset, and finite for a subset with a repeated item (see
     `kernel.log_det`).
@@ -33,8 +33,9 @@ def subset_log_det(kernel: Float[Array, "n n"], subset: Int[Array, " k"]) -> Flo
 
 
 def log_normalizer(kernel: Float[Array, "n n"]) -> Float[Array, ""]:
-    """Return log det(L + I) for a positive semi-definite L: the log of Σ_S det L_S over all subsets
-    S.
+    """Return log det(L + I) for a positive semi-definite L.
+
+    The log of Σ_S det L_S over all subsets S.
 
     >>> import jax.numpy as jnp
     >>> round(float(log_normalizer(jnp.diag(jnp.array([1.0, 3.0])))), 4)  # log (2 · 4)
@@ -49,8 +50,9 @@ def subset_log_probs(
     subsets: Int[Array, "m k"],
     trade_off: Scalar,
 ) -> Float[Array, " m"]:
-    """Return log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S of each subset: log P(S), up to the
-    shared normaliser.
+    """Return log det L'_S of each subset: log P(S), up to the shared normaliser.
+
+    log det L'_S = (1/λ) Σ_{i ∈ S} r_i + log det S_S.
 
     Only k × k blocks are needed (the released code builds a matrix [B, U, U] over all items of the
     batch), and no exponential is taken, so any λ is safe.
@@ -75,8 +77,9 @@ def subset_log_probs(
 
 @jax.jit
 def sample_dpp(key: PRNGKeyArray, kernel: Float[Array, "n n"]) -> Int[Array, " n"]:
-    """Draw one sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006), for a positive
-    semi-definite L.
+    """Draw one sample from P(S) ∝ det L_S over all subsets (Hough et al. 2006).
+
+    L is positive semi-definite.
 
     Eigenvector j takes part with probability λ_j / (1 + λ_j). The result holds the items in the
     order drawn, then −1 (int32).
@@ -166,8 +169,9 @@ def _sample_eigenvectors(
 def _sample_projection(
     key: PRNGKeyArray, vectors: Float[Array, "n n"], chosen: Bool[Array, " n"], k: int
 ) -> Int[Array, " k"]:
-    """One sample from the projection DPP K = V Vᵀ, where V are the chosen columns (at most k); −1
-    after the last item.
+    """Return one sample from the projection DPP K = V Vᵀ, with −1 after the last item.
+
+    V are the chosen columns (at most k).
 
     The chain rule of a projection DPP is greedy MAP's incremental Cholesky factorisation with a
     random draw in place of the argmax: P(next = i) ∝ det K_{S ∪ i} / det K_S.
@@ -202,8 +206,9 @@ def _sample_projection(
 
 
 def _draw(uniform: Float[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
-    """Draw an index with probability proportional to its weight; never one of weight 0 if another
-    is positive.
+    """Draw an index with probability proportional to its weight.
+
+    An index of weight 0 is never drawn if another weight is positive.
 
     It is the index whose interval of [0, Σ weights) contains uniform · Σ weights. This needs one
     random number; `jax.random.categorical` needs n and their logarithms.

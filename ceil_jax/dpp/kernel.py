@@ -20,8 +20,10 @@ Scalar = int | float | Float[Array, ""]
 
 
 def at_least_float32(array: Any) -> Array:
-    """Return the array in float32, or unchanged if it is float64: in half precision two different
-    items may look equal."""
+    """Return the array in float32, or unchanged if it is float64.
+
+    In half precision two different items may look equal.
+    """
     return jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
 
 
@@ -76,6 +78,7 @@ def rescaled(cosines: Any, origin: float) -> Any:
 
 def similarity_from_features(features: Float[Array, "*b n d"]) -> Float[Array, "*b n n"]:
     """Return the similarity matrix S of the items, (1 + cos) / 2; the vectors may have any length.
+
     `conditional_kernel` and `greedy_map` accept any other positive semi-definite matrix as well.
 
     >>> import jax.numpy as jnp
@@ -95,8 +98,10 @@ def relevance(
     *,
     unit_items: bool = False,
 ) -> Float[Array, "*b n"]:
-    """Return the relevance r of the items to the query: their similarity to it minus the largest
-    similarity among the valid items, so that the most relevant one has 0.
+    """Return the relevance r of the items to the query.
+
+    Their similarity to it minus the largest similarity among the valid items, so that the most
+    relevant one has 0.
 
     The maximum is subtracted as in the released code: this keeps exp(r / 2λ) at or below 1, and
     shifts the log det of all sets of one size by the same amount.
@@ -152,8 +157,9 @@ def conditional_kernel(
 
 
 def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) -> Float[Array, " m"]:
-    """Return log det S_S of each subset S, from its own k × k block; differentiable in the
-    features.
+    """Return log det S_S of each subset S, from its own k × k block.
+
+    Differentiable in the features.
 
     If the subsets together have more than n items, the blocks are taken from the n × n matrix S,
     which saves a copy of the subsets' features; otherwise they are formed one by one. −1 marks an
@@ -170,8 +176,9 @@ def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) ->
 def log_det(
     matrix: Float[Array, "*b k k"], valid: Bool[Array, "*b k"] | None = None
 ) -> Float[Array, " *b"]:
-    """Return log det of positive semi-definite matrices; finite, with finite gradients, even for
-    singular ones.
+    """Return log det of positive semi-definite matrices.
+
+    Finite, with finite gradients, even for singular ones.
 
     It is computed as Σ log A_ii + log det C with the correlations C_ij = A_ij / √(A_ii A_jj), so
     that rows of very different scale (from a small λ) cost no accuracy. The off-diagonal of C is

@@ -59,8 +59,9 @@ _NOT_PICKLED = (*_CACHED, "apply", "_jitted")
 
 
 class Encoder:
-    """A `TextEncoder` with a network that can be trained. It is immutable: `with_params` returns
-    another one.
+    """A `TextEncoder` with a network that can be trained.
+
+    It is immutable: `with_params` returns another one.
 
     On a GPU or TPU, `jax_default_matmul_precision` sets the precision of its matrix products.
 
@@ -150,8 +151,10 @@ class Encoder:
 
     @cached_property
     def sides(self) -> EncoderPair:
-        """The encoders of queries and of bank examples. If the folder names prompts for them
-        (`side_prompts`), they are two encoders with these weights; otherwise this encoder twice.
+        """The encoders of queries and of bank examples.
+
+        If the folder names prompts for them (`side_prompts`), they are two encoders with these
+        weights; otherwise this encoder twice.
 
         The method `encode` of this encoder uses the folder's default prompt, if it has one.
         """
@@ -180,8 +183,9 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits of a sha256 over the weights, the network and the tokenizer. Vectors are
-        cached under it.
+        """16 hex digits of a sha256 over the weights, the network and the tokenizer.
+
+        Vectors are cached under it.
 
         For a network of the user's own it also covers the program and other state, so that vectors
         are computed again after an edit of `__call__`.
@@ -228,8 +232,9 @@ class Encoder:
             )
 
     def encode(self, texts: Sequence[str], batch_size: int = 64) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of N texts, float32 [N, D], in order. A progress bar is shown if it
-        takes long.
+        """Return the vectors of N texts, float32 [N, D], in order.
+
+        A progress bar is shown if it takes long.
 
         Texts are sorted by length and padded to one of a few shapes. Up to rounding, a text's
         vector does not depend on the other texts. Batches are split evenly over the devices of this
@@ -270,8 +275,9 @@ class Encoder:
         return vectors
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the encoder so that `load_encoder(folder)` loads it. An encoder in the folder is
-        replaced.
+        """Write the encoder so that `load_encoder(folder)` loads it.
+
+        An encoder in the folder is replaced.
 
         A BERT, RoBERTa or MPNet with a Hugging Face tokenizer is written as a sentence-transformers
         folder, which transformers and sentence-transformers read. Any other network is written as

@@ -19,8 +19,10 @@ from ceil_jax.store.hashing import text_digest
 
 
 class EndpointEncoder:
-    """A `TextEncoder` whose vectors come from a server. Its network is not on this machine, so it
-    cannot be trained or saved."""
+    """A `TextEncoder` whose vectors come from a server.
+
+    Its network is not on this machine, so it cannot be trained or saved.
+    """
 
     def __init__(self, spec: str, config: EndpointConfig) -> None:
         address = parse_address(spec)

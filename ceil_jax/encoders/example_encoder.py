@@ -39,8 +39,9 @@ class ExampleEncoder(Protocol):
 
 
 def example_encoder(encoder: Any) -> ExampleEncoder:
-    """Return an encoder with two sides: the encoder itself if it has them, else a wrapper of its
-    `encode(texts)`.
+    """Return an encoder with two sides.
+
+    The encoder itself if it has them, else a wrapper of its `encode(texts)`.
 
     >>> import numpy as np
     >>> class Lengths:

@@ -182,8 +182,10 @@ def _read(files: Files, name: str) -> Encoder:
 
 
 def _modules(files: Files) -> dict[str, str]:
-    """Class name → path for each entry of modules.json, of any version; empty if there is no such
-    file."""
+    """Class name → path for each entry of modules.json, of any version.
+
+    Empty if there is no such file.
+    """
     file = files.path("modules.json")
     paths: dict[str, str] = {}
     for entry in files.json("modules.json", list[_Module], missing=[]):
@@ -253,9 +255,11 @@ def _tokenizer(
 
 
 def _check_parts(content: dict[str, Any], folder: Path) -> None:
-    """Raise a UserError for a tokenizer whose time or memory may grow without bounds: with a regular
-    expression of its own, with a replacement longer than what it replaces, that splits words of any
-    length, or with more, longer or repeated parts than any tokenizer has."""
+    """Raise a UserError for a tokenizer whose time or memory may grow without bounds.
+
+    With a regular expression of its own, with a replacement longer than what it replaces, that
+    splits words of any length, or with more, longer or repeated parts than any tokenizer has.
+    """
 
     def refuse(what: str) -> None:
         raise UserError(f"{folder}: tokenizer.json {what}, which is not supported")

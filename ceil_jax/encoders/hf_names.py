@@ -96,8 +96,10 @@ def network_config(
 
 
 def hugging_face_name(name: str, family: Family) -> str:
-    """Translate our name of a parameter into Hugging Face's: `layers.0.up.kernel` is
-    `encoder.layer.0.intermediate.dense.weight`."""
+    """Translate our name of a parameter into Hugging Face's.
+
+    `layers.0.up.kernel` is `encoder.layer.0.intermediate.dense.weight`.
+    """
     module, _, our_leaf = name.rpartition(".")
     # Flax calls a weight kernel, scale or embedding
     leaf = "bias" if our_leaf == "bias" else "weight"

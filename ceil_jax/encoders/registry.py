@@ -1,5 +1,8 @@
-"""Loading encoders by name: registered names, folders, the user's own functions, the hub, and
-servers."""
+"""Loading of encoders by name.
+
+A name is a registered one, a folder, a function of the user, an id on the hub or a server's
+address.
+"""
 
 from __future__ import annotations
 

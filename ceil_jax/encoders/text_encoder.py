@@ -14,8 +14,10 @@ from ceil_jax.tasks.example import Example
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """An object that turns texts into vectors. It can retrieve, but only an `Encoder` can be
-    trained."""
+    """An object that turns texts into vectors.
+
+    It can retrieve, but only an `Encoder` can be trained.
+    """
 
     @property
     def name(self) -> str:
@@ -45,8 +47,10 @@ class EncoderPair(NamedTuple):
 
 
 def sides(encoder: Any) -> EncoderPair:
-    """Return the encoder of queries and that of documents: `sides` of an encoder with a prompt for
-    each, else the encoder twice."""
+    """Return the encoder of queries and that of documents.
+
+    `sides` of an encoder with a prompt for each, else the encoder twice.
+    """
     pair = getattr(encoder, "sides", None)
     return pair if isinstance(pair, EncoderPair) else EncoderPair(encoder, encoder)
 
@@ -61,8 +65,10 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_finite(vectors: Float[np.ndarray, "n d"], texts: Sequence[str], name: str) -> None:
-    """Raise a UserError unless every vector is finite: a single NaN spoils a similarity, a kernel
-    and a whole prompt."""
+    """Raise a UserError unless every vector is finite.
+
+    A single NaN spoils a similarity, a kernel and a whole prompt.
+    """
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         position = int(np.argmin(finite))

@@ -38,8 +38,10 @@ above, because a training step takes longer to compile."""
 
 
 class Tokens(NamedTuple):
-    """A batch of tokenised texts, padded on the right, int32 [N, T] twice; the mask is 0 for
-    padding, else 1."""
+    """A batch of tokenised texts, padded on the right, int32 [N, T] twice.
+
+    The mask is 0 for padding, else 1.
+    """
 
     ids: np.ndarray | jax.Array
     mask: np.ndarray | jax.Array
@@ -55,8 +57,10 @@ class Tokenizer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the ids of any text change; vectors are cached under
-        it."""
+        """A string that changes whenever the ids of any text change.
+
+        Vectors are cached under it.
+        """
 
     def __call__(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the ids of each text, special tokens included, cut to `max_length`."""
@@ -177,8 +181,10 @@ def failures(what: str) -> Iterator[None]:
 
 
 def padded_length(longest: float, max_length: int, lengths: Sequence[int] = LENGTHS) -> int:
-    """Return the length to which `longest` tokens are padded: the next one in `lengths`, at most
-    `max_length`."""
+    """Return the length to which `longest` tokens are padded.
+
+    The next one in `lengths`, at most `max_length`.
+    """
     position = bisect.bisect_left(lengths, longest)
     return min(lengths[position], max_length) if position < len(lengths) else max_length
 

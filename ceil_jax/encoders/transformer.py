@@ -152,8 +152,10 @@ class Transformer(nnx.Module):
         self.layers = nnx.List([Layer(config, rngs) for _ in range(config.layers)])
 
     def bias(self, mask: Ids) -> Float[Array, "#b #h #t t"]:
-        """The term that is added to the attention scores: the lowest float32 for padding, and
-        MPNet's bias for relative positions."""
+        """The term that is added to the attention scores.
+
+        The lowest float32 for padding, and MPNet's bias for relative positions.
+        """
         bias = jnp.where(mask[:, None, None, :] > 0, 0.0, jnp.finfo(jnp.float32).min)
         if self.config.family == "mpnet":
             buckets = relative_buckets(mask.shape[1], self.config.relative_buckets)
@@ -194,8 +196,10 @@ def l2_normalized(x: Float[Array, "b d"]) -> Float[Array, "b d"]:
 
 
 def dropout(x: Float[Array, "*s"], rate: float, key: jax.Array | None) -> Float[Array, "*s"]:
-    """Zero each entry of x with probability `rate` and divide the others by 1 − rate; without a
-    key, return x."""
+    """Zero each entry of x with probability `rate` and divide the others by 1 − rate.
+
+    Without a key, return x.
+    """
     if key is None or rate == 0.0:
         return x
     return jnp.where(

@@ -1,5 +1,6 @@
-"""An LM's answer: its text and the reason why it ended, in one form for local LMs, /completions and
-chat.
+"""An LM's answer: its text and the reason why it ended.
+
+The form is the same for local LMs, /completions and chat.
 
 A back end returns the generated text and why it stopped (`LanguageModel.write`); this module does
 the rest. An answer ends at its first stop string, but not inside a JSON value or a code fence with
@@ -107,8 +108,10 @@ def _begins_json(text: str) -> bool:
 
 
 def end_of_json(text: str) -> int | None:
-    """Return the end of the JSON object or list with which a text begins; None if it does not begin
-    with one."""
+    """Return the end of the JSON object or list with which a text begins.
+
+    None if it does not begin with one.
+    """
     if not _begins_json(text):
         return None
     start = len(text) - len(text.lstrip())
@@ -129,8 +132,10 @@ def opens_fence(text: str, prompt: str) -> str:
 
 
 def without_fence(answer: Answer, prompt: str) -> Answer:
-    """Return the code inside a fence with which an answer begins; other answers are unchanged. A
-    fence that is not closed ends with the text."""
+    """Return the code inside a fence with which an answer begins; other answers are unchanged.
+
+    A fence that is not closed ends with the text.
+    """
     opened = _OPENED.match(answer.text)
     if opened is None or opened["fence"] in prompt:
         return answer
@@ -140,8 +145,10 @@ def without_fence(answer: Answer, prompt: str) -> Answer:
 
 
 def trimmed(text: str) -> str:
-    """Return a text without leading empty lines and trailing white space. The indentation of the
-    first line is kept."""
+    """Return a text without leading empty lines and trailing white space.
+
+    The indentation of the first line is kept.
+    """
     return re.sub(r"\A(?:[^\S\n]*\n)+", "", text).rstrip()
 
 
@@ -182,8 +189,10 @@ def answers_to(prompts: Sequence[Rendered], stop: Sequence[str], write: Write) -
 
 
 def _begun(text: str, stop: Sequence[str]) -> str:
-    """A text up to and including its first stop string. If the server has cut that off, a newline
-    takes its place."""
+    """A text up to and including its first stop string.
+
+    If the server has cut that off, a newline takes its place.
+    """
     start = first_stop(text, stop)
     if start is None:
         return text.rstrip("\n") + "\n"
@@ -191,8 +200,10 @@ def _begun(text: str, stop: Sequence[str]) -> str:
 
 
 def note_on(answers: Sequence[Answer], limit: int) -> str:
-    """Return a line on what was removed from some answers, and on those that are probably wrong; ""
-    if there is nothing to report. `limit` is the most tokens of an answer."""
+    """Return a line on what was removed from some answers, and on those that are probably wrong.
+
+    "" if there is nothing to report. `limit` is the most tokens of an answer.
+    """
     counts: Counter[str] = Counter()
     for answer in answers:
         counts.update(answer.removed)

@@ -1,5 +1,7 @@
-"""The base class of language models. Its public methods are built on a few that a subclass
-defines."""
+"""The base class of language models.
+
+Its public methods are built on a few that a subclass defines.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ Out = TypeVar("Out")
 
 
 class Continuations(NamedTuple):
-    """The choices of several prompts, as three lists: for each choice the number of its prompt, the
-    prompt, and the choice."""
+    """The choices of several prompts, as three lists.
+
+    For each choice the number of its prompt, the prompt, and the choice.
+    """
 
     numbers: list[int]
     prompts: list[str]
@@ -86,9 +90,11 @@ class LanguageModel:
 
     @property
     def tokens_read(self) -> int:
-        """The number of tokens that the model has read since it was loaded; a shared prefix of
-        several texts counts once. For a server: the tokens that it reports; inside `each`, only
-        those of the current thread."""
+        """The number of tokens that the model has read since it was loaded.
+
+        A shared prefix of several texts counts once. For a server: the tokens that it reports;
+        inside `each`, only those of the current thread.
+        """
         raise NotImplementedError
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -96,8 +102,10 @@ class LanguageModel:
         raise NotImplementedError
 
     def chat(self, messages: Messages) -> Rendered:
-        """Return the messages of a chat as a prompt of this LM: a text by its chat template, up to
-        where its answer begins; the messages themselves if it reads them.
+        """Return the messages of a chat as a prompt of this LM.
+
+        A text by its chat template, up to where its answer begins; the messages themselves if it
+        reads them.
 
         Raises:
             UserError: the LM has no chat template.
@@ -141,8 +149,9 @@ class LanguageModel:
     def write_labels(
         self, prompts: Sequence[Rendered], labels: Sequence[Sequence[str]], limit: int
     ) -> list[Answer]:
-        """Return the label that is generated for each prompt, if the LM `can_label`. The text is
-        not a label if the answer was refused or is longer than `limit` tokens.
+        """Return the label that is generated for each prompt, if the LM `can_label`.
+
+        The text is not a label if the answer was refused or is longer than `limit` tokens.
 
         Args:
             prompts: N prompts.
@@ -152,8 +161,10 @@ class LanguageModel:
         raise NotImplementedError
 
     def tells_apart(self, labels: Sequence[str]) -> bool:
-        """Return whether the LM gives log P of these labels, if it `can_weigh`. It gives that of
-        single letters in any case."""
+        """Return whether the LM gives log P of these labels, if it `can_weigh`.
+
+        It gives that of single letters in any case.
+        """
         return True
 
     def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
@@ -164,8 +175,10 @@ class LanguageModel:
     def log_likelihood(
         self, prompts: Sequence[Rendered], continuations: Sequence[str]
     ) -> np.ndarray:
-        """Return Σ log P of each continuation's tokens given its prompt, in nats, float64 [N]; see
-        `scores`."""
+        """Return Σ log P of each continuation's tokens given its prompt, in nats, float64 [N].
+
+        See `scores`.
+        """
         scores = self.choice_log_likelihood(prompts, [[text] for text in continuations])
         return np.array([score[0] for score in scores], dtype=np.float64)
 
@@ -176,8 +189,9 @@ class LanguageModel:
         *,
         per_token: bool = False,
     ) -> list[np.ndarray]:
-        """Return for each prompt the `log_likelihood` of each of its C choices, float64 [C]. A
-        prompt is read once.
+        """Return for each prompt the `log_likelihood` of each of its C choices, float64 [C].
+
+        A prompt is read once.
 
         With `per_token`, it is the mean log-probability of a choice's tokens, not the sum; 0 for an
         empty choice.
@@ -333,8 +347,10 @@ def check_choices(choices: Sequence[Sequence[str]]) -> None:
 
 
 def check_lengths(lm: LanguageModel, lengths: Iterable[int], prompts: Iterable[int]) -> None:
-    """Raise a UserError if a text is longer than an LM's context. `prompts` are the numbers of the
-    prompts in the message."""
+    """Raise a UserError if a text is longer than an LM's context.
+
+    `prompts` are the numbers of the prompts in the message.
+    """
     for row, length in zip(prompts, lengths, strict=True):
         if length > lm.context_length:
             raise UserError(

@@ -93,8 +93,10 @@ class CachedLM(LanguageModel):
 
     @contextmanager
     def metered(self, what: str = "") -> Iterator[ReadingMeter]:
-        """Yield a meter of the readings that are requested inside the block. `what` describes them
-        in progress bars."""
+        """Yield a meter of the readings that are requested inside the block.
+
+        `what` describes them in progress bars.
+        """
         meter = ReadingMeter()
         self._meters.append(meter)
         before = self._what
@@ -199,8 +201,9 @@ class CachedLM(LanguageModel):
         chunks: Sequence[Sequence[bytes]],
         progress: Any,
     ) -> dict[bytes, Reading]:
-        """Read chunks of requests and return their readings by key. Each chunk is stored as soon as
-        it is read, so that it is not lost if the process is killed.
+        """Read chunks of requests and return their readings by key.
+
+        Each chunk is stored as soon as it is read, so that it is not lost if the process is killed.
 
         Args:
             read: reads chunks.
@@ -217,8 +220,10 @@ class CachedLM(LanguageModel):
         return readings_by_key
 
     def _chunks(self, missing: Sequence[bytes], kind: str) -> list[Sequence[bytes]]:
-        """Return the keys of requests in chunks that are read together. `kind` is "score" or
-        "write"."""
+        """Return the keys of requests in chunks that are read together.
+
+        `kind` is "score" or "write".
+        """
         size = LanguageModel.at_once[kind]
         if not self._reader:  # which has equal shares for every LM
             size = self.lm.at_once.get(kind, size)

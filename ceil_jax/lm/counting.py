@@ -75,8 +75,10 @@ class CountingLM(LanguageModel):
         return float(read), float(written)
 
     def _read_once(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens that are read if a prompt is read once for all of its choices. The last token
-        of a choice is not read."""
+        """The tokens that are read if a prompt is read once for all of its choices.
+
+        The last token of a choice is not read.
+        """
         choices = self.count_tokens([text for request in requests for text in request.choices])
         prompts = self.count_tokens(list({text_of(request.prompt): 0 for request in requests}))
         return int(prompts.sum() + (choices - 1).clip(0).sum())
@@ -122,8 +124,10 @@ def common_beginning(first: str, second: str) -> str:
 
 
 def by_characters(texts: Sequence[str]) -> np.ndarray:
-    """Return an estimate of the number of tokens of each text, int [N]: one for every four
-    characters."""
+    """Return an estimate of the number of tokens of each text, int [N].
+
+    One for every four characters.
+    """
     return np.array([math.ceil(len(text) / 4) for text in texts], np.int64)
 
 

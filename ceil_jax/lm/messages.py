@@ -22,8 +22,11 @@ class Messages(tuple[Message, ...]):
 
     @property
     def text(self) -> str:
-        """The messages as one text, each after its role. Tokens are estimated by it, because marks
-        around a message take about as many as its role, a colon and a line's end."""
+        """The messages as one text, each after its role.
+
+        Tokens are estimated by it, because marks around a message take about as many as its role, a
+        colon and a line's end.
+        """
         lines = [f"{message['role']}: {content_of(message)}\n" for message in self]
         return "".join([*lines, "assistant:"])
 

@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 class OnAccess(Sequence[T]):
-    """A sequence of `length` items; `make(i)` is called for item i each time it is read, and no
-    item is kept.
+    """A sequence of `length` items.
+
+    `make(i)` is called for item i each time it is read, and no item is kept.
 
     >>> squares = OnAccess(10, lambda number: number**2)
     >>> squares[3], squares[-1], squares[2:4], len(squares)

@@ -88,8 +88,9 @@ class Price:
     currency: str = "$"
 
     def of_queries(self, usage: Usage, count: int = 1000) -> float:
-        """Return the cost of `count` queries, by default a thousand. The beginning that all prompts
-        share is taken to be cached.
+        """Return the cost of `count` queries, by default a thousand.
+
+        The beginning that all prompts share is taken to be cached.
 
         >>> Price(2.0, 8.0, cached=0.2).of_queries(Usage(prompt=500, beginning=400, answer=10))
         0.36
@@ -115,16 +116,19 @@ class Price:
 
 
 def digits(money: float) -> int:
-    """Return the number of decimals to show of an amount of money: two, or more if these would be
-    zeros."""
+    """Return the number of decimals to show of an amount of money.
+
+    They are two, or more if these would be zeros.
+    """
     if money <= 0 or money >= 0.1:
         return 2
     return min(8, 1 - math.floor(math.log10(money)))
 
 
 def parse_price(text: str) -> Price:
-    """Return the price for `--price IN,OUT[,CACHED]`. The name of a currency may come before or
-    after the numbers; the default is dollars.
+    """Return the price for `--price IN,OUT[,CACHED]`.
+
+    The name of a currency may come before or after the numbers; the default is dollars.
 
     Raises:
         UserError: there are not two or three numbers of at least 0, or there are two currencies.

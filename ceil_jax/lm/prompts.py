@@ -1,5 +1,7 @@
-"""Prompts: an instruction, in-context examples and a query, as one text or as the messages of a
-chat, ordered and cut to a token budget."""
+"""Prompts: an instruction, in-context examples and a query.
+
+A prompt is one text or the messages of a chat. Its examples are ordered and cut to a token budget.
+"""
 
 from __future__ import annotations
 
@@ -90,8 +92,9 @@ NAMES_LABELS = "Answer with one of these labels, and with nothing else: {labels}
 
 
 def instruction(pattern: str, labels: Sequence[str]) -> str:
-    """Return an instruction as an LM reads it: `{labels}` is replaced by the labels, and a literal
-    brace is written twice.
+    """Return an instruction as an LM reads it.
+
+    `{labels}` is replaced by the labels, and a literal brace is written twice.
 
     Args:
         pattern: the instruction as the user gives it.
@@ -171,8 +174,9 @@ class Prompt:
         return self.opening + examples_text(self.template, examples) + self.template.query(query)
 
     def messages(self, query: Example, examples: Sequence[Example]) -> Messages:
-        """Return the prompt as the messages of a chat, of which the query's is the last; see
-        `render`.
+        """Return the prompt as the messages of a chat, of which the query's is the last.
+
+        See `render`.
 
         Examples that are conversations keep all their turns, but not their system message; if all
         have the same one, and the query too where it is one, it takes the place of a missing
@@ -206,8 +210,10 @@ class Prompt:
         return Messages(turns)
 
     def turns(self, example: Example) -> list[Message]:
-        """Return an example as a turn of the user and the assistant's answer; a conversation as all
-        of its turns."""
+        """Return an example as a turn of the user and the assistant's answer.
+
+        A conversation as all of its turns.
+        """
         answer = {"role": "assistant", "content": example.output}
         return _without_system(turns_of(example)) or [self._user_turn(example), answer]
 
@@ -226,8 +232,10 @@ class Prompt:
 
 
 def _shared_system(conversations: Sequence[Sequence[Message]]) -> Any:
-    """The content of the system message that all conversations have; None if they differ or have
-    none."""
+    """The content of the system message that all conversations have.
+
+    None if they differ or have none.
+    """
     contents = [
         next((turn.get("content") for turn in turns if turn["role"] in SYSTEM_ROLES), None)
         for turns in conversations
@@ -331,8 +339,10 @@ class PromptBuilder:
         return text_of(self.lm.chat(self.prompt.messages_to([{"role": "user", "content": ""}])))
 
     def remaining(self, query: Example) -> int:
-        """Return the tokens left for examples when the query is in the prompt. A UserError if the
-        query alone does not fit."""
+        """Return the tokens left for examples when the query is in the prompt.
+
+        A UserError if the query alone does not fit.
+        """
         if self.prompt.form == "text":
             length = self._length(self.prompt.template.query(query))
         else:
@@ -426,8 +436,10 @@ class PromptBuilder:
 def answer_reserve(
     lm: LanguageModel, prompt: Prompt, queries: Sequence[Example], longest: int
 ) -> int:
-    """Return the tokens to keep free for answers: those of the longest choice if the LM scores
-    choices; at least `longest` if it generates.
+    """Return the tokens to keep free for answers.
+
+    If the LM scores choices, they are those of the longest choice. If it generates, they are at
+    least `longest`.
 
     Args:
         lm: counts tokens.

@@ -64,8 +64,10 @@ class Row(NamedTuple):
 
 
 def checksum(key: Any, value: Any, tokens: Any, seconds: Any) -> int:
-    """Return the checksum of a row, from its four other fields; for the arguments see the table
-    that `ReadingsFile` creates."""
+    """Return the checksum of a row, from its four other fields.
+
+    For the arguments see the table that `ReadingsFile` creates.
+    """
     return zlib.crc32(repr((key, value, tokens, seconds)).encode())
 
 
@@ -112,8 +114,10 @@ class ReadingsFile:
         )
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work` with a connection, in one transaction. A damaged file is set
-        aside, and `work` repeated with a new one."""
+        """Return the result of `work` with a connection, in one transaction.
+
+        A damaged file is set aside, and `work` repeated with a new one.
+        """
         for _ in range(_ATTEMPTS):
             try:
                 with _connected(self.path) as connection:

@@ -91,8 +91,9 @@ def _imported(spec: str) -> Callable[[], LanguageModel]:
 
 
 def key_without_weights(spec: str, dtype: str = "auto") -> str | None:
-    """Return the key of a local LM without loading its weights; None for any other LM, whose key is
-    known only after it is loaded.
+    """Return the key of a local LM without loading its weights.
+
+    None for any other LM, whose key is known only after it is loaded.
 
     Args:
         spec: as in `load_lm`.
@@ -115,8 +116,10 @@ def _torch_loading() -> ModuleType:
 
 
 def source_of(spec: str) -> tuple[str, str]:
-    """Return the folder or hub id of a transformers LM, and its name without the dtype. A UserError
-    if there is no such LM."""
+    """Return the folder or hub id of a transformers LM, and its name without the dtype.
+
+    A UserError if there is no such LM.
+    """
     if spec in PACKAGED:
         tell_of_folder("language model", spec)
         return str(converted(spec)), spec

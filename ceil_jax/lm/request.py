@@ -1,5 +1,7 @@
-"""A request to a language model, and its result (a reading): the answer, with the tokens and
-seconds that it took."""
+"""A request to a language model, and its result (a reading).
+
+The answer, with the tokens and seconds that it took.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ from ceil_jax.store.cost import Cost
 
 
 class LMRequest(NamedTuple):
-    """A request to an LM: a prompt, with choices to score, with settings of generation, or with
-    labels, of which the LM generates one."""
+    """A request to an LM.
+
+    A prompt, with choices to score, with settings of generation, or with labels, of which the LM
+    generates one.
+    """
 
     prompt: Rendered
     choices: tuple[str, ...] = ()
@@ -43,16 +48,19 @@ class LMRequest(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The answer to a request: a log-probability for each choice, in nats; or a generated text
-    (`Answer.stored`)."""
+    """The result of a request: log-probabilities of choices, or a generated text.
+
+    There is a log-probability in nats for each choice. The text is `Answer.stored`.
+    """
 
     value: Any
     cost: Cost
 
 
 def read_chunk(lm: LanguageModel, requests: Sequence[LMRequest], sharing: int = 1) -> list[Reading]:
-    """Return the readings of some requests. The cost is divided among them by their lengths in
-    characters.
+    """Return the readings of some requests.
+
+    The cost is divided among them by their lengths in characters.
 
     All of them score, or all generate with the same settings except the seed, or all ask for
     labels. `sharing` is the number of chunks that are read at the same time, which share the

@@ -1,5 +1,7 @@
-"""The tiny test LM: its probabilities come from counts of the prompt's words, so they can be worked
-out by hand."""
+"""The tiny test LM.
+
+Its probabilities come from counts of the prompt's words, so they can be worked out by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The methods, which train the encoders of a comparison's rows. Each is a frozen dataclass in a
-file of its own.
+"""The methods, which train the encoders of a comparison's rows.
+
+Each is a frozen dataclass in a file of its own.
 
 A method's fields are its settings, its flags and its part of a stage's key. Its `learn` is its
 program, a few steps in its paper's order; `pipeline.steps` has the steps. Retrievers, which choose

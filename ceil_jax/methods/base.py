@@ -1,6 +1,7 @@
-"""The base classes of all methods. A method is a frozen dataclass whose fields are its settings,
-its flags and its part of a stage's key. Its `learn` is a program of a few steps, in the order of
-its paper.
+"""The base classes of all methods.
+
+A method is a frozen dataclass whose fields are its settings, its flags and its part of a stage's
+key. Its `learn` is a program of a few steps, in the order of its paper.
 
 The steps (`Steps`) compute nothing. They return lazy values, whose keys are known at once, and
 `pipeline.run.Run` computes what is asked for. There are four kinds of methods:
@@ -49,8 +50,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """The result of a method's training, as lazy values: the encoders that its rows compare texts
-    with, λ, and its fixed examples."""
+    """The result of a method's training, as lazy values.
+
+    The encoders that its rows compare texts with, λ, and its fixed examples.
+    """
 
     networks: Lazy[EncoderPair]
     """The networks, whose vectors give cosines."""
@@ -73,8 +76,10 @@ class Learnt:
 
 
 class Steps(Protocol):
-    """The steps of a method's program, on one task under one configuration: `pipeline.steps.StepsOf`
-    implements them."""
+    """The steps of a method's program, on one task under one configuration.
+
+    `pipeline.steps.StepsOf` implements them.
+    """
 
     @property
     def bank(self) -> Bank:
@@ -246,8 +251,10 @@ class Method:
 
     @property
     def training_query_count(self) -> int:
-        """The number of training queries, which are taken from the bank; 0 if no network is
-        trained."""
+        """The number of training queries, which are taken from the bank.
+
+        0 if no network is trained.
+        """
         return 0
 
     @property
@@ -333,8 +340,10 @@ class Method:
         return self
 
     def smaller(self) -> Method | None:
-        """Return the method with about half the work, for a budget that is too small for it; None
-        if it cannot be made smaller."""
+        """Return the method with about half the work, for a budget that is too small for it.
+
+        None if it cannot be made smaller.
+        """
         return None
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
@@ -396,9 +405,11 @@ class LearnsFromOutputs(Method):
         return f"{title}: the outputs of {bank_size:,} examples"
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return functions that fit a head, by name. If there are several, held-out rows of the
-        bank decide which one is used; the plain cosine, as "cosine", is one of them and stands for
-        no head."""
+        """Return functions that fit a head, by name.
+
+        If there are several, held-out rows of the bank decide which one is used; the plain cosine,
+        as "cosine", is one of them and stands for no head.
+        """
         raise TypeError(f"{type(self).__name__} does not define `fits`")
 
 
@@ -489,8 +500,10 @@ class LearnsFromScores(Method):
         return self.scored_by_lm or self.start.learns_from_lm
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether training changed the networks. The starting networks are kept if these
-        rank held-out sets best."""
+        """Return whether training changed the networks.
+
+        The starting networks are kept if these rank held-out sets best.
+        """
         ending = summary.get("ending")
         return ending is None or ending["kept"] != "start"
 

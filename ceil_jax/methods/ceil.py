@@ -141,8 +141,10 @@ class LearnsFromSets(CEILTraining, LearnsFromScores):
         return trained
 
     def effort(self) -> Effort:
-        """Return the work: each step encodes the query, and the examples of its sets unless these
-        are frozen."""
+        """Return the work of the training.
+
+        Each step encodes the query, and the examples of its sets unless these are frozen.
+        """
         encoded = 0
         if not self.frozen_examples:
             encoded = self.sets_in_a_step(self.subsets) * self.set_size

@@ -11,8 +11,9 @@ from ceil_jax.tasks.example import Task
 
 @dataclass(frozen=True)
 class Copied(Untrained):
-    """The untrained encoder finds the nearest example, whose output is the answer. The score of
-    prompts above this baseline is what the LM adds.
+    """The untrained encoder finds the nearest example, whose output is the answer.
+
+    The score of prompts above this baseline is what the LM adds.
 
     Examples:
         >>> from ceil_jax import load_task

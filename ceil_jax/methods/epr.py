@@ -1,5 +1,7 @@
-"""EPR (Rubin et al., NAACL 2022): a retriever of single examples, trained on the LM's scores of
-them."""
+"""EPR: a retriever of single examples, trained on the LM's scores of them.
+
+Rubin et al., NAACL 2022.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,10 @@ class EPR(EPRTraining, LearnsFromScores):
         return self.train_context == "both"
 
     def candidate_sampler(self, bank_size: int) -> Sampler:
-        """Return the sampler of candidates: BM25's, as in EPR's paper, or the nearest ones by the
-        start. With an untrained start, BM25 is used, as in the paper."""
+        """Return the sampler of candidates: BM25, or the nearest examples by the start.
+
+        With an untrained start, BM25 is used, as in EPR's paper.
+        """
         from ceil_jax.training.samplers import LexicalSingles, NearestSingles
 
         count = min(self.candidates, bank_size - 1)
@@ -95,14 +99,19 @@ class EPR(EPRTraining, LearnsFromScores):
         )
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"] | None:
-        """Return a group number for each example of the bank: examples of one group are never
-        negatives of one another. None if every example may be a negative, as in the released
-        code."""
+        """Return a group number for each example of the bank.
+
+        Examples of one group are never negatives of one another. None if every example may be a
+        negative, as in the released code.
+        """
         return None
 
     def effort(self) -> Effort:
-        """Return the work: each query is encoded with a positive and a hard negative, or, for a
-        loss over all candidates, with these unless they are frozen."""
+        """Return the work of the training.
+
+        Each query is encoded with a positive and a hard negative, or, for a loss over all
+        candidates, with these unless they are frozen.
+        """
         texts = 3
         if self.loss != CONTRASTIVE:
             texts = 1 if self.train_context == "frozen" else 1 + self.candidates

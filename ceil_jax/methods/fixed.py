@@ -1,5 +1,8 @@
-"""A fixed prompt: the same examples for every query, the set with which the LM answers other rows of
-the bank best. Providers cache such a constant beginning of a prompt, which makes it cheaper."""
+"""A fixed prompt, which has the same examples for every query.
+
+They are the set with which the LM answers other rows of the bank best. Providers cache such a
+constant beginning of a prompt, which makes it cheaper.
+"""
 
 from __future__ import annotations
 

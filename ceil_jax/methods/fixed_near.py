@@ -1,5 +1,8 @@
-"""Fixed examples first, then some near ones: most of a prompt is the same for every query, so that
-a provider can cache it (Golchin et al., arXiv 2507.16217)."""
+"""Fixed examples first, then some near ones.
+
+Most of a prompt is the same for every query, so that a provider can cache it (Golchin et al., arXiv
+2507.16217).
+"""
 
 from __future__ import annotations
 

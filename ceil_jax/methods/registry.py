@@ -172,9 +172,11 @@ def applicable(task: Task, rows: Sequence[Row]) -> Usable:
 
 
 def usable_with(lm: LanguageModel, rows: Sequence[Row], task: Task | None = None) -> Usable:
-    """Return the rows that can be used with an LM on a task; if no task is given, those that can be
-    used on at least one. Most that learn from an LM need log-probabilities, of which a chat server gives at
-    most those of labels. Rows that are left out are also logged.
+    """Return the rows that can be used with an LM on a task.
+
+    If no task is given, those that can be used on at least one. Most that learn from an LM need
+    log-probabilities, of which a chat server gives at most those of labels. Rows that are left out
+    are also logged.
 
     Raises:
         UserError: no row is left.

@@ -1,5 +1,6 @@
-"""A second round of EPR's training (not from a paper): the LM scores the single examples nearest by
-EPR's encoder, and CEIL's loss learns to rank them.
+"""A second round of EPR's training (not from a paper).
+
+The LM scores the single examples nearest by EPR's encoder, and CEIL's loss learns to rank them.
 
 It is CEIL with sets of one example. On three tasks it was not measurably different from CEIL, for
 half the LM tokens (docs/results.md, "What teaches").

@@ -1,5 +1,7 @@
-"""Target similarity tuning (Poesia et al., ICLR 2022): EPR's training with the similarity of
-outputs as scores, without LM calls."""
+"""Target similarity tuning: EPR's training with the similarity of outputs as scores.
+
+Poesia et al., ICLR 2022. No LM is called.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,10 @@ class TST(EPR):
         return False
 
     def groups(self, job: TrainingJob) -> Int[ndarray, " bank"]:
-        """Return a group number for each example of the bank, equal for equal outputs: an example
-        with the positive's output is never a negative."""
+        """Return a group number for each example of the bank, equal for equal outputs.
+
+        An example with the positive's output is never a negative.
+        """
         import numpy as np
 
         _, groups = np.unique([example.output for example in job.data.bank], return_inverse=True)

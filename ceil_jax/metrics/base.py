@@ -13,8 +13,7 @@ from ceil_jax.tasks.example import Example
 
 
 class Metric(ABC):
-    """A metric: a function of predictions and of queries with their gold answers, with values in
-    [0, 1].
+    """A function of predictions and of queries with their gold answers, with values in [0, 1].
 
     Examples:
         >>> class SameLength(Metric):
@@ -27,14 +26,18 @@ class Metric(ABC):
     """
 
     def check(self, examples: Sequence[Example]) -> None:
-        """Raise a UserError if a query lacks what the metric needs; called before the LM
-        answers."""
+        """Raise a UserError if a query lacks what the metric needs.
+
+        Called before the LM answers.
+        """
         return
 
     @abstractmethod
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
-        """Return the score of each of N predictions for N queries with their gold answers: float64
-        [N]."""
+        """Return the score of each of N predictions for N queries: float64 [N].
+
+        The queries have their gold answers.
+        """
 
     def scored(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         """Return the scores of `per_example`.
@@ -54,8 +57,10 @@ class Metric(ABC):
         return scores
 
     def corpus(self, predictions: Sequence[str], examples: Sequence[Example]) -> float:
-        """Return the score of all predictions together, `from_sums` of their `statistics`; nan if
-        there are none."""
+        """Return the score of all predictions together; nan if there are none.
+
+        It is `from_sums` of their `statistics`.
+        """
         if not predictions:
             return float("nan")
         statistics = self.statistics(self.scored(predictions, examples), predictions, examples)

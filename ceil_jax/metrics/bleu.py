@@ -14,8 +14,9 @@ ORDER = 4
 
 
 def character_counts(prediction: str, gold: str) -> list[int]:
-    """Return the counts from which BLEU is computed. Both texts are taken as sequences of
-    characters, without white space at the ends.
+    """Return the counts from which BLEU is computed.
+
+    Both texts are taken as sequences of characters, without white space at the ends.
 
     They are the clipped n-gram matches of orders 1 to 4, the numbers of the prediction's n-grams of
     orders 1 to 4, and the lengths of the prediction and of the gold answer. The counts of a corpus
@@ -37,8 +38,9 @@ def _n_grams(text: str, n: int) -> Counter[str]:
 
 
 def bleu(counts: np.ndarray, orders: int | np.ndarray = ORDER) -> np.ndarray:
-    """Return BLEU, min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) (Papineni et al. 2002); 0 if any p_n
-    is 0.
+    """Return BLEU, min(1, exp(1 − r/c)) · (Π p_n)^(1/orders) (Papineni et al. 2002).
+
+    0 if any p_n is 0.
 
     The counts, float64 [..., 10], are those of `character_counts`; n runs from 1 to `orders`, an
     int or int [...].

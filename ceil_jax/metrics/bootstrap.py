@@ -26,16 +26,20 @@ may be an int [...], one for each sum."""
 
 
 class Sample(NamedTuple):
-    """The arguments of `bootstrap_interval`: numbers of N examples, float [N, c], and the statistic
-    of their sums."""
+    """Numbers of N examples, float [N, c], and the statistic of their sums.
+
+    They are the arguments of `bootstrap_interval`.
+    """
 
     values: np.ndarray
     statistic: Statistic
 
 
 class Interval(NamedTuple):
-    """A value and its 95 % interval. If all values are equal, the interval has no width, which does
-    not mean certainty."""
+    """A value and its 95 % interval.
+
+    If all values are equal, the interval has no width, which does not mean certainty.
+    """
 
     mean: float
     low: float
@@ -90,8 +94,10 @@ def metric_interval(
 def resampled_values(
     values: np.ndarray, statistic: Statistic, resamples: int, seed: int
 ) -> tuple[float, np.ndarray]:
-    """Return the statistic of the values, and of their resamples: of a single one if all values are
-    equal."""
+    """Return the statistic of the values, and of their resamples.
+
+    Of a single one if all values are equal.
+    """
     values = np.asarray(values, np.float64)
     if values.size == 0:
         raise ValueError("no values to bootstrap")
@@ -120,8 +126,10 @@ def resampled_values(
 
 @lru_cache(maxsize=16)
 def _first_draws(count: int, rows: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Return the first draws of a seed, and the generator after them. They are kept for samples of
-    the same size."""
+    """Return the first draws of a seed, and the generator after them.
+
+    They are kept for samples of the same size.
+    """
     rng = np.random.default_rng(seed)
     return _draws(rng, rows, count), rng
 
@@ -138,8 +146,9 @@ def _percentile(value: float, resampled: np.ndarray) -> Interval:
 
 
 def over_seeds(statistics: np.ndarray, statistic: Statistic) -> Sample:
-    """Return the statistic of several seeds as a sample: examples are resampled, the same ones for
-    all seeds, and then seeds.
+    """Return the statistic of several seeds as a sample.
+
+    Examples are resampled, the same ones for all seeds, and then seeds.
 
     With few seeds such a hierarchical bootstrap is too narrow: resamples of S seeds vary by (S − 1)
     / S of the variance between seeds. The statistics are float [S, N, s], and `statistic` is a

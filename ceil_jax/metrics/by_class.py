@@ -16,8 +16,11 @@ from ceil_jax.tasks.example import Example
 
 
 class ByClass(Metric):
-    """A mean over classes, computed from counts of each class; the classes are the gold labels and
-    the choices of the queries. An answer that is not a class counts as a miss for the gold class."""
+    """A mean over classes, computed from counts of each class.
+
+    The classes are the gold labels and the choices of the queries. An answer that is not a class
+    counts as a miss for the gold class.
+    """
 
     def per_example(self, predictions: Sequence[str], examples: Sequence[Example]) -> np.ndarray:
         """Return whether each answer is the gold label: float64 [N]."""

@@ -1,5 +1,7 @@
-"""Metrics for which an answer is right or wrong: accuracy, exact match, the same number, SQuAD's
-exact match."""
+"""Metrics for which an answer is right or wrong.
+
+They are accuracy, exact match, the same number, and SQuAD's exact match.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,10 @@ def _canonical(text: str) -> str:
 
 
 def _json_value(text: str) -> str | None:
-    """A canonical text of a JSON object or list, equal for all of its spellings; None for any other
-    text. 1 and 1.0 are one value; 1 and true are not, though Python says so."""
+    """A canonical text of a JSON object or list, equal for all of its spellings.
+
+    None for any other text. 1 and 1.0 are one value; 1 and true are not, though Python says so.
+    """
     if text[:1] not in ("{", "["):
         return None
     try:

@@ -86,8 +86,10 @@ def steps(decomposition: str) -> list[str] | None:
 
 
 def lf_em(prediction: str, example: Example) -> float:
-    """Return 1 if prediction and gold answer are the same graph of operations, else 0; 0 if one is
-    malformed."""
+    """Return 1 if prediction and gold answer are the same graph of operations, else 0.
+
+    0 if one is malformed.
+    """
     predicted = steps(prediction)
     expected = steps(example.output)
     if predicted is None or expected is None:
@@ -114,7 +116,9 @@ def _graph(program: list[str], classes: dict[tuple[Word, ...], int]) -> tuple[in
 
 def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
     """The words of a step, with the arguments of a commutative operation in ascending order.
-    `numbers` are the classes of the steps before it."""
+
+    `numbers` are the classes of the steps before it.
+    """
     words = list(_words(step, numbers))
     arguments = sorted(word for word in words if isinstance(word, int))
     others = [word for word in words if isinstance(word, str) and word not in _LINKS]

@@ -41,8 +41,9 @@ class SqlOutcome(NamedTuple):
 
 
 class SqlSandbox:
-    """A child process (`sql_worker`) that runs queries on read-only databases; used as `with
-    SqlSandbox() as sandbox`.
+    """A child process (`sql_worker`) that runs queries on read-only databases.
+
+    Used as `with SqlSandbox() as sandbox`.
 
     A slow operation that the limits do not stop ends the process; the next query starts another
     one.
@@ -112,8 +113,10 @@ class SqlSandbox:
 
 
 def _check_whole(database: str | os.PathLike[str]) -> None:
-    """Raise a UserError for a database whose last changes are still in its journal file: opened as
-    immutable, it would be read without them."""
+    """Raise a UserError for a database whose last changes are still in its journal file.
+
+    Opened as immutable, it would be read without them.
+    """
     for ending, magic in (("-wal", b""), ("-journal", _HOT_JOURNAL)):
         with suppress(FileNotFoundError), open(f"{os.fspath(database)}{ending}", "rb") as journal:
             start = journal.read(len(_HOT_JOURNAL))

@@ -1,5 +1,6 @@
-"""The child process that runs SQL written by a language model. It imports only the standard
-library.
+"""The child process that runs SQL written by a language model.
+
+It imports only the standard library.
 
 It reads a job from each line of its input (JSON), and writes a line with the outcome. A query may
 read one database file, which is opened read-only and immutable. An authorizer allows SELECT,
@@ -176,8 +177,10 @@ def rows_of(path: str, sql: str, seconds: float, sql_bytes: int) -> list[Row]:
 
 
 def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) -> bool:
-    """Return whether two results are equal in any order of columns and, unless `ordered`, of rows;
-    two empty results are equal."""
+    """Return whether two results are equal in any order of columns and, unless `ordered`, of rows.
+
+    Two empty results are equal.
+    """
     if not gold and not predicted:
         return True
     if len(gold) != len(predicted) or len(gold[0]) != len(predicted[0]):
@@ -190,8 +193,10 @@ def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) ->
     fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
 
     def extend(chosen: list[int]) -> bool:
-        """Return whether further columns can be found so that both results have the same rows:
-        `chosen` are columns of the prediction, one for each of the first gold columns."""
+        """Return whether further columns can be found so that both results have the same rows.
+
+        `chosen` are columns of the prediction, one for each of the first gold columns.
+        """
         width = len(chosen)
         ours = gold_columns[:width]
         theirs = [columns[i] for i in chosen]

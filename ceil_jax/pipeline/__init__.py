@@ -1,4 +1,5 @@
 """Runs: each step is a function whose results are computed once and kept on disk (`store.kept`).
+
 Such a lazy value is called a stage.
 
 `ceil-jax compare --method epr ceil`, from the top:

@@ -97,8 +97,10 @@ def _prompts(
 
 
 def work_of_answering(run: Run, answers: Answers) -> Work:
-    """Return the work of answering queries. Random examples take the place of those that are not
-    chosen yet."""
+    """Return the work of answering queries.
+
+    Random examples take the place of those that are not chosen yet.
+    """
     some = sample(len(answers.queries))
     queries = answers.queries.examples[some]
     if run.notes(answers.choice):
@@ -167,8 +169,10 @@ def answer(
 
 @kept("majority", files=ROWS_FILE)
 def most_common(queries: Examples, bank: Examples) -> list[Row] | Noted:
-    """Return the most common output of the bank as the answer to every query; in a tie, the one that
-    comes first."""
+    """Return the most common output of the bank as the answer to every query.
+
+    In a tie, the one that comes first.
+    """
     [(common, _)] = Counter(example.output for example in bank.examples).most_common(1)
     return rows_of(queries, [Reply(common)] * len(queries))
 

@@ -127,8 +127,10 @@ def _skills_of_questions(
 
 
 def _question(example: Example) -> tuple[str, str]:
-    """The part of an example that its skill depends on: its input, and the schema of its database
-    if the task has one."""
+    """The part of an example that its skill depends on.
+
+    Its input, and the schema of its database if the task has one.
+    """
     return example.input, example.fields.get("schema", "")
 
 

@@ -145,8 +145,9 @@ class RunConfig:
         return self.configured(ROWS[name])
 
     def configured(self, row: Row) -> Row:
-        """Return a row whose method has this configuration's settings. With --shots 0, rows that
-        the LM answers choose no examples.
+        """Return a row whose method has this configuration's settings.
+
+        With --shots 0, rows that the LM answers choose no examples.
 
         Raises:
             UserError: a method would start from itself, or has the name of a setting.

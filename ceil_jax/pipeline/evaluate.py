@@ -27,8 +27,10 @@ from ceil_jax.tasks import TASKS
 
 @dataclass(frozen=True)
 class Lineup:
-    """Rows in the order of their table. Their stages are put together once, and a dry run, a
-    reduction to some minutes and the evaluation use them.
+    """Rows in the order of their table.
+
+    Their stages are put together once, and a dry run, a reduction to some minutes and the
+    evaluation use them.
 
     Args:
         run: computes stages that are not on disk.
@@ -44,14 +46,17 @@ class Lineup:
 
     @cached_property
     def plan(self) -> Plan:
-        """The work of the stages that are not on disk when it is first asked for. The LM is loaded
-        if it has to answer."""
+        """The work of the stages that are not on disk when it is first asked for.
+
+        The LM is loaded if it has to answer.
+        """
         return plan(self.run, self.metrics)
 
 
 def lineup_of(run: Run, setup: Setup, rows: Sequence[Row]) -> Lineup:
-    """Return rows with their stages. Nothing is computed; the encoder is loaded if a row compares
-    vectors.
+    """Return rows with their stages.
+
+    Nothing is computed; the encoder is loaded if a row compares vectors.
 
     Args:
         run: computes stages that are not on disk.
@@ -83,8 +88,9 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
-    """Evaluate rows on the task's queries, in order, under one progress bar. What is not on disk is
-    computed.
+    """Evaluate rows on the task's queries, in order, under one progress bar.
+
+    What is not on disk is computed.
 
     Args:
         lineup: the rows with their stages.

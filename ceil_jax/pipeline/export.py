@@ -97,8 +97,11 @@ def _check_text(setup: Setup) -> None:
 
 
 def save(selector: CeilSelector, folder: Path) -> None:
-    """Write a selector into a folder. If it has fixed examples, also write `prompt.txt`: the text
-    that all prompts share, with a placeholder for the query."""
+    """Write a selector into a folder.
+
+    If it has fixed examples, also write `prompt.txt`: the text that all prompts share, with a
+    placeholder for the query.
+    """
     selector.save_pretrained(folder)
     if not selector.fixed:
         (folder / PROMPT).unlink(missing_ok=True)
@@ -177,8 +180,10 @@ def _fixed_ids(run: Run, setup: Setup, row: Row, learnt: Learnt) -> list[str]:
 
 
 def encoders_of(run: Run, learnt: Learnt) -> tuple[Any, Any]:
-    """Return a method's encoder of the bank and its encoder of queries. A head with its encoders
-    serves as both."""
+    """Return a method's encoder of the bank and its encoder of queries.
+
+    A head with its encoders serves as both.
+    """
     networks = run.get(learnt.networks)
     if learnt.head is not None and run.get(learnt.head) is not None:
         encoder = head_encoder(run, learnt.head)
@@ -191,8 +196,11 @@ def encoders_of(run: Run, learnt: Learnt) -> tuple[Any, Any]:
 
 
 def of_plain_queries(task: Task) -> Template:
-    """Return the task's template for queries that are plain texts. If the template does not name
-    the input, a field that equals the input in every example takes its place."""
+    """Return the task's template for queries that are plain texts.
+
+    If the template does not name the input, a field that equals the input in every example takes
+    its place.
+    """
     template = task.template
     if template.input in template.names:
         return template

@@ -27,8 +27,10 @@ _SAMPLED_SETS = 4
 def random_sets(
     bank: Examples, rounds: Sequence[BankQueries], sets: int, size: int, seed: int
 ) -> Int[np.ndarray, "m k"]:
-    """Return random sets of examples, as bank positions. None contains a row of a round, so that no
-    prompt has its own answer."""
+    """Return random sets of examples, as bank positions.
+
+    None contains a row of a round, so that no prompt has its own answer.
+    """
     held_back = np.concatenate([rows.positions for rows in rounds])
     others = np.setdiff1d(np.arange(len(bank)), held_back)
     generator = np.random.default_rng([seed, _SET_DRAWS])
@@ -92,8 +94,9 @@ def best_set(
     size: int,
     seed: int,
 ) -> np.ndarray | Noted:
-    """Return the bank positions of the best of random sets, int32 [k]. A prompt shows them in reverse
-    order, as when the set was scored.
+    """Return the bank positions of the best of random sets, int32 [k].
+
+    A prompt shows them in reverse order, as when the set was scored.
 
     Args:
         run: gives the LM.

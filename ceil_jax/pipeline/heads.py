@@ -61,8 +61,10 @@ HeadValue = Lazy["Head | None"]
 
 
 def head_encoder(run: Run, head: HeadValue) -> FreeEncoder | None:
-    """Return a trained head together with the encoder below it, as an application uses it; None
-    without a head."""
+    """Return a trained head together with the encoder below it, as an application uses it.
+
+    None without a head.
+    """
     run.get(head)
     if run.notes(head)["taken"] == "cosine":
         return None
@@ -161,8 +163,10 @@ def _load_blocks(run: Run, lazy: Lazy[Any], folder: Path) -> np.ndarray | None:
     lazily=("head",),
 )
 def cross_fit(run: Run, head: HeadValue) -> np.ndarray | Noted | None:
-    """Return the head's blocks of the bank's rows as queries, cross-fitted: each row's block comes
-    from a head that was fitted without that row. None if there is no head."""
+    """Return the head's blocks of the bank's rows as queries, cross-fitted.
+
+    Each row's block comes from a head that was fitted without that row. None if there is no head.
+    """
     trained = run.get(head)
     if trained is None:
         return Noted(None, {"fitted": False})
@@ -222,8 +226,10 @@ def blocks_of_bank_queries(blocks: np.ndarray | None, positions: np.ndarray) -> 
 
 @kept("headvectors")
 def head_vectors(head: Head | None, blocks: np.ndarray | None, vectors: np.ndarray) -> np.ndarray:
-    """Return vectors with a head: its blocks concatenated with the encoder's vectors, unit rows,
-    float32 [N, w + D]."""
+    """Return vectors with a head.
+
+    Its blocks concatenated with the encoder's vectors, unit rows, float32 [N, w + D].
+    """
     cosines = unit_rows(vectors)
     if head is None or blocks is None:
         return cosines
@@ -241,8 +247,11 @@ def bank_blocks(head: HeadValue, view: Texts) -> Lazy[np.ndarray | None]:
 
 
 def query_blocks(head: HeadValue, view: Texts, queries: Examples) -> Lazy[np.ndarray | None]:
-    """Return a head's blocks of queries. If the head was trained on these queries,
-    their blocks are cross-fitted, so that none depends on the query's own output."""
+    """Return a head's blocks of queries.
+
+    If the head was trained on these queries, their blocks are cross-fitted, so that none depends on
+    the query's own output.
+    """
     if isinstance(queries, BankQueries) and queries.bank is source(head.rows.view):
         return blocks_of_bank_queries(cross_fit(head), queries.positions)
     return head_blocks(head, head_rows_like(head, view, outputs=False), "query")

@@ -116,8 +116,10 @@ def save_networks(folder: Path, networks: Mapping[str, Encoder], params: Mapping
 
 
 def load_networks(folder: Path, start: EncoderPair, title: str) -> EncoderPair:
-    """Return the networks that `save_networks` wrote. They share compiled functions with the
-    networks that training began with."""
+    """Return the networks that `save_networks` wrote.
+
+    They share compiled functions with the networks that training began with.
+    """
     loaded: dict[str, Encoder] = {}
     for name, side in {"query": start.query, "context": start.bank}.items():
         if (folder / name).is_dir():

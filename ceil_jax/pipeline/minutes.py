@@ -1,5 +1,7 @@
-"""Reduction of a comparison to a time limit on this machine: fewer training queries, then rows,
-then queries."""
+"""Reduction of a comparison to a time limit on this machine.
+
+First training queries are cut, then rows, then queries.
+"""
 
 from __future__ import annotations
 
@@ -109,8 +111,10 @@ def _comparison(run: Run, whole: Lineup, notes: Mapping[str, Any]) -> Comparison
 
 
 def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, ...]]]:
-    """Yield the setups and rows of ever smaller comparisons, the full one first; `cut_to_fit` has
-    their order."""
+    """Yield the setups and rows of ever smaller comparisons, the full one first.
+
+    `cut_to_fit` has their order.
+    """
     remaining = tuple(rows)
     trained = [row for row in reversed(remaining) if row.trains]
     # first the methods that learn from sets, then those that learn from single examples; of each
@@ -203,8 +207,10 @@ def _message(
     whole: float,
     seconds: float,
 ) -> str:
-    """The cuts in words, in one line. `whole` and `seconds` are the times of the whole comparison
-    and of the one with these rows."""
+    """The cuts in words, in one line.
+
+    `whole` and `seconds` are the times of the whole comparison and of the one with these rows.
+    """
     counting = run.models.counting(setup.lm)
     speed = machine.lm / counting.parameters
     parts = [f"{len(setup.queries):,} queries"]

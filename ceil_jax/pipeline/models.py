@@ -41,8 +41,10 @@ class Models:
         return lm.loader()()
 
     def counting(self, lm: NamedLM) -> CountingLM:
-        """Return an LM that only counts tokens, with the same tokenizer; for a server, it estimates
-        them from characters."""
+        """Return an LM that only counts tokens, with the same tokenizer.
+
+        For a server, it estimates them from characters.
+        """
 
         def made() -> CountingLM:
             if not (lm.is_served or lm.is_function):
@@ -64,8 +66,11 @@ class Models:
 
 
 class CountingModels(Models):
-    """Models for dry runs, which read no prompt: a local LM is loaded without its weights, with its
-    tokenizer only. A server is asked what it can do, and a function's LM is made."""
+    """Models for dry runs, which read no prompt.
+
+    A local LM is loaded without its weights, with its tokenizer only. A server is asked what it can
+    do, and a function's LM is made.
+    """
 
     def load_lm(self, lm: NamedLM) -> LanguageModel:
         """Return a local LM that only counts tokens, or another LM as it is."""
@@ -101,9 +106,11 @@ class NamedModel:
 
 @dataclass(frozen=True, eq=False)
 class NamedLM(NamedModel):
-    """A language model by name, loaded on first use. Its key is the loaded LM's key, which
-    identifies weights, dtype and prompt format; for local models it is known without loading the
-    weights."""
+    """A language model by name, loaded on first use.
+
+    Its key is the loaded LM's key, which identifies weights, dtype and prompt format; for local
+    models it is known without loading the weights.
+    """
 
     dtype: str = "auto"
     device_map: str | None = None
@@ -156,8 +163,10 @@ class NamedLM(NamedModel):
         return (self.is_served or self.is_function) and self.get().reads_messages
 
     def writer(self) -> LanguageModel:
-        """Return an LM that writes messages as texts and counts their tokens as this one does; a local
-        one without its weights."""
+        """Return an LM that writes messages as texts and counts their tokens as this one does.
+
+        A local one without its weights.
+        """
         return self.get() if self.is_served or self.is_function else self.models.counting(self)
 
     @cached_property
@@ -168,8 +177,10 @@ class NamedLM(NamedModel):
 
 @dataclass(frozen=True, eq=False)
 class NamedEncoder(NamedModel):
-    """An untrained encoder by name, loaded on first use. Its key identifies its weights, network
-    and tokenizer."""
+    """An untrained encoder by name, loaded on first use.
+
+    Its key identifies its weights, network and tokenizer.
+    """
 
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
 

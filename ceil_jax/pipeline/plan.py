@@ -1,5 +1,7 @@
 """Plans: the stages that some targets would need to have computed, their LM tokens and their time.
-Nothing is computed."""
+
+Nothing is computed.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,10 @@ class Plan(dict[Lazy[Any], Work]):
 
 
 def plan(run: Run, targets: Sequence[Lazy[Any]]) -> Plan:
-    """Return the work of the stages that have to be computed for some targets. The run's LMs may be
-    ones that only count tokens."""
+    """Return the work of the stages that have to be computed for some targets.
+
+    The run's LMs may be ones that only count tokens.
+    """
     return Plan({lazy: run.estimate(lazy) for lazy in run.missing(targets)})
 
 

@@ -101,8 +101,10 @@ class Record:
 
     @property
     def preparing(self) -> Cost:
-        """The cost of everything before the queries: encoding, choosing, LM scoring, rewriting the
-        bank and training."""
+        """The cost of everything before the queries.
+
+        It includes encoding, choosing, LM scoring, rewriting the bank and training.
+        """
         return self.cost - self.answering
 
     def rows(self) -> list[dict[str, Any]]:
@@ -211,8 +213,9 @@ def readings_of_queries(predictions: Answers) -> list[Skills]:
 
 
 def settings_of(config: RunConfig, methods: Iterable[Method] = ()) -> dict[str, Any]:
-    """Return a configuration as JSON values, without those that depend on the machine: folders,
-    devices, addresses of models.
+    """Return a configuration as JSON values, without what depends on the machine.
+
+    Folders, devices and addresses of models are left out.
 
     Args:
         config: the configuration.
@@ -316,7 +319,9 @@ def _read(root: Path, folder: Path) -> Record | None:
 
 
 def _older_seed(key: Mapping[str, Any]) -> int | None:
-    """The seed of an older record, which does not say whether it matters; None if its row does not
-    depend on it."""
+    """The seed of an older record, which does not say whether it matters.
+
+    None if its row does not depend on it.
+    """
     row = ROWS.get(key["method"])
     return key["config"]["seed"] if row is not None and row.seeded else None

@@ -79,8 +79,10 @@ Skills = Lazy[list[str]]
 
 
 def usage_of_rewriting(run: Run, skills: Skills) -> Usage:
-    """Return the mean numbers of tokens that the LM reads and writes of an input. The demonstrations
-    are the beginning of each prompt."""
+    """Return the mean numbers of tokens that the LM reads and writes of an input.
+
+    The demonstrations are the beginning of each prompt.
+    """
     prompts = _rewriter_of(run, skills).prompts(skills.rows.examples, skills.order)
     return usage_of(prompts, run.get(skills), run.lm(skills.lm).count_tokens)
 

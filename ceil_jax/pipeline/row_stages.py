@@ -1,5 +1,6 @@
-"""The stages of a row, from its examples to its metric, as lazy values; `run.Run.get` computes
-them.
+"""The stages of a row, from its examples to its metric, as lazy values.
+
+`run.Run.get` computes them.
 
 `choice` has the row's method learn (`steps.StepsOf.learnt`), and gives the retriever what it needs of
 that. A row is one that `Setup.row` returned, whose method has the configuration's settings.

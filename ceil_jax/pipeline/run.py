@@ -54,15 +54,19 @@ class Run:
         return self.root / lazy.key
 
     def notes(self, lazy: Lazy[Any] | None) -> dict[str, Any]:
-        """Return the notes of a value, with its cost; empty if it is not on disk, or there is
-        none."""
+        """Return the notes of a value, with its cost.
+
+        Empty if it is not on disk, or there is none.
+        """
         if lazy is None or lazy.in_memory:
             return {}
         return finished(self.folder(lazy)) or {}
 
     def get(self, lazy: Lazy[T]) -> T:
-        """Return a value. If it is not on disk it is computed, dependencies first, or awaited if
-        another process is computing it."""
+        """Return a value from memory or disk, or by computing it.
+
+        Its dependencies are computed first. If another process is computing it, it is awaited.
+        """
         if lazy.key in self._values:
             self._values.move_to_end(lazy.key)
         else:
@@ -73,8 +77,10 @@ class Run:
         return value
 
     def value(self, given: Any) -> Any:
-        """Return the value of a lazy argument, also inside a tuple; other arguments are returned
-        unchanged."""
+        """Return the value of a lazy argument, also inside a tuple.
+
+        Other arguments are returned unchanged.
+        """
         if isinstance(given, Lazy):
             return self.get(given)
         if isinstance(given, tuple) and any(True for _ in lazies(given)):
@@ -89,8 +95,10 @@ class Run:
         return files.load(self, lazy, self.folder(lazy))
 
     def _ensure(self, lazy: Lazy[Any]) -> None:
-        """Compute a value with files unless it is complete on disk, dependencies first; the same
-        for values that its loading reads."""
+        """Compute a value with files unless it is complete on disk, dependencies first.
+
+        The same for values that its loading reads.
+        """
         if not lazy.in_memory and not self.notes(lazy):
             for need in lazy.needs:
                 self.get(need)
@@ -151,8 +159,10 @@ class Run:
         return sum((cost for _, cost in self.costs(targets).values()), Cost())
 
     def missing(self, targets: Iterable[Lazy[Any]]) -> list[Lazy[Any]]:
-        """Return what would have to be computed for the targets, dependencies first. Nothing on
-        disk changes."""
+        """Return what would have to be computed for the targets, dependencies first.
+
+        Nothing on disk changes.
+        """
         return [lazy for lazy in closure(targets, self._is_whole) if not lazy.in_memory]
 
     def _is_whole(self, lazy: Lazy[Any]) -> bool:
@@ -160,8 +170,10 @@ class Run:
 
 
 def lms_of(lazy: Lazy[Any]) -> list[NamedLM]:
-    """Return the LMs that a value is computed with: arguments that are an LM, or that have one, such
-    as a `Prompting`."""
+    """Return the LMs that a value is computed with.
+
+    They are arguments that are an LM, or that have one, such as a `Prompting`.
+    """
     values = (
         getattr(value, "lm", value) for value in lazy.given.values() if not isinstance(value, Lazy)
     )

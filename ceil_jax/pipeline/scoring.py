@@ -37,8 +37,10 @@ SCORES = arrays("scores.npz")
 
 
 def work_of_scoring(run: Run, scores: Scores) -> Work:
-    """Return the work of scoring candidate sets. Random sets take the place of those that are not
-    drawn yet."""
+    """Return the work of scoring candidate sets.
+
+    Random sets take the place of those that are not drawn yet.
+    """
     some = sample(len(scores.queries))
     sampled = scores.queries.examples[some]
     times = len(scores.queries) / max(1, len(sampled))
@@ -113,8 +115,11 @@ class _Scored(NamedTuple):
 def _as_scored(
     lm: LanguageModel, prompting: Prompting, queries: Sequence[Example], bank: Sequence[Example]
 ) -> _Scored:
-    """Return the prompts and outputs to score. The labels are replaced by letters if the LM gives
-    log P of labels only and these begin with the same token."""
+    """Return the prompts and outputs to score.
+
+    The labels are replaced by letters if the LM gives log P of labels only and these begin with the
+    same token.
+    """
     if lm.can_score or not lm.can_weigh:
         return _Scored(prompting, queries, bank)
     labels = shared_choices([*queries, *bank])
@@ -140,8 +145,11 @@ Scores = Lazy[dict[str, np.ndarray]]
 def requests(
     run: Run, scores: Scores, queries: Sequence[Example], sets: CandidateSets
 ) -> list[LMRequest]:
-    """Return the LM request that scores each set of each query, query by query, to estimate the work.
-    They are the requests that `lm_scores` makes, so that readings of them are found."""
+    """Return the LM request that scores each set of each query, to estimate the work.
+
+    They are in the order of the queries, and the same that `lm_scores` makes, so that readings of
+    them are found.
+    """
     lm = run.lm(scores.prompting.lm)
     scored = _as_scored(lm, scores.prompting, queries, scores.bank.examples)
     builder = scored.prompting.builder(run, scored.queries)
@@ -176,8 +184,11 @@ def random_sets(bank: int, queries: int, sets: int, size: int) -> CandidateSets:
 def output_scores(
     queries: np.ndarray, bank: np.ndarray, sets: CandidateSets
 ) -> dict[str, np.ndarray]:
-    """Return TST's scores, in place of an LM's: the cosine between a query's output and each
-    candidate's, from the vectors of outputs, unit rows."""
+    """Return TST's scores, in place of an LM's.
+
+    The cosine between a query's output and each candidate's, from the vectors of outputs, unit
+    rows.
+    """
     return {"lm_scores": output_similarity(queries, bank, sets.shortlist)}
 
 
@@ -194,8 +205,10 @@ def scored_sets(sets: CandidateSets, scores: dict[str, np.ndarray]) -> ScoredSet
     lazily=("scores",),
 )
 def tuned(run: Run, scores: Scores, label: str = "") -> float | Noted:
-    """Return the tuned λ: the value of the grid whose MAP sets make the right outputs of training
-    queries most probable. A note is logged if it is so small that the determinant has no influence.
+    """Return the tuned λ.
+
+    It is the value of the grid whose MAP sets make the right outputs of training queries most
+    probable. A note is logged if it is so small that the determinant has no influence.
 
     Args:
         run: gives the scores.

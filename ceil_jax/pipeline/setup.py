@@ -121,8 +121,10 @@ class Setup:
 
     @cached_property
     def system(self) -> str:
-        """The instruction as a pattern (`lm.prompts.instruction`): the user's; or for a chat LM whose
-        answers are labels, one that names them."""
+        """The instruction as a pattern (`lm.prompts.instruction`).
+
+        It is the user's; or for a chat LM whose answers are labels, one that names them.
+        """
         if self.config.system is not None:
             return self.config.system
         names_labels = self.lm.reads_messages and bool(labels_of(self.bank.examples))
@@ -179,8 +181,10 @@ def setup_of(
 
 
 def tell_of_older_stages(root: Path) -> None:
-    """Log a line, once a folder, if it has stages of a version whose keys were others: they are
-    computed again, but cached LM outputs are kept."""
+    """Log a line, once a folder, if it has stages of a version whose keys were others.
+
+    They are computed again, but cached LM outputs are kept.
+    """
     marker = root / TOLD
     if marker.exists() or not any(root.glob("chosen-*/key.json")):
         return
@@ -217,9 +221,10 @@ def _check_prompt(setup: Setup) -> None:
 def open_run(
     config: RunConfig, task: Task, models: Models | None = None, trained_by: Setup | None = None
 ) -> Session:
-    """Return what computes stages, and the setup of a task. Nothing is computed and no model is
-    loaded yet. In your own task, rows of the bank with a query's text are removed
-    (`tasks.checks.separated`).
+    """Return what computes stages, and the setup of a task.
+
+    Nothing is computed and no model is loaded yet. In your own task, rows of the bank with a
+    query's text are removed (`tasks.checks.separated`).
 
     Args:
         config: everything that a number depends on besides the task's data.

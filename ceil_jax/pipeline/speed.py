@@ -23,8 +23,10 @@ text."""
 
 
 class Machine(NamedTuple):
-    """The speed of a machine, in parameters × tokens per second: a network twice as large takes
-    twice as long."""
+    """The speed of a machine, in parameters × tokens per second.
+
+    A network twice as large takes twice as long.
+    """
 
     name: str
     lm: float
@@ -60,8 +62,10 @@ count as parameters but take no products; on a GPU it is a guess."""
 
 @cache
 def this_machine() -> Machine:
-    """Return the speed of this machine. It is measured once, in about two seconds, and kept in the
-    cache folder, if there is one."""
+    """Return the speed of this machine.
+
+    It is measured once, in about two seconds, and kept in the cache folder, if there is one.
+    """
     if not has_cache():
         return measured()
     file = cache_path() / f"machine-{digest([device(), LAYOUT])[:8]}.json"

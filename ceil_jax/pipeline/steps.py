@@ -47,8 +47,11 @@ bank."""
 
 @dataclass(frozen=True, eq=False)
 class StepsOf:
-    """The steps on a setup's task. A method is one that `Setup.row` or `RunConfig.method` returned,
-    with the configuration's settings."""
+    """The steps on a setup's task.
+
+    A method is one that `Setup.row` or `RunConfig.method` returned, with the configuration's
+    settings.
+    """
 
     setup: Setup
 
@@ -159,8 +162,10 @@ class StepsOf:
         trade_off: float | Lazy[float] | None = None,
         bank_vectors: bool = False,
     ) -> Learnt:
-        """Return the networks that a method trains to rank sets as their scores do; see
-        `methods.base.Steps`."""
+        """Return the networks that a method trains to rank sets as their scores do.
+
+        See `methods.base.Steps`.
+        """
         self.setup.untrained_encoder.check_trainable()
         method.check()
         seed = self.setup.config.seed
@@ -306,16 +311,20 @@ class StepsOf:
     # retrieval texts
 
     def texts(self, examples: Examples) -> Texts:
-        """Return the retrieval texts of examples: their inputs, or with `--text skill` the skills that
-        these need."""
+        """Return the retrieval texts of examples.
+
+        Their inputs, or with `--text skill` the skills that these need.
+        """
         if self.setup.config.text == "input":
             return inputs(examples)
         [skills_of_order] = self.skills(examples, [0])
         return rewritten(examples, skills_of_order)
 
     def bank_texts(self, learnt: Learnt) -> Texts:
-        """Return the bank's texts for a method's encoders. With `--context example`, trained networks
-        also read the outputs."""
+        """Return the bank's texts for a method's encoders.
+
+        With `--context example`, trained networks also read the outputs.
+        """
         return self._bank_texts(learnt.context)
 
     def _bank_texts(self, context: Literal["input", "example"]) -> Texts:

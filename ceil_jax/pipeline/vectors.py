@@ -70,8 +70,10 @@ def unit_vectors(vectors: np.ndarray) -> np.ndarray:
 
 
 class TextFacts(NamedTuple):
-    """The numbers from which the work of encoding is estimated: how many texts, their length, and
-    the size of the encoder."""
+    """The numbers from which the work of encoding is estimated.
+
+    They are how many texts there are, their length, and the size of the encoder.
+    """
 
     texts: int
     tokens: int

@@ -1,5 +1,7 @@
-"""Views of a run's examples with the retrieval text as `input`: the input itself, the output, input
-and output, or a part. Those with skills are in `rewriting`."""
+"""Views of a run's examples with the retrieval text as `input`.
+
+The input itself, the output, input and output, or a part. Those with skills are in `rewriting`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The ways in which an LM answers queries: choosing by log-probabilities, generating text, or
-generating one of the choices; and the kinds of answers that are probably wrong."""
+"""The ways in which an LM answers queries, and the kinds of probably wrong answers.
+
+An LM chooses by log-probabilities, generates text, or generates one of the choices.
+"""
 
 from __future__ import annotations
 
@@ -113,15 +115,19 @@ class Writing:
 
 @dataclass(frozen=True)
 class WritingAnOption(Writing):
-    """Takes the choice that an LM without log-probabilities writes: its answer is constrained to
-    them if the LM supports that (`held`), else its first or last line is one
-    (`lm.options.option_in`). If none is, the reply is the text itself."""
+    """Takes the choice that an LM without log-probabilities writes.
+
+    Its answer is constrained to them if the LM supports that (`held`), else its first or last line
+    is one (`lm.options.option_in`). If none is, the reply is the text itself.
+    """
 
     held: bool = False
 
     def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
-        """Return float [N]: the tokens of the longest label, and a few around it. An LM that writes
-        more is charged for what it writes."""
+        """Return float [N]: the tokens of the longest label, and a few around it.
+
+        An LM that writes more is charged for what it writes.
+        """
         texts = sorted({choice for query in queries for choice in query.choices})
         lengths = dict(zip(texts, lm.count_tokens(texts), strict=True))
         longest = [max(lengths[choice] for choice in query.choices) for query in queries]
@@ -157,8 +163,10 @@ class WritingAnOption(Writing):
 def way_of_answering(
     lm: LanguageModel, prompting: Prompting, stop: Sequence[str], queries: Sequence[Example]
 ) -> Way:
-    """Return the way in which an LM answers queries: if they have choices, by log-probabilities, or
-    by generating a choice if the LM gives none; else by generating text.
+    """Return the way in which an LM answers queries.
+
+    If they have choices, by log-probabilities, or by generating a choice if the LM gives none; else
+    by generating text.
 
     A chat that generates a choice is not cut at `stop`, because the choice may stand in a later
     line.

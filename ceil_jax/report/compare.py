@@ -36,8 +36,10 @@ class Comparison(RunTable):
     """The tokens of a query, by row of the table; empty without a price."""
 
     def table(self) -> Table:
-        """Return the table of methods with their scores and costs; in money too, if there is a
-        price."""
+        """Return the table of methods with their scores and costs.
+
+        Costs are in money too, if there is a price.
+        """
         table = super().table()
         if self.price is None:
             return table
@@ -53,8 +55,10 @@ class Comparison(RunTable):
         return [self.price.of_tokens(row.record.preparing.tokens) for row in self.rows]
 
     def text(self) -> str:
-        """Return the comparison for a terminal: scores, paired differences and the cost of every
-        stage."""
+        """Return the comparison for a terminal: scores, paired differences and costs.
+
+        The cost of every stage is shown.
+        """
         record = self.record
         lines = [
             # an accuracy says little without the number of its queries
@@ -158,8 +162,9 @@ def compare(
     remarks: Sequence[str] = (),
     price: Price | None = None,
 ) -> Comparison:
-    """Evaluate methods on the setup's task, in order, under one progress bar. Stages on disk are
-    reused.
+    """Evaluate methods on the setup's task, in order, under one progress bar.
+
+    Stages on disk are reused.
 
     Args:
         run: computes the stages.
@@ -177,8 +182,10 @@ def compare(
 def comparison_of(
     evaluation: Evaluation, *, remarks: Sequence[str] = (), price: Price | None = None
 ) -> Comparison:
-    """Return the comparison of rows that were evaluated; for the other arguments see `compare`. With
-    a price, their tokens must have been counted."""
+    """Return the comparison of rows that were evaluated; for the other arguments see `compare`.
+
+    With a price, their tokens must have been counted.
+    """
     setup = evaluation.setup
     table = run_table(evaluation.records)
     one_seed = (
@@ -216,8 +223,10 @@ def uncounted(evaluation: Evaluation) -> str:
 
 
 def _stage_costs(stages: Mapping[str, tuple[str, Cost]]) -> dict[str, Cost]:
-    """Return the cost of each stage by its description, from those by its key; stages without
-    tokens that took less than a tenth of a second are summed up as one."""
+    """Return the cost of each stage by its description, from those by its key.
+
+    Stages without tokens that took less than a tenth of a second are summed up as one.
+    """
     costs: dict[str, Cost] = {}
     seen: Counter[str] = Counter()
     rest = Cost()

@@ -1,5 +1,7 @@
-"""Dry runs: the stages that an evaluation would compute, their LM tokens and their time. Nothing is
-computed."""
+"""Dry runs: the stages that an evaluation would compute, their LM tokens and their time.
+
+Nothing is computed.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ class DryRun:
     """The work of the stages that are not on disk."""
 
     def add(self, lineup: Lineup) -> None:
-        """Add the stages that some rows need. Their run finds the stages on disk; its LMs need only
-        count tokens."""
+        """Add the stages that some rows need.
+
+        Their run finds the stages on disk; its LMs need only count tokens.
+        """
         self.missing |= lineup.plan
         for stage in closure(lineup.metrics):
             if stage in self.missing or lineup.run.notes(stage):

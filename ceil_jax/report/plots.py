@@ -24,8 +24,10 @@ MARKERS = "osD^vPX*"
 
 
 def picture(draw: Callable[[Axes], None], width: float, height: float) -> tuple[bytes, bytes]:
-    """Return a drawing as two PNG files, for light and for dark pages; its width and height are in
-    inches."""
+    """Return a drawing as two PNG files, for light and for dark pages.
+
+    Its width and height are in inches.
+    """
     try:
         import matplotlib.style
         from matplotlib.figure import Figure

@@ -1,5 +1,7 @@
-"""Tables with a row for each method: scores, intervals, the paper's numbers and costs; and the
-paired differences of their rows."""
+"""Tables with a row for each method, and the paired differences of their rows.
+
+A row has scores, intervals, the paper's numbers and costs.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,10 @@ class RunTable:
         return significance(self.differences, self.record.queries, self.others)
 
     def table(self) -> Table:
-        """Return the methods with their scores and costs; with the paper's numbers and further
-        metrics, if there are any."""
+        """Return the methods with their scores and costs.
+
+        The paper's numbers and further metrics are shown if there are any.
+        """
         rows = self.rows
         more = list(self.record.more)
         scores: list[list[Value]] = [
@@ -87,9 +91,11 @@ class RunTable:
 
     @property
     def remarks(self) -> str:
-        """Lines on the table: why it has no intervals, if it has none; which encoder each training
-        kept; and for each kind of trouble with the LM's answers, what it is and how many answers
-        had it."""
+        """The remarks below the table.
+
+        They say why it has no intervals, if it has none; which encoder each training kept; and for
+        each kind of trouble with the LM's answers, what it is and how many answers had it.
+        """
         lines = []
         if self.record.metric not in METRICS:
             lines.append(
@@ -120,8 +126,10 @@ class RunTable:
         return "\n".join(lines)
 
     def parts(self) -> Table | None:
-        """Return the scores and differences on queries that are in the bank and on the others; None
-        if there are not both."""
+        """Return the scores and differences on queries that are in the bank and on the others.
+
+        None if there are not both.
+        """
         parts = self.rows[0].parts()
         if not parts:
             return None
@@ -247,8 +255,11 @@ def _labels(records: Sequence[Record]) -> list[str]:
 
 
 def recorded_label(record: Record) -> str:
-    """Return the label of a record in tables. In older records and in results files, which have
-    none, it is the label of their method, or its name if it is not registered."""
+    """Return the label of a record in tables.
+
+    In older records and in results files, which have none, it is the label of their method, or its
+    name if it is not registered.
+    """
     if record.label:
         return record.label
     row = ROWS.get(record.method)
@@ -267,8 +278,10 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _paper_name(record: Record) -> str:
-    """Return the name of the method's row in CEIL's Table 2, whose encoders are of BERT's size; ""
-    if there is none."""
+    """Return the name of the method's row in CEIL's Table 2, whose encoders are of BERT's size.
+
+    "" if there is none.
+    """
     encoder = record.config["encoder"].lower() if record.method == "topk" else ""
     for name in ("contriever", "simcse"):
         if name in encoder:

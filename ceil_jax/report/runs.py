@@ -1,5 +1,4 @@
-"""The runs of one method, which differ only in their seed of training: value, interval,
-differences, parts of the queries."""
+"""The runs of one method, which differ only in their seed of training."""
 
 from __future__ import annotations
 
@@ -36,8 +35,9 @@ def cost_table(costs: Mapping[str, Cost]) -> Table:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One method's runs on the same queries, one for each seed of training. Its numbers are in
-    percent of the metric.
+    """One method's runs on the same queries, one for each seed of training.
+
+    Its numbers are in percent of the metric.
 
     Runs are sorted by their seeds, one without a seed first, whatever the order in which a file
     has them: differences pair the runs of two methods by their places.
@@ -120,8 +120,10 @@ class Runs:
 
     @property
     def examples(self) -> float | None:
-        """The mean number of examples in a prompt (#ICE), over all queries and seeds; None if
-        unknown."""
+        """The mean number of examples in a prompt (#ICE), over all queries and seeds.
+
+        None if unknown.
+        """
         counts = [record.examples for record in self.records if record.examples is not None]
         return float(np.mean(counts)) if len(counts) == len(self.records) else None
 

@@ -83,8 +83,10 @@ class _Frame(NamedTuple):
 
 
 def _frame_of(points: Sequence[Point], important: Sequence[Point]) -> _Frame:
-    """The frame for some points, as high as the intervals of the important ones. Those are left out
-    that lie below the others by more than the height of these."""
+    """The frame for some points, as high as the intervals of the important ones.
+
+    Those are left out that lie below the others by more than the height of these.
+    """
     lowest, *others = sorted(important, key=lambda point: point.score)
     while others:
         bottom = min(point.low for point in others)

@@ -1,5 +1,7 @@
-"""An explanation of one query of a row: its examples, its answer, and the scored candidate sets
-that the row's encoders were trained on."""
+"""An explanation of one query of a row.
+
+Its examples, its answer, and the scored candidate sets that the row's encoders were trained on.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,10 @@ def _training_ids(setup: Setup, row: Row) -> set[str]:
 
 
 def _trainings(setup: Setup, row: Row) -> Iterator[tuple[Method, Lazy[EncoderPair]]]:
-    """The methods of a row that learn from scored candidate sets, with the step in which they do; the
-    first to be trained first."""
+    """The methods of a row that learn from scored candidate sets, with the step in which they do.
+
+    The first to be trained first.
+    """
     for method in row.method.chain[::-1] if row.encodes else ():
         training = StepsOf(setup).learnt(method).training
         if training is not None and training.is_of(train_encoders):

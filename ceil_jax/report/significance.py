@@ -1,5 +1,4 @@
-"""Differences between methods: the significant ones, and how many queries would settle the
-others."""
+"""The significant differences between methods, and how many queries would settle others."""
 
 from __future__ import annotations
 
@@ -35,8 +34,9 @@ class Difference:
         return Difference(self.worse, self.better, Interval(-mean, -high, -low))
 
     def needed(self, queries: int) -> int | None:
-        """Return how many queries would make the difference significant if it stays as large: n
-        (half-width / difference)².
+        """Return how many queries would make the difference significant if it stays as large.
+
+        They are n (half-width / difference)².
 
         The number is rounded to two digits. It is None if there is no difference, or if it is above
         a million.
@@ -57,8 +57,9 @@ class Difference:
 def significance(
     differences: Iterable[Difference], queries: int, others: Sequence[Difference] = ()
 ) -> str:
-    """Return sentences that name the significant differences and the others, the largest first; ""
-    if nothing is compared.
+    """Return sentences that name the significant differences and the others, the largest first.
+
+    "" if nothing is compared.
 
     Args:
         differences: the pairs of interest: the best row against each other row, and each row
@@ -98,8 +99,10 @@ def significance(
 
 
 def _without_numbers(differences: Sequence[Difference]) -> list[str]:
-    """A text for each better row, with the rows that it outperforms: `free over random and
-    BM25`."""
+    """A text for each better row, with the rows that it outperforms.
+
+    `free over random and BM25`.
+    """
     worse: dict[str, list[str]] = {}
     for difference in map(Difference.upwards, differences):
         worse.setdefault(difference.better, []).append(difference.worse)

@@ -88,8 +88,10 @@ class Table:
         return [list(self.header), *([written(cell) for cell in row] for row in self.rows)]
 
     def markdown(self) -> str:
-        """Return a Markdown table, with the title as a heading of the second level above it; it
-        ends in a newline."""
+        """Return a Markdown table, with the title as a heading of the second level above it.
+
+        It ends in a newline.
+        """
         rule = ["---" if left else "---:" for left in self._left()]
         lines = [
             [cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in self.lines()
@@ -100,8 +102,10 @@ class Table:
         )
 
     def text(self) -> str:
-        """Return the table for a terminal, in columns of equal width: texts to the left, numbers to
-        the right."""
+        """Return the table for a terminal, in columns of equal width.
+
+        Texts to the left, numbers to the right.
+        """
         lines = self.lines()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = []
@@ -114,8 +118,10 @@ class Table:
         return "\n".join(aligned)
 
     def html(self) -> str:
-        """Return a `<table>` in a box that scrolls sideways on a narrow screen; the text of cells
-        is escaped."""
+        """Return a `<table>` in a box that scrolls sideways on a narrow screen.
+
+        The text of cells is escaped.
+        """
         kinds = [' class="text"' if left else "" for left in self._left()]
 
         def row(cells: Sequence[str], tag: str, attributes: str = "") -> str:
@@ -154,8 +160,10 @@ def typeset(text: str) -> str:
 
 
 def json_value(cell: Value) -> Any:
-    """Return a cell as JSON: an interval, or a number with one, as an object with `value`, `low`
-    and `high`."""
+    """Return a cell as JSON.
+
+    An interval, or a number with one, as an object with `value`, `low` and `high`.
+    """
     if isinstance(cell, Number):
         return cell.value if cell.interval is None else json_value(cell.interval)
     if isinstance(cell, Interval):

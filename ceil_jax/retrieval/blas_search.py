@@ -58,8 +58,10 @@ class _Best:
         index."""
 
     def look(self, block: Float[np.ndarray, "m d"], start: int) -> None:
-        """Collect the items of the next block that may be among a query's k best. `start` is the
-        index of its first item."""
+        """Collect the items of the next block that may be among a query's k best.
+
+        `start` is the index of its first item.
+        """
         scores = self._queries @ block.T
         near = scores > self._bound
         k = self._scores.shape[1]

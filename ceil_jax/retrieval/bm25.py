@@ -13,8 +13,9 @@ log = logging.getLogger(__name__)
 
 
 class LexicalIndex:
-    """BM25 over texts, with the library bm25s; k1 = 1.5, b = 0.75, and Lucene's inverse document
-    frequency, which is never negative.
+    """BM25 over texts, with the library bm25s.
+
+    k1 = 1.5, b = 0.75, and Lucene's inverse document frequency, which is never negative.
 
     >>> int(LexicalIndex(["a fine film", "a dull play"]).scores("the play").argmax())
     1

@@ -34,8 +34,9 @@ def top_k(
     items: Float[Array, "n d"] | Float[np.ndarray, "n d"],
     k: int,
 ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-    """Return the k items with the largest dot product for each query, best first. The search is
-    exact, in float32.
+    """Return the k items with the largest dot product for each query, best first.
+
+    The search is exact, in float32.
 
     With a single CPU device, numpy's BLAS computes the products (`blas_search`), which is faster
     there than XLA. Otherwise the queries are spread over the devices. The items may be

@@ -65,9 +65,10 @@ def nearest_drawn(
     seed: int,
     score: Score = dot_products,
 ) -> tuple[Float[np.ndarray, "q n"], Int32[np.ndarray, "q n"]]:
-    """Return the nearest examples, with ties drawn at random for each query. Skills often have
-    equal vectors; without the draw, all queries would get those that come first in the bank. See
-    `nearest`.
+    """Return the nearest examples, with ties drawn at random for each query.
+
+    Skills often have equal vectors; without the draw, all queries would get those that come first
+    in the bank. See `nearest`.
 
     Args:
         queries: queries with vectors of the kind that `score` takes.
@@ -103,8 +104,10 @@ def nearest_drawn(
 def drawn_order(
     scores: Float[np.ndarray, " bank"], n: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return the positions of the n largest scores, best first; equal scores are chosen and ordered
-    at random."""
+    """Return the positions of the n largest scores, best first.
+
+    Equal scores are chosen and ordered at random.
+    """
     least = np.partition(scores, len(scores) - n)[len(scores) - n]
     near = np.flatnonzero(scores >= least - EQUAL)
     near = near[np.argsort(-scores[near], kind="stable")]

@@ -1,5 +1,7 @@
-"""The rows of a bank that are the query itself; they are left out, so that no prompt contains its
-own answer."""
+"""The rows of a bank that are the query itself.
+
+They are left out, so that no prompt contains its own answer.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,10 @@ class OwnRows:
         return example.id if self._known_by == "id" else question_key(example.input)
 
     def __call__(self, queries: Sequence[Example]) -> list[list[int]]:
-        """Return the bank positions of each query's own rows. Log once how many queries have
-        any."""
+        """Return the bank positions of each query's own rows.
+
+        Log once how many queries have any.
+        """
         own_positions = [self._positions.get(self._key(query), []) for query in queries]
         in_bank = sum(bool(positions) for positions in own_positions)
         if self._known_by == "words" and in_bank and not self._warned:

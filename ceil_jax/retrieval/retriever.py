@@ -1,5 +1,4 @@
-"""The protocol of retrievers: their needs, arguments and queries, and the choice that they
-return."""
+"""The protocol of retrievers: what they need and are given, and their choice."""
 
 from __future__ import annotations
 
@@ -223,8 +222,10 @@ _INTERFACE = (
 
 
 def check_build(name: str, build: Callable[[RetrieverArguments], Retriever]) -> None:
-    """Raise a UserError if `build` cannot make retrievers: it must take one argument, and a class
-    must have `choose`. The result of a function is checked later, by `RetrieverKind.retriever`.
+    """Raise a UserError if `build` cannot make retrievers.
+
+    It must take one argument, and a class must have `choose`. The result of a function is checked
+    later, by `RetrieverKind.retriever`.
     """
     title = getattr(build, "__name__", repr(build))
     try:

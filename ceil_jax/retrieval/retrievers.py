@@ -1,5 +1,7 @@
-"""The retrievers that need neither skills nor gold outputs: no examples, random, BM25, nearest
-neighbours, fixed examples alone or followed by near ones, MMR and DPP-MAP.
+"""The retrievers that need neither skills nor gold outputs.
+
+No examples, random, BM25, nearest neighbours, fixed examples alone or followed by near ones, MMR
+and DPP-MAP.
 
 The command line lists them, and jax takes long to import, so functions import modules that need
 jax.

@@ -82,8 +82,10 @@ def _digit(match: re.Match[str]) -> str:
 
 
 def _pairs(run: str) -> Iterator[str]:
-    """Pairs of neighbouring characters with their marks. Chinese and Korean characters, and a
-    character without neighbours, are also yielded singly."""
+    """Pairs of neighbouring characters with their marks.
+
+    Chinese and Korean characters, and a character without neighbours, are also yielded singly.
+    """
     characters = _characters().findall(run)
     for character in characters:
         if len(characters) == 1 or re.match(f"[{_HAN}{_HANGUL}]", character):
@@ -100,8 +102,10 @@ def _marks() -> str:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A regular expression for a word: a run of characters of a script without spaces, or any other
-    word."""
+    """A regular expression for a word.
+
+    A run of characters of a script without spaces, or any other word.
+    """
     letter = rf"(?![{_UNSPACED}])\w"
     word = rf"(?:{letter})(?:{letter}|[{_marks()}])*"
     return re.compile(rf"([{_UNSPACED}](?:[{_UNSPACED}{_marks()}])*)|({_EMOJI}|{word})")

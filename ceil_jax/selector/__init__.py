@@ -1,5 +1,6 @@
-"""The example selector for applications: a bank that can change, its encoders and settings, and one
-call, `select`.
+"""The example selector for applications.
+
+A bank that can change, its encoders and settings, and one call, `select`.
 
 - `selector`: `CeilSelector`, the public class.
 - `settings`: the settings of a selector and the options of one call, checked.

@@ -99,8 +99,10 @@ class Snapshot:
 
     @cached_property
     def mean_cosine(self) -> float:
-        """The mean cosine of all pairs of live examples, from 0 to MOST_ALIKE; 0 for fewer than
-        two."""
+        """The mean cosine of all pairs of live examples, from 0 to MOST_ALIKE.
+
+        0 for fewer than two.
+        """
         count = int(self.live.sum())
         if count < 2:
             return 0.0
@@ -112,8 +114,9 @@ class Snapshot:
     def shortlists(
         self, queries: Sequence[Example], vectors: np.ndarray, call: CallSettings
     ) -> Iterator[Shortlist]:
-        """Yield the shortlist of each query: the nearest examples that may be chosen. `vectors` are
-        the queries' unit vectors, float32 [Q, D].
+        """Yield the shortlist of each query: the nearest examples that may be chosen.
+
+        `vectors` are the queries' unit vectors, float32 [Q, D].
 
         The search uses numpy: moving the bank to a device for one query costs more than reading it,
         and a growing bank would be compiled again and again. A UserError for balance over more
@@ -140,8 +143,11 @@ class Snapshot:
     def _shortlist(
         self, query: Example, cosines: np.ndarray, call: CallSettings, most: int
     ) -> Shortlist:
-        """The shortlist of one query. No two examples are the same question with the same output, and
-        at most `most` have the same value of the balanced field."""
+        """The shortlist of one query.
+
+        No two examples are the same question with the same output, and at most `most` have the same
+        value of the balanced field.
+        """
         passes = passes_filter(call)
         asks_it = asks_the_same(query, call.template)
         group = group_reader(call)
@@ -223,8 +229,10 @@ class Bank:
         return len(self._rows)
 
     def __copy__(self) -> Bank:
-        """An independent copy of the bank. It shares the vectors if all are live, because they are
-        never written to."""
+        """An independent copy of the bank.
+
+        It shares the vectors if all are live, because they are never written to.
+        """
         with self._changing:
             return type(self)(list(self.snapshot), self.snapshot.live_vectors, self.next_id)
 
@@ -259,8 +267,10 @@ class Bank:
         return known
 
     def add(self, examples: Sequence[Example], vectors: np.ndarray) -> list[str]:
-        """Append n examples with their unit vectors, float32 [n, D], and return their ids. Examples
-        without an id get one."""
+        """Append n examples with their unit vectors, float32 [n, D], and return their ids.
+
+        Examples without an id get one.
+        """
         if not examples:
             return []
         with self._changing:
@@ -306,8 +316,10 @@ class Bank:
         return with_ids
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Remove examples by id. The memory of their vectors is freed once more than half of the
-        rows are removed."""
+        """Remove examples by id.
+
+        The memory of their vectors is freed once more than half of the rows are removed.
+        """
         ids = list(dict.fromkeys(ids))
         with self._changing:
             unknown = [id for id in ids if id not in self._rows]

@@ -11,8 +11,10 @@ from ceil_jax.lm.prompts import Form
 
 @dataclass(frozen=True)
 class Card:
-    """The fields of the card that only the author of the selector knows. An empty field is shown as
-    "not stated"."""
+    """The fields of the card that only the author of the selector knows.
+
+    An empty field is shown as "not stated".
+    """
 
     title: str = "CEIL selector"
     license: str = ""

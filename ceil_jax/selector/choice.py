@@ -25,8 +25,11 @@ from ceil_jax.tasks.example import Example
 def select_from(
     query: Example, shortlist: Shortlist, call: CallSettings, layout: Prompt
 ) -> Selection:
-    """Return the selection for a query. A UserError for balance on an unknown field, and for a
-    `count_tokens` that does not return counts."""
+    """Return the selection for a query.
+
+    A UserError for balance on an unknown field, and for a `count_tokens` that does not return
+    counts.
+    """
     relevance = similarity(rescaled(shortlist.cosines, shortlist.origin))
     steps, stopped, repeats = _Choice(shortlist, relevance, call, layout.opening).steps()
     chosen, tokens = _fitted(steps, shortlist, relevance, call, layout)
@@ -130,8 +133,10 @@ class _Choice:
         return False
 
     def _repeats_another(self, item: int) -> bool:
-        """Return whether an item is nearly equal to one that has been taken. It then waits until no
-        others are left."""
+        """Return whether an item is nearly equal to one that has been taken.
+
+        It then waits until no others are left.
+        """
         threshold = self._call.near_duplicate
         if threshold is not None:
             taken = self._shortlist.vectors[[pick.item for pick in self._picks]]
@@ -141,8 +146,10 @@ class _Choice:
         return item in self._repeats
 
     def _fixed(self) -> Iterator[Pick]:
-        """Yield the fixed examples that fit, the last one first: if not all fit, the first ones of
-        the prompt are left out."""
+        """Yield the fixed examples that fit, the last one first.
+
+        If not all fit, the first ones of the prompt are left out.
+        """
         for item in reversed(range(self._near, len(self._shortlist.examples))):
             if self._fits(item):
                 yield Pick(item, 0.0, 1.0)

@@ -1,5 +1,7 @@
-"""`LabelClassifier`: the label of a text without an LM, by logistic regression on an encoder's
-vectors. It is the method `classifier` of `ceil-jax compare`, for applications.
+"""`LabelClassifier`, which predicts the label of a text without an LM.
+
+It is a logistic regression on an encoder's vectors: the method `classifier` of `ceil-jax compare`,
+for applications.
 
 ```
 classifier.json   the sha256 of every file of the save, and the name of the input in mappings
@@ -45,8 +47,9 @@ class Predictions(NamedTuple):
 
 
 class LabelClassifier:
-    """Multinomial logistic regression on an encoder's vectors of the inputs; C is chosen by
-    cross-validation.
+    """Multinomial logistic regression on an encoder's vectors of the inputs.
+
+    C is chosen by cross-validation.
 
     Args:
         encoder: an encoder with a label head, such as one that a run has trained.
@@ -121,8 +124,10 @@ class LabelClassifier:
     def from_pretrained(
         cls, folder: str | os.PathLike[str], *, encoder: Encodes | None = None
     ) -> Self:
-        """Load what `save_pretrained` wrote. The sha256 of every file is checked; nothing in the
-        folder names code, an address or another folder.
+        """Load what `save_pretrained` wrote.
+
+        The sha256 of every file is checked; nothing in the folder names code, an address or another
+        folder.
 
         Args:
             folder: the folder.
@@ -148,8 +153,9 @@ class LabelClassifier:
         return cls(encoder, input_key)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder for `from_pretrained`: JSON, npz and safetensors. A classifier in it is
-        replaced in one step.
+        """Write a folder for `from_pretrained`: JSON, npz and safetensors.
+
+        A classifier in it is replaced in one step.
 
         Raises:
             UserError: the folder cannot be written, or holds something else.

@@ -39,8 +39,10 @@ def of_this_bank(call: CallSettings, examples: Iterable[Example]) -> CallSetting
 
 
 def field_reader(name: str, call: CallSettings) -> Callable[[Example], str | None]:
-    """Return a function that reads a field of an example, or its input, output or id; it returns
-    None if the example has none."""
+    """Return a function that reads a field of an example, or its input, output or id.
+
+    It returns None if the example has none.
+    """
     if same_text(name, (call.output_key,)):
         return lambda example: example.output
     if same_text(name, (call.input_key,)):
@@ -65,8 +67,10 @@ def group_reader(call: CallSettings) -> Callable[[Example], str | None]:
 
 
 def passes_filter(call: CallSettings) -> Callable[[Example], bool]:
-    """Return whether an example passes a call's filter, as a function. A UserError if the filter
-    contains an operator."""
+    """Return whether an example passes a call's filter, as a function.
+
+    A UserError if the filter contains an operator.
+    """
     condition = call.filter
     if condition is None:
         return lambda example: True
@@ -137,8 +141,10 @@ def check_field(what: str, name: str, examples: Iterable[Example], call: CallSet
 
 
 def question(example: Example, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the key of an example's question: the `question_key` of its input and of the fields in
-    `names`."""
+    """Return the key of an example's question.
+
+    The `question_key` of its input and of the fields in `names`.
+    """
     texts = example.input, *(example.field(name) or "" for name in names)
     return tuple(map(question_key, texts))
 

@@ -1,5 +1,6 @@
-"""Saving a selector as a folder, loading it, and fetching one from the Hugging Face hub; without
-pickles or code.
+"""Saving a selector as a folder, loading it, and fetching one from the Hugging Face hub.
+
+Without pickles or code.
 
 ```
 selector.json   settings, and the sha256 of every file of the save

@@ -57,8 +57,10 @@ class Manifest:
 
 
 def check_target(folder: Path, manifest: str) -> None:
-    """Raise a UserError if a folder exists that is neither empty nor a save with that manifest. The
-    remains of a killed first save are accepted."""
+    """Raise a UserError if a folder exists that is neither empty nor a save with that manifest.
+
+    The remains of a killed first save are accepted.
+    """
     if (folder / manifest).exists() or not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}

@@ -119,8 +119,10 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """The part of `prompt` before the query: the instruction and the examples, each followed by
-        the separator."""
+        """The part of `prompt` before the query.
+
+        The instruction and the examples, each followed by the separator.
+        """
         return self.layout.opening + examples_text(self.layout.template, self.examples)
 
     @property
@@ -130,8 +132,10 @@ class Selection:
 
     @property
     def messages(self) -> list[Message]:
-        """The prompt as the messages of a chat, `[{"role": …, "content": …}]`: the instruction as the
-        system's, a turn of the user and of the assistant for each example, and the query.
+        """The prompt as the messages of a chat, `[{"role": …, "content": …}]`.
+
+        The instruction as the system's, a turn of the user and of the assistant for each example,
+        and the query.
 
         Examples that are conversations keep all their turns and tool calls, but not their system
         message. If all have the same one, it takes the place of a missing instruction.

@@ -1,5 +1,7 @@
-"""`CeilSelector`, the example selector: a bank that can change, its encoders and settings, and one
-call, `select`."""
+"""`CeilSelector`, the example selector for applications.
+
+It has a bank that can change, its encoders and settings, and one call, `select`.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,9 @@ class CeilSelector(Settings):
         vectors: np.ndarray | None = None,
         **settings: Unpack[SettingOptions],
     ) -> Self:
-        """Make a selector from examples and an encoder. For a trained one see
-        `pipeline.export.selector_of`.
+        """Make a selector from examples and an encoder.
+
+        For a trained one see `pipeline.export.selector_of`.
 
         Args:
             examples: Examples or {"input": …, "output": …}. Keys other than id, choices and
@@ -156,10 +159,9 @@ class CeilSelector(Settings):
         skip_bad_rows: bool = False,
         **more: Unpack[FromExamples],
     ) -> Self:
-        """Make a selector from a file with one example per row: .csv, .tsv, .jsonl, .json or
-        .parquet, also compressed (`tasks.tables`). If a local network encodes 1,000 rows or more,
-        with a progress bar, their vectors are kept in the cache folder, and the same rows are not
-        encoded again.
+        """Make a selector from a file with one example per row.
+
+        The file is .csv, .tsv, .jsonl, .json or .parquet, also compressed (`tasks.tables`).
 
         Args:
             file: the file; columns other than `input_key`, `output_key`, id, choices and references
@@ -189,8 +191,10 @@ class CeilSelector(Settings):
 
     @classmethod
     def from_dataframe(cls, frame: Any, **more: Unpack[FromExamples]) -> Self:
-        """Make a selector from a pandas or polars data frame; see `from_csv`. Missing values give
-        no metadata field."""
+        """Make a selector from a pandas or polars data frame; see `from_csv`.
+
+        Missing values give no metadata field.
+        """
         return cls.from_csv(frame, **more)
 
     @classmethod
@@ -202,8 +206,9 @@ class CeilSelector(Settings):
         query_encoder: Encodes | None = None,
         **settings: Unpack[SettingOptions],
     ) -> Self:
-        """Load what `save_pretrained` wrote. The sha256 of every file is checked, and the vectors
-        are memory-mapped.
+        """Load what `save_pretrained` wrote.
+
+        The sha256 of every file is checked, and the vectors are memory-mapped.
 
         A folder is data: nothing in it names code, an address or another folder. An encoder of your
         own is given here, or registered before (`register_encoder`).
@@ -247,8 +252,10 @@ class CeilSelector(Settings):
                 )
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card. An encoder
-        that has no method `save_pretrained` is left out, and has to be given when it is loaded.
+        """Write a folder for `from_pretrained`: JSON, npy, safetensors and a model card.
+
+        An encoder that has no method `save_pretrained` is left out, and has to be given when it is
+        loaded.
 
         A selector in the folder is replaced in one step: after a crash, the folder holds either the
         old one or the new one, complete. `hf upload owner/name folder` shares it.
@@ -430,8 +437,10 @@ class CeilSelector(Settings):
     def select_many(
         self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]
     ) -> list[Selection]:
-        """Return what `select` returns for each query. Queries are encoded together, and all use
-        the bank as it was at the start."""
+        """Return what `select` returns for each query.
+
+        Queries are encoded together, and all use the bank as it was at the start.
+        """
         check_names("select", options, CallSettings)
         settings = CallSettings(**{**self.settings, **options})
         query_examples = as_examples(queries, self.columns, "queries", "query", answered=False)

@@ -1,5 +1,7 @@
-"""The settings of a selector, and the options of one call of `select`; both are checked when they
-are set."""
+"""The settings of a selector, and the options of one call of `select`.
+
+Both are checked when they are set.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ def check_names(call: str, settings: Iterable[str], kind: type[Settings]) -> Non
 
 @dataclass(eq=False, repr=False)
 class Settings:
-    """The settings of a selector. They are keyword arguments of its constructors, and attributes
-    that may be set later.
+    """The settings of a selector.
+
+    They are keyword arguments of its constructors, and attributes that may be set later.
 
     Raises:
         UserError: a setting has a wrong type or value.

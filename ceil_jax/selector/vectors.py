@@ -61,8 +61,9 @@ def with_dim(encoder: Any) -> Any:
 
 
 def as_encoders(encoder_like: Any) -> tuple[Any, Any]:
-    """Return an encoder of examples and one of queries; they are the same object except for
-    LangChain embeddings.
+    """Return an encoder of examples and one of queries.
+
+    They are the same object except for LangChain embeddings.
 
     See `CeilSelector.from_examples` for what is accepted; anything else is a UserError.
     """

@@ -1,5 +1,6 @@
-"""Skill-KNN (An et al. 2023): an LM rewrites each input as the skill it needs, and retrieval
-compares skills.
+"""Skill-KNN (An et al. 2023).
+
+An LM rewrites each input as the skill it needs, and retrieval compares skills.
 
 Nearest-neighbour search is in `retrieval/`; the stages that rewrite inputs are in `pipeline/`.
 

@@ -1,5 +1,6 @@
-"""Skill-KNN's rewriting (An et al. 2023): an LM states the skill that an input needs, independent
-of its topic.
+"""Skill-KNN's rewriting (An et al. 2023).
+
+An LM states the skill that an input needs, independent of its topic.
 
 The prompt is an instruction, annotated demonstrations (input → skill) and the input, which for text
 to SQL is the question and the schema of its database (the paper's footnote 3; embeddings see the
@@ -84,8 +85,10 @@ def load_demonstrations(source: str | Path) -> list[Demonstration]:
 
 
 def _line(row: Row, name: str) -> str:
-    """A field that is a text of one line. Others are refused, because a rewrite stops at the end of
-    a line."""
+    """A field that is a text of one line.
+
+    Others are refused, because a rewrite stops at the end of a line.
+    """
     value = text(row, name).strip()
     if "\n" in value:
         raise FieldError(name, "a text of one line", value)
@@ -180,8 +183,9 @@ class Rewriter:
         return [self._openings[order] + self.template.query(query) for query in queries]
 
     def rewrite(self, examples: Sequence[Example], order: int) -> Rewrites:
-        """Return the skill of each example's input, with the demonstrations in one order; the input
-        itself if a rewrite failed.
+        """Return the skill of each example's input, with the demonstrations in one order.
+
+        The input itself if a rewrite failed.
 
         If demonstrations have schemas, inputs must be single lines.
         """
@@ -220,8 +224,10 @@ class Rewriter:
 
 
 def _shuffles(count: int, orders: int, seed: int) -> list[list[int]]:
-    """Distinct orders of `count` items. Each depends only on the seed and on the orders before
-    it."""
+    """Distinct orders of `count` items.
+
+    Each depends only on the seed and on the orders before it.
+    """
     shuffles: list[list[int]] = []
     for order in range(orders):
         generator = np.random.default_rng([seed, order])

@@ -1,5 +1,6 @@
-"""Skill-KNN's similarities of inputs with m skills each; e_i(x) is the embedding of the i-th skill
-of x.
+"""Skill-KNN's similarities of inputs with m skills each.
+
+e_i(x) is the embedding of the i-th skill of x.
 
     base               cos(e_1(x), e_1(a))
     consistency        cos(Σ_i e_i(x) / m, Σ_j e_j(a) / m)
@@ -39,8 +40,10 @@ def consistency(
 def distinctiveness(
     queries: Float[Array, "q m d"], items: Float[Array, "n m d"]
 ) -> Float[Array, "q n"]:
-    """Return the largest cosine of any two skills. Pairs are compared one by one, so memory is q ×
-    n for any m."""
+    """Return the largest cosine of any two skills.
+
+    Pairs are compared one by one, so memory is q × n for any m.
+    """
     m = queries.shape[1]
     queries = unit(queries)
     items = jnp.moveaxis(unit(items), 1, 0)

@@ -38,8 +38,9 @@ _checked: dict[Path, int] = {}
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the summary of a finished folder; None if it is unfinished, or a file in it is
-    damaged.
+    """Return the summary of a finished folder.
+
+    None if it is unfinished, or a file in it is damaged.
 
     The first time in a process, files are compared with their checksums, and the key with the
     folder's name. The folder need not exist.
@@ -104,8 +105,10 @@ def complete(folder: Path, content: str, fill: Callable[[], Mapping[str, Any]]) 
 
 
 def read_key(folder: Path) -> dict[str, Any] | None:
-    """Return what a folder depends on; None if the file that says so is missing, damaged, or of
-    another folder."""
+    """Return what a folder depends on.
+
+    None if the file that says so is missing, damaged, or of another folder.
+    """
     file = folder / KEY
     try:
         content = file.read_bytes() if file.is_file() else b""

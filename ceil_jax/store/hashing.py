@@ -1,5 +1,7 @@
-"""Hashes of values, files and folders, which name stages and reveal damaged files; and which files
-of a folder count as its content."""
+"""Hashes of values, files and folders.
+
+They name stages and reveal damaged files. Some files of a folder do not count as its content.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,10 @@ def is_pointer(file: Path) -> bool:
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file under a folder, by its relative path, in sorted order; files
-    of file managers are left out."""
+    """Return the sha256 of every file under a folder, by its relative path, in sorted order.
+
+    Files of file managers are left out.
+    """
     return {
         file.relative_to(folder).as_posix(): file_sha256(file)
         for file in sorted(folder.rglob("*"))

@@ -16,8 +16,9 @@ SECONDS = 3.0
 
 
 def check_hub(models: Mapping[str, str], datasets: Sequence[str], advice: str = "") -> None:
-    """Tell the hub's libraries to use only their caches if the hub cannot be reached; see
-    `go_offline_without_hub`.
+    """Tell the hub's libraries to use only their caches if the hub cannot be reached.
+
+    See `go_offline_without_hub`.
 
     Args:
         models: the ids of models that are needed from the hub, by the flag that names them.

@@ -1,5 +1,6 @@
-"""Functions whose results are kept on disk, and lazy values: a run is a graph of `Lazy` values,
-which `pipeline.run.Run` computes once and keeps.
+"""Functions whose results are kept on disk, and lazy values.
+
+A run is a graph of `Lazy` values, which `pipeline.run.Run` computes once and keeps.
 
 Calling a kept function computes nothing. It returns a `Lazy`: the function with what it was given,
 some of which may be lazy itself. The key of a lazy value is the function's kind and a digest of its
@@ -48,7 +49,9 @@ class Work(NamedTuple):
 
 class Noted(NamedTuple):
     """A value with notes as JSON values, which a kept function may return in place of the value.
-    The notes are in the value's folder (`pipeline.run.Run.notes`)."""
+
+    The notes are in the value's folder (`pipeline.run.Run.notes`).
+    """
 
     value: Any
     notes: Mapping[str, Any]
@@ -160,8 +163,10 @@ def kept(
 
 
 class Lazy(Generic[T_co]):
-    """The future result of a kept function. The function's arguments are attributes. Lazy values
-    with the same key are equal."""
+    """The future result of a kept function.
+
+    The function's arguments are attributes. Lazy values with the same key are equal.
+    """
 
     def __init__(self, function: Kept[Any], given: Mapping[str, Any]) -> None:
         self.function = function
@@ -245,8 +250,10 @@ def lazies(value: Any) -> Iterator[Lazy[Any]]:
 
 
 def keyed(value: Any) -> Any:
-    """Return the form of a value in keys: its own `key` if it has one, or the fields of a dataclass
-    that are not at their defaults."""
+    """Return the form of a value in keys.
+
+    Its own `key` if it has one, or the fields of a dataclass that are not at their defaults.
+    """
     if isinstance(key := getattr(value, "key", None), str | list):
         return key
     if isinstance(value, tuple | list):
@@ -282,8 +289,10 @@ def _is_same(default: Any, value: Any) -> bool:
 def closure(
     targets: Iterable[Lazy[Any]], without: Callable[[Lazy[Any]], bool] = lambda lazy: False
 ) -> list[Lazy[Any]]:
-    """Return the targets and all lazy values that they need, each once, dependencies first. Values
-    for which `without` is true are left out, together with their needs."""
+    """Return the targets and all lazy values that they need, each once, dependencies first.
+
+    Values for which `without` is true are left out, together with their needs.
+    """
     needed: dict[str, Lazy[Any]] = {}
 
     def visit(lazy: Lazy[Any]) -> None:

@@ -31,8 +31,9 @@ exceptions."""
 
 @contextmanager
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """Create a folder if needed, and lock it for this process until the block ends. Other processes
-    wait, and log that they do.
+    """Create a folder if needed, and lock it for this process until the block ends.
+
+    Other processes wait, and log that they do.
 
     Use different lock names to lock parts of the folder separately. A UserError for a full disk, a
     folder that cannot be created or written, or a file system that refuses locks.
@@ -100,8 +101,9 @@ def move_aside(folder: Path, parent: Path) -> Path:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raise the system's OSError for a full disk unless `size` bytes fit into a folder. Some
-    libraries report a full disk less clearly.
+    """Raise the system's OSError for a full disk unless `size` bytes fit into a folder.
+
+    Some libraries report a full disk less clearly.
 
     If the system supports it, the space is allocated and freed again, so that quotas and file size
     limits are noticed as well.
@@ -115,8 +117,9 @@ def check_room(folder: Path, size: int) -> None:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a temporary file beside a target; when the block ends, flush it to the disk and rename
-    it to the target.
+    """Yield a temporary file beside a target.
+
+    When the block ends, flush it to the disk and rename it to the target.
 
     The folder is created if needed. If the block raises, or the disk is full or unwritable (a
     UserError), the temporary file is removed; so are those that killed processes left for this

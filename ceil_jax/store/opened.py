@@ -1,5 +1,7 @@
-"""Reading a folder that anybody may have written. Its regular files are data, with checked sizes and
-types; nothing in them is a name of code, an address, or a path out of the folder.
+"""Reading a folder that anybody may have written.
+
+Its regular files are data, with checked sizes and types; nothing in them is a name of code, an
+address, or a path out of the folder.
 
 Everything that a saved selector, head, classifier, encoder or DSPy program holds is read here.
 """
@@ -254,8 +256,10 @@ class Files:
             yield line
 
     def json(self, name: str, kind: type[T], missing: T | None = None) -> T:
-        """Return the JSON value in a file as a type (see `checked`); `missing`, if it is given and
-        there is no such file."""
+        """Return the JSON value in a file as a type (see `checked`).
+
+        `missing`, if it is given and there is no such file.
+        """
         if missing is not None and name not in self:
             return missing
         return checked(self.read(name), kind, str(self.path(name)))
@@ -290,8 +294,9 @@ class Files:
         return UserError(f"{path} is missing, damaged, or of another save; {AGAIN}")
 
     def arrays(self, name: str, wanted: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return those arrays of an .npz file that are wanted and in it, by name. It must not be
-        compressed, as `np.savez` writes it.
+        """Return those arrays of an .npz file that are wanted and in it, by name.
+
+        It must not be compressed, as `np.savez` writes it.
 
         Raises:
             UserError: it is no such file, or an array holds Python objects.
@@ -338,8 +343,10 @@ class Files:
         return np.memmap(stream, np.float32, mode="r", offset=len(header), shape=shape)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Return the arrays in all `model*.safetensors`, by name. They are mapped: their shapes are
-        known, and their numbers are read when they are used. Pickles are never opened.
+        """Return the arrays in all `model*.safetensors`, by name.
+
+        They are mapped: their shapes are known, and their numbers are read when they are used.
+        Pickles are never opened.
 
         Raises:
             UserError: there is no such file; or one is damaged, or has a type that is not read.

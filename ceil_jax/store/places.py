@@ -9,8 +9,10 @@ from ceil_jax.errors import UserError
 
 
 def home() -> Path | None:
-    """Return the home folder; None if the process has none, as in a container whose user has
-    neither a name nor HOME."""
+    """Return the home folder.
+
+    None if the process has none, as in a container whose user has neither a name nor HOME.
+    """
     try:
         return Path.home()
     except RuntimeError:

@@ -48,8 +48,10 @@ class CommandBar:
 
     @contextmanager
     def running(self, stage: str, what: str) -> Iterator[None]:
-        """Show a stage, described by `what`, while the block runs. Afterwards the bar shows the
-        enclosing stage again, if there is one."""
+        """Show a stage, described by `what`, while the block runs.
+
+        Afterwards the bar shows the enclosing stage again, if there is one.
+        """
         outer = self._shown
         self._number = min(self._number + 1, self._count)
         self._shown = f"stage {self._number} of {self._count}, {what}"
@@ -64,8 +66,10 @@ class CommandBar:
 
 @contextmanager
 def command_bar(expected: Mapping[str, float]) -> Iterator[CommandBar]:
-    """Show one bar for all work inside the block. `expected` are the seconds of each stage, by
-    key."""
+    """Show one bar for all work inside the block.
+
+    `expected` are the seconds of each stage, by key.
+    """
     command = CommandBar(expected)
     token = running_bar.set(command)
     try:

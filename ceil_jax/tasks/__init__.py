@@ -1,5 +1,6 @@
-"""Data sets: examples, prompt templates and tasks, and the readers of files, data frames and the
-hub.
+"""Data sets: examples, prompt templates, tasks, and the readers of files and the hub.
+
+Data frames are read too.
 
 How predictions are scored is in `metrics/`; prompts under a token budget are put together in
 `lm/prompts`.

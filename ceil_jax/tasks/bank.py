@@ -1,5 +1,7 @@
-"""The examples of a run, with keys of their content: the bank, queries, and queries that are taken from
-the bank."""
+"""The examples of a run, with keys of their content.
+
+The bank, queries, and queries that are taken from the bank.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,10 @@ class Bank(Examples):
     _queries: dict[bytes, BankQueries] = field(default_factory=dict, init=False, repr=False)
 
     def queries(self, positions: np.ndarray) -> BankQueries:
-        """Return the examples at some positions as queries. The same positions always give the same
-        object."""
+        """Return the examples at some positions as queries.
+
+        The same positions always give the same object.
+        """
         positions = np.sort(positions).astype(np.int32)
         queries = BankQueries([self.examples[i] for i in positions], self, positions)
         return self._queries.setdefault(positions.tobytes(), queries)

@@ -40,8 +40,11 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 def plain(value: Any) -> Any:
-    """Return a cell as a plain Python value: scalars of numpy, Arrow and others as Python's, arrays
-    and series as lists. Other values are unchanged."""
+    """Return a cell as a plain Python value.
+
+    Scalars of numpy, Arrow and others become Python's, and arrays and series become lists. Other
+    values are unchanged.
+    """
     if isinstance(value, str):
         return str.__str__(value)  # the text of an instance of a subclass, whatever that prints
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -63,8 +66,9 @@ def missing(value: Any) -> bool:
 
 
 def as_text(value: Any) -> str | None:
-    """Return a cell as text; None if it is missing, or is not a text, number, date, time span, UUID
-    or path.
+    """Return a cell as text.
+
+    None if it is missing, or is not a text, number, date, time span, UUID or path.
 
     They are written as Python writes them, but whole floats as whole numbers, because a column of
     whole numbers becomes floats where a cell is missing: `True`, `2.5`, `2` for 2.0, `2026-01-02`.
@@ -117,8 +121,10 @@ def says(text: str | None, wanted: Any) -> bool:
 
 
 def _day_and_time(text: str) -> datetime.datetime | str:
-    """The date and time that a text states in ISO form, midnight for a date alone; the text itself
-    if it is neither."""
+    """The date and time that a text states in ISO form, midnight for a date alone.
+
+    The text itself if it is neither.
+    """
     try:
         return datetime.datetime.fromisoformat(text.strip())
     except ValueError:

@@ -38,8 +38,9 @@ log = logging.getLogger(__name__)
 
 
 def check_names(names: Sequence[str], source: str) -> None:
-    """Raise a UserError if two columns have one name, compared by `question_key`. Columns without a
-    name are ignored.
+    """Raise a UserError if two columns have one name, compared by `question_key`.
+
+    Columns without a name are ignored.
 
     Args:
         names: the names of all columns.
@@ -68,8 +69,10 @@ def check_columns(needed: Sequence[str], row: Row, source: str, hint: str = "") 
 
 
 def nested(row: Row) -> str:
-    """Return a clause for messages on the columns of a row that hold lists or objects; "" if none
-    does."""
+    """Return a clause for messages on the columns of a row that hold lists or objects.
+
+    "" if none does.
+    """
     names = [repr(name) for name, value in row.items() if isinstance(value, list | Mapping)]
     if not names:
         return ""
@@ -180,8 +183,9 @@ def valid(example: Example, answered: bool = True, output: str = "output") -> Ex
 
 
 def check_labels(task: Task, source: str = "") -> None:
-    """Raise a UserError if the LM has to choose among labels and the whole bank has one label. Warn
-    if it has to write answers and the whole bank has one.
+    """Raise a UserError if the LM has to choose among labels and the whole bank has one label.
+
+    Warn if it has to write answers and the whole bank has one.
 
     Args:
         task: the bank and the queries.
@@ -199,8 +203,10 @@ def check_labels(task: Task, source: str = "") -> None:
 
 
 def spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
-    """Return the rows with one spelling for each label, without surrounding white space: the most
-    frequent one of spellings that look the same. A warning lists them."""
+    """Return the rows with one spelling for each label, without surrounding white space.
+
+    The most frequent one of spellings that look the same. A warning lists them.
+    """
     rows = [replace(row, output=row.output.strip()) for row in rows]
     counts = Counter(row.output for row in rows)
     alike = look_alikes(counts)
@@ -221,8 +227,9 @@ def spelled_alike(rows: Sequence[Example], source: str) -> list[Example]:
 
 
 def warn_if_swapped(rows: Sequence[Example], input: str, output: str, source: str) -> None:
-    """Warn if the inputs repeat as labels do and the outputs do not: the two columns may be
-    swapped.
+    """Warn if the inputs repeat as labels do and the outputs do not.
+
+    The two columns may be swapped.
 
     Args:
         rows: all rows.

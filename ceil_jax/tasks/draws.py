@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 def draw(items: Sequence[T], limit: int | None, seed: int) -> Sequence[T]:
     """Return a random sample of `limit` items (at least 1; None for all), in their original order.
+
     Lists of equal length and the same seed give the same positions.
     """
     if limit is not None and limit < 1:

@@ -44,8 +44,10 @@ class Example:
         return self.parts or (self.input,)
 
     def field(self, name: str) -> str | None:
-        """Return the value of a field; None if there is none. Names are compared by
-        `question_key`."""
+        """Return the value of a field; None if there is none.
+
+        Names are compared by `question_key`.
+        """
         written = same_text(name, self.fields)
         return None if written is None else self.fields[written]
 
@@ -143,8 +145,10 @@ class Template:
         return value
 
     def example(self, example: Example) -> str:
-        """Return the text of a bank example with its answer in a prompt. Raises what `query`
-        does."""
+        """Return the text of a bank example with its answer in a prompt.
+
+        Raises what `query` does.
+        """
         return self._before_answer(example) + example.output
 
     def query(self, example: Example) -> str:

@@ -40,8 +40,9 @@ def shared_choices(examples: Iterable[Example]) -> tuple[str, ...]:
 
 
 def label_names(bank: Iterable[Example]) -> tuple[str, ...]:
-    """Return the sorted labels of a bank whose outputs are labels: its outputs, and the choices that
-    are the output of none of its examples.
+    """Return the sorted labels of a bank whose outputs are labels.
+
+    Its outputs, and the choices that are the output of none of its examples.
 
     >>> label_names([Example("1", "a dull film", "bad", choices=("bad", "good"))])
     ('bad', 'good')

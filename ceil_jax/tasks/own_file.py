@@ -41,8 +41,10 @@ FREE_WORDS = 5
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a user's table is read and what its columns mean: keywords of `load_file`, and flags of
-    every command that takes --data."""
+    """How a user's table is read and what its columns mean.
+
+    The options are keywords of `load_file`, and flags of every command that takes --data.
+    """
 
     input: Sequence[str] = ("input",)
     """The column with the input; name both columns of a pair, such as premise and hypothesis."""
@@ -221,8 +223,10 @@ class _Reader:
     """Where the choices come from, for messages."""
 
     def examples(self, table: Table, name: str) -> list[Example]:
-        """Return the example of each row. Its id is the value of the column `id`, else `name` and
-        the row's number."""
+        """Return the example of each row.
+
+        Its id is the value of the column `id`, else `name` and the row's number.
+        """
         needs_database = self.metric == "sql_execution"
         group = filter(None, [self.options.group])
         field_names = (*self.template.fields, *group, *((DATABASE,) if needs_database else ()))
@@ -250,8 +254,10 @@ class _Reader:
         return examples
 
     def _checked(self, example: Example) -> Example:
-        """The example with its choices. A FieldError if its output is not one of them, or contains
-        a stop string."""
+        """The example with its choices.
+
+        A FieldError if its output is not one of them, or contains a stop string.
+        """
         output = self.options.answer
         if self.choices:
             choice = choice_of(example.output.strip(), self.choices, output, self.source)

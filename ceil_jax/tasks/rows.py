@@ -122,8 +122,10 @@ class Columns:
 def row_example(
     id: str, row: Row, columns: Columns, *, answered: bool = True, ids: bool = False
 ) -> Example:
-    """Return a row as an example. All columns except those of input and output become its `fields`,
-    as text. Texts are kept exactly, white space included.
+    """Return a row as an example.
+
+    All columns except those of input and output become its `fields`, as text. Texts are kept
+    exactly, white space included.
 
     Numbers, truth values and dates are written as `cells.as_text` does. A missing value (None, NaN,
     an empty cell) gives no field.
@@ -182,8 +184,9 @@ def list_of_texts(row: Row, name: str) -> tuple[str, ...] | None:
 
 
 def ids_of_rows(table: Table) -> bool:
-    """Return whether a table has a column `id` whose values do not repeat. Log a warning if they
-    do.
+    """Return whether a table has a column `id` whose values do not repeat.
+
+    Log a warning if they do.
     """
     ids = Counter(as_text(row.get("id")) for row in table.rows if not isinstance(row, RowError))
     repeated = [id for id, count in ids.items() if id and count > 1]

@@ -1,5 +1,7 @@
-"""The description of a named task: the source of its rows, and the function from a row to an
-example."""
+"""The description of a named task.
+
+The source of its rows, and the function from a row to an example.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ PAPER_METHODS = ("random", "BM25", "Contriever", "SimCSE", "BERT", "DPP-BERT", "
 
 
 def table2(*percent: float) -> Mapping[str, float]:
-    """Return a column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent, given in the order of
-    `PAPER_METHODS`."""
+    """Return a column of CEIL's Table 2 (GPT-Neo 2.7B): method -> percent.
+
+    The numbers are given in the order of `PAPER_METHODS`.
+    """
     return dict(zip(PAPER_METHODS, percent, strict=True))
 
 
@@ -110,9 +114,11 @@ def text(row: Row, name: str) -> str:
 
 
 def label(row: Row, name: str, classes: int) -> int:
-    """Return a field that is a class number from 0 to `classes` − 1. Digits as text (HellaSwag's
-    "3") are accepted, and truth values if there are two classes. A FieldError otherwise, as for the
-    −1 of splits that are unlabelled on the hub."""
+    """Return a field that is a class number from 0 to `classes` − 1.
+
+    Digits as text (HellaSwag's "3") are accepted, and truth values if there are two classes. A
+    FieldError otherwise, as for the −1 of splits that are unlabelled on the hub.
+    """
     value: Any = row.get(name)
     is_digits = isinstance(value, str) and value.isascii() and value.isdigit()
     is_truth_value_of_two = isinstance(value, bool) and classes == 2
@@ -126,8 +132,10 @@ def label(row: Row, name: str, classes: int) -> int:
 
 
 def texts(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """Return a field that is a list of `count` texts, by default one or more. A FieldError
-    otherwise."""
+    """Return a field that is a list of `count` texts, by default one or more.
+
+    A FieldError otherwise.
+    """
     value = row.get(name)
     are_texts = isinstance(value, (list, tuple)) and all(
         isinstance(part, str) and part.strip() for part in value

@@ -102,8 +102,9 @@ def bare(query: str) -> str:
 
 
 def as_spider(query: str) -> str:
-    """Return a query rewritten where the Spider evaluation is more lenient than SQLite: `> =`, `<
-    =` and `! =` are one sign, and YEAR(CURDATE()) is 2020.
+    """Return a query rewritten where the Spider evaluation is more lenient than SQLite.
+
+    `> =`, `< =` and `! =` are one sign, and YEAR(CURDATE()) is 2020.
 
     >>> as_spider("SELECT '> =' FROM t WHERE a > = 1 AND year( curdate() ) < b")
     "SELECT '> =' FROM t WHERE a >= 1 AND 2020 < b"

@@ -1,5 +1,7 @@
-"""The local structures of a program: its names and its parent–child edges (Levy, Bogin and Berant,
-ACL 2023)."""
+"""The local structures of a program.
+
+Its names and its parent–child edges (Levy, Bogin and Berant, ACL 2023).
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,9 @@ _TOKEN = re.compile(
 
 
 def bracketed(program: str) -> frozenset[str]:
-    """Return the structures of a program written with brackets: `f(a,b)`, `(f a b)` or `[f words [g
-    words]]`.
+    """Return the structures of a program written with brackets.
+
+    Such as `f(a,b)`, `(f a b)` or `[f words [g words]]`.
 
     A named argument (`agent=Emma`) is a node between its call and its value; numbers and quoted
     texts count as one name, `value`; in square brackets, all words but the first are words of the
@@ -77,8 +80,9 @@ _KEYWORDS = re.compile(
 
 
 def sql(query: str) -> frozenset[str]:
-    """Return the structures of a SQL query: clauses, names, operators and functions, each with an
-    edge from its clause or call.
+    """Return the structures of a SQL query.
+
+    They are clauses, names, operators and functions, each with an edge from its clause or call.
 
     Table prefixes (`t.` in `t.column`), aliases and case are ignored; all values count as one name,
     `value`.
@@ -116,8 +120,9 @@ PARSERS: dict[str, Structures] = {"bracketed": bracketed, "sql": sql}
 
 
 def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
-    """Return the parser for a bank's outputs; None unless nine tenths of them are programs of one
-    kind.
+    """Return the parser for a bank's outputs.
+
+    None unless nine tenths of them are programs of one kind.
 
     About 500 examples are sampled.
     """
@@ -129,8 +134,9 @@ def structure_parser_of(bank: Sequence[Example]) -> Structures | None:
 
 
 def programs(queries: Sequence[Example], bank: Sequence[Example]) -> Int[np.ndarray, " n"] | None:
-    """Return an integer for each query, equal for queries with the same gold program; None if the
-    bank's outputs are not programs.
+    """Return an integer for each query, equal for queries with the same gold program.
+
+    None if the bank's outputs are not programs.
 
     Two programs are the same if they have the same names and edges, whatever their values. If
     arguments are named, as in COGS, the names inside the brackets are words of the sentence, and

@@ -167,8 +167,11 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
 
 
 def _bounded(rows: Iterable[tuple[int, Row | RowError]]) -> list[tuple[int, Row | RowError]]:
-    """The rows of a text. A ValueError if there are more than fit into memory, which a small
-    compressed file may hold, or too many that cannot be used."""
+    """The rows of a text.
+
+    A ValueError if there are more than fit into memory, which a small compressed file may hold, or
+    too many that cannot be used.
+    """
     kept = []
     unusable = 0
     for number, row in rows:
@@ -365,8 +368,11 @@ _INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _arrow_rows(table: pa.Table, source: str) -> Table:
-    """Return the rows of an Arrow table. Damaged data are a ValueError, which they are before a value
-    is touched: pyarrow would read behind its buffers."""
+    """Return the rows of an Arrow table.
+
+    Damaged data are a ValueError, which they are before a value is touched: pyarrow would read
+    behind its buffers.
+    """
     table.validate(full=True)
     check_names(table.column_names, source)
     labels = _label_names(table.schema)

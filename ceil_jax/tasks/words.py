@@ -51,8 +51,9 @@ class Overlap(NamedTuple):
     """bool [N]: whether the bank has exactly this output."""
 
     def parts(self) -> dict[str, np.ndarray]:
-        """Return the subsets of queries for which tables print separate values: name → bool [N]. A
-        pair of subsets is left out if one has fewer than a twentieth of the queries.
+        """Return the subsets of queries for which tables print separate values: name → bool [N].
+
+        A pair of subsets is left out if one has fewer than a twentieth of the queries.
         """
         parts = {}
         for what, inside in (("question", self.question_in_bank), ("output", self.output_in_bank)):

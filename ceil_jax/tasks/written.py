@@ -1,5 +1,7 @@
-"""What a bank's outputs say about generated answers: the default stop string and length limit, and
-whether they are numbers."""
+"""What a bank's outputs say about generated answers.
+
+The default stop string and length limit, and whether they are numbers.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,10 @@ def default_stop(outputs: Sequence[str]) -> str:
 
 
 def default_limit(outputs: Iterable[str]) -> int:
-    """Return the most tokens of a generated answer: one for every two bytes of the longest output,
-    rounded up to a multiple of 32, and between 128 and 2,048.
+    """Return the most tokens of a generated answer.
+
+    One for every two bytes of the longest output, rounded up to a multiple of 32, and between 128
+    and 2,048.
 
     >>> default_limit(["good"]), default_limit(["x" * 1000]), default_limit(["x" * 10**6])
     (128, 512, 2048)

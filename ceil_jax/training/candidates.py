@@ -1,5 +1,7 @@
-"""Candidate sets of training queries, and their scores: what samplers produce and trainings
-take."""
+"""Candidate sets of training queries, and their scores.
+
+Samplers produce them, and trainings take them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""CEIL (Ye et al., ICML 2023): a conditional DPP over sets of examples, trained to rank sets as the
-LM does.
+"""CEIL: a conditional DPP trained to rank sets of examples as the LM does.
+
+Ye et al., ICML 2023.
 
 From the paper to this module: `set_log_probs` is log det L'_S of sets (equations 8 to 10),
 `ceil_objective` is the objective (equation 6, or another loss), and `train_ceil` the training.
@@ -48,8 +49,10 @@ _DRAWS = 3
 
 
 class CEILBatch(NamedTuple):
-    """B queries with their scored candidate sets; the vectors of the examples are passed
-    separately."""
+    """B queries with their scored candidate sets.
+
+    The vectors of the examples are passed separately.
+    """
 
     queries: Tokens | TokensBesideBlocks
     """int32 [B, T]"""
@@ -144,8 +147,10 @@ def ceil_objective(
     trade_off: float,
     loss: Loss,
 ) -> Float[Array, ""]:
-    """Return CEIL's objective: the mean over a batch's queries of a loss that compares log det L'_S
-    of their sets with the LM's scores. With the pairwise margin loss it is equation 6.
+    """Return CEIL's objective: the mean of a loss over a batch's queries.
+
+    The loss compares log det L'_S of a query's sets with the LM's scores. With the pairwise margin
+    loss it is equation 6.
 
     Args:
         params: the weights; `params["query"]` encodes queries.

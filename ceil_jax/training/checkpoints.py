@@ -52,8 +52,10 @@ class Checkpoints:
         self._manager = self._opened()
 
     def _opened(self) -> Any:
-        """Orbax's manager of the folder. Its checkpoint is read; the folder is emptied if that
-        fails."""
+        """Orbax's manager of the folder.
+
+        Its checkpoint is read; the folder is emptied if that fails.
+        """
         import orbax.checkpoint as ocp
 
         manager = None

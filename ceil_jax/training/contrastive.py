@@ -46,8 +46,10 @@ negatives."""
 
 
 class EPRBatch(NamedTuple):
-    """B queries, each with one positive and one hard negative; the texts' vectors are passed
-    separately."""
+    """B queries, each with one positive and one hard negative.
+
+    The texts' vectors are passed separately.
+    """
 
     queries: Tokens | TokensBesideBlocks | None
     """int32 [B, T] if queries have their own encoder, else None."""
@@ -68,8 +70,9 @@ def epr_objective(
     train_context: str = "shared",
     in_batch: bool = True,
 ) -> Float[Array, ""]:
-    """Return EPR's objective: InfoNCE of a batch over cosines / temperature
-    (`losses.epr_contrastive_loss`).
+    """Return EPR's objective: InfoNCE of a batch over cosines / temperature.
+
+    See `losses.epr_contrastive_loss`.
 
     Args:
         params: the weights; only read with `train_context` "both".
@@ -96,8 +99,10 @@ def epr_objective(
 
 
 def unit_length(encoder: Encoder, texts: Sequence[str]) -> Callable[..., Float[Array, "texts d"]]:
-    """Return `encoder.apply` with vectors scaled to unit length, as in retrieval; unchanged if its
-    vectors of some texts already have unit length."""
+    """Return `encoder.apply` with vectors scaled to unit length, as in retrieval.
+
+    It is unchanged if its vectors of some texts already have unit length.
+    """
     lengths = np.linalg.norm(encoder.encode(texts), axis=1)
     if np.allclose(lengths, 1, atol=1e-3):
         return encoder.apply
@@ -117,6 +122,7 @@ def output_similarity(
     candidates: Int[np.ndarray, "q c"],
 ) -> Float[np.ndarray, "q c"]:
     """Return TST's scores: the cosine between a query's output and the output of each candidate.
+
     Vectors are unit rows; candidates are bank positions.
 
     Poesia et al. compare programs by the edit distance of their trees, and fit the encoder's
@@ -221,8 +227,11 @@ def _train_on_sets_of_one(
     bank_vectors: Float[np.ndarray, "bank d"] | None,
     title: str,
 ) -> Trained:
-    """Train on all candidates of a query at once. For a set of one example, log det S_S is 0 and
-    the log-probability is r / λ, which is cosine / temperature up to a constant."""
+    """Train on all candidates of a query at once.
+
+    For a set of one example, log det S_S is 0 and the log-probability is r / λ, which is cosine /
+    temperature up to a constant.
+    """
     assert config.train_context != "stopped"  # `EPRTraining` refuses it
     of_sets = CEILTraining(
         epochs=config.epochs,

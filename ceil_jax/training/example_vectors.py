@@ -1,5 +1,4 @@
-"""The two ways in which a training on sets obtains the vectors of the examples: frozen, or encoded
-in every step.
+"""The vectors of the examples in a training on sets: frozen, or encoded in every step.
 
 `FrozenExamples` keep the vectors of the starting weights: log det S_S never changes, and a step
 encodes only queries. `LearningExamples` are encoded in every step, each text once, by the weights
@@ -78,8 +77,9 @@ class ExampleVectors(Protocol):
 
 
 class FrozenExamples:
-    """Examples that keep the vectors of the starting weights; a batch holds all of a query's
-    shortlist.
+    """Examples that keep the vectors of the starting weights.
+
+    A batch holds all of a query's shortlist.
 
     Args:
         objective: the loss of a batch.

@@ -19,8 +19,10 @@ from ceil_jax.encoders.tokenizers import Tokens
 
 
 class FixedBlocks(NamedTuple):
-    """The blocks that a head adds to the vectors of training queries and of the bank. They do not
-    change while the network is trained."""
+    """The blocks that a head adds to the vectors of training queries and of the bank.
+
+    They do not change while the network is trained.
+    """
 
     queries: Float[np.ndarray, "q f"]
     bank: Float[np.ndarray, "bank f"]
@@ -38,8 +40,11 @@ class TokensBesideBlocks(NamedTuple):
 def beside_blocks(
     apply: Callable[..., Float[Array, "n d"]], weight: float
 ) -> Callable[..., Float[Array, "n f+d"]]:
-    """Return a function like `apply`, for `TokensBesideBlocks`: it returns [blocks, √weight · u]
-    scaled to unit length, where u are the vectors of `apply`, also scaled to unit length."""
+    """Return a function like `apply`, for `TokensBesideBlocks`.
+
+    It returns [blocks, √weight · u] scaled to unit length, where u are the vectors of `apply`, also
+    scaled to unit length.
+    """
 
     def vectors(
         params: Any, texts: TokensBesideBlocks, *, key: PRNGKeyArray | None = None

@@ -59,8 +59,10 @@ class GradientCache:
         self._loss = jit_whole(jax.value_and_grad(loss, argnums=(0, 1)))
 
     def vectors(self, params: Any, texts: Texts) -> Float[np.ndarray, "*shape d"]:
-        """Return the vectors of all texts of a batch, without dropout. `params` are the parameters
-        of `apply`."""
+        """Return the vectors of all texts of a batch, without dropout.
+
+        `params` are the parameters of `apply`.
+        """
         # all chunks are started before the first result is awaited
         return np.concatenate([self._encode(params, tokens, None) for tokens in texts.chunks])[
             texts.position
@@ -69,8 +71,10 @@ class GradientCache:
     def __call__(
         self, params: Mapping[str, Any], texts: Texts, batch: Any, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], dict[str, Any]]:
-        """Return the loss and its gradient with respect to all parameters. `batch` is the third
-        argument of the loss."""
+        """Return the loss and its gradient with respect to all parameters.
+
+        `batch` is the third argument of the loss.
+        """
         of_loss, of_texts = jax.random.split(key)
         weights = params[self._name]
         chunks = [

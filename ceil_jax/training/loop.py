@@ -1,5 +1,7 @@
-"""The training loop for any loss. It can be resumed, and averages weights over the end of
-training."""
+"""The training loop for any loss.
+
+It can be resumed, and averages weights over the end of training.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,10 @@ _AVERAGED = 0.25
 
 
 class Problem(Protocol):
-    """The description of a training for `fit`: the starting weights, batches, gradients and the
-    quality of weights."""
+    """The description of a training for `fit`.
+
+    The starting weights, batches, gradients and the quality of weights.
+    """
 
     @property
     def title(self) -> str:
@@ -76,8 +80,10 @@ class Problem(Protocol):
         """Return τ of each held-out query, with examples encoded as in training."""
 
     def quality_as_used(self, params: Any) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query, with examples encoded as after training. The final
-        weights are chosen by it."""
+        """Return τ of each held-out query, with examples encoded as after training.
+
+        The final weights are chosen by it.
+        """
 
 
 class Ending(NamedTuple):
@@ -120,8 +126,9 @@ def fit(
     folder: Path,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Trained:
-    """Train with Adam. The learning rate rises linearly over the first 10 % of the steps, then
-    falls linearly to 0.
+    """Train with Adam.
+
+    The learning rate rises linearly over the first 10 % of the steps, then falls linearly to 0.
 
     The released code always warms up over 1,300 steps. Held-out queries are ranked before the first
     step and at most eight times during training, after equal numbers of steps. Weights are averaged
@@ -219,8 +226,10 @@ def _compiled_update(
 
 
 def adam(config: LoopSettings, steps: int) -> optax.GradientTransformation:
-    """Return Adam with a learning rate that rises over a tenth of the steps and then falls to 0. A
-    gradient with a norm above `config.clip` is first scaled down to it."""
+    """Return Adam with a learning rate that rises over a tenth of the steps and then falls to 0.
+
+    A gradient with a norm above `config.clip` is first scaled down to it.
+    """
     warm_up = max(1, steps // 10)
     rise = optax.linear_schedule(0.0, config.learning_rate, warm_up)
     fall = optax.linear_schedule(config.learning_rate, 0.0, steps - warm_up)

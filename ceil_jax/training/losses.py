@@ -190,8 +190,10 @@ def _pairs(scores: SetScores) -> tuple[Array, Array]:
 
 
 def info_nce_loss(scores: SetScores) -> Float[Array, ""]:
-    """Return InfoNCE of one query's sets: −log softmax(log P) of the set with the highest LM score,
-    in a tie the first (CEIL, Ye et al. 2023, Table 5)."""
+    """Return InfoNCE of one query's sets (CEIL, Ye et al. 2023, Table 5).
+
+    It is −log softmax(log P) of the set with the highest LM score, in a tie the first.
+    """
     log_probs, lm_scores, mask = scores
     mask = mask & ~jnp.isnan(lm_scores)
     counted = mask | ~mask.any()  # without any set the loss is 0, with a finite gradient

@@ -57,8 +57,10 @@ class SamplerInputs(NamedTuple):
 
 
 class Sampler(Protocol):
-    """A way of drawing candidate sets: a frozen dataclass, which becomes part of the key of the
-    sets."""
+    """A way of drawing candidate sets.
+
+    A frozen dataclass, which becomes part of the key of the sets.
+    """
 
     needs_vectors: ClassVar[bool]
     needs_trade_off: ClassVar[bool]
@@ -184,8 +186,9 @@ class KDPPSets:
 def epr_candidates(
     queries: Sequence[Example], bank: Sequence[Example], count: int
 ) -> CandidateSets:
-    """Return EPR's candidates: `count` single examples for each query, found by BM25, never the
-    query itself (by id).
+    """Return EPR's candidates: `count` single examples for each query, found by BM25.
+
+    The query itself (by id) is never one of them.
 
     The released code compares the query's *output* with the bank's outputs. So do we if outputs are
     free text. If they are choices, that would give many ties (the same few lists for all queries),
@@ -357,8 +360,11 @@ def _draws(generator: np.random.Generator, n: int, k: int) -> Iterator[np.ndarra
 def _different(
     nearest: np.ndarray, draws: Iterable[np.ndarray], count: int, possible: int
 ) -> np.ndarray:
-    """Return int [count, k]: `nearest`, then distinct draws; they repeat only if all `possible`
-    sets have been drawn. Every set is ascending. `draws` must be endless."""
+    """Return int [count, k]: `nearest`, then distinct draws.
+
+    They repeat only if all `possible` sets have been drawn. Every set is ascending. `draws` must be
+    endless.
+    """
     sets = [nearest]
     before = {tuple(nearest.tolist())}
     for drawn in draws:

@@ -1,5 +1,7 @@
-"""The LM's scores of candidate sets. EPR's single examples and CEIL's sets are scored in the same
-way."""
+"""The LM's scores of candidate sets.
+
+EPR's single examples and CEIL's sets are scored in the same way.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ def set_prompts(
     builder: PromptBuilder,
     fit: Fit,
 ) -> OnAccess[Rendered]:
-    """Return the Q × M prompts of the candidate sets, query by query. Each is made when it is read,
-    because at the papers' size all of them take gigabytes.
+    """Return the Q × M prompts of the candidate sets, query by query.
+
+    Each is made when it is read, because at the papers' size all of them take gigabytes.
 
     Args:
         queries: Q training queries.
@@ -47,8 +50,10 @@ def set_prompts(
 
 
 def read_outputs(query: Example, all_choices: bool) -> tuple[str, ...]:
-    """Return the outputs that an LM scores after a query's prompt: the gold output, or with
-    `all_choices` all choices of the query if it has choices."""
+    """Return the outputs that an LM scores after a query's prompt.
+
+    The gold output, or with `all_choices` all choices of the query if it has choices.
+    """
     return query.choices if all_choices and query.choices else (query.output,)
 
 

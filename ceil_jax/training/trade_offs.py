@@ -77,9 +77,10 @@ def log_det_share(
     shortlist: Int32[np.ndarray, "q n"],
     size: int,
 ) -> float:
-    """Return the spread of log det S_S over sets S divided by the spread of Σ r. These are the two
-    terms of log det L'_S = Σ r / λ + log det S_S, so that the result times λ compares them at that
-    λ.
+    """Return the spread of log det S_S over sets S divided by the spread of Σ r.
+
+    These are the two terms of log det L'_S = Σ r / λ + log det S_S, so that the result times λ
+    compares them at that λ.
 
     A spread is the standard deviation over 200 random sets from a query's shortlist, averaged over
     queries. The result is infinite if all sets are equally relevant.
@@ -133,8 +134,9 @@ def trade_off_note(trade_off: float, share: float) -> str:
 
 
 def best_trade_off(scores: Float[np.ndarray, "q lambdas"]) -> float:
-    """Return the λ of TRADE_OFFS with which the right answers are most probable; in a tie, the
-    smaller one.
+    """Return the λ of TRADE_OFFS with which the right answers are most probable.
+
+    In a tie, the smaller one.
 
     P and not log P is averaged over queries: it is how often the LM would give that answer, which
     is what a metric counts. A mean of logs would depend mostly on queries that are answered wrongly

@@ -1,5 +1,6 @@
-"""The search for the best way of choosing examples for a user's data and LM, within a budget:
-`ceil-jax tune`.
+"""The search of `ceil-jax tune` for the best way of choosing examples within a budget.
+
+The data and the LM are the user's.
 
 How one method is evaluated is in `pipeline`. `race`, `paired`, `loss` and `verdict` hold only
 statistics, so that simulated candidates with known scores can race in the same way

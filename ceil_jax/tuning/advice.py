@@ -1,5 +1,7 @@
-"""Sentences about the finalists: the recommendation with its reasons, and significant
-differences."""
+"""Sentences about the finalists.
+
+They say what is recommended and why, and which differences are significant.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,10 @@ def _both_in_words(both: ThenLM) -> str:
 
 
 def differences(finals: Finals) -> list[str]:
-    """Return a sentence for each pair of finalists: the difference of their scores in points, and
-    whether it is significant."""
+    """Return a sentence for each pair of finalists.
+
+    The difference of their scores in points, and whether it is significant.
+    """
     labels = [standing.label for standing in finals.standings]
     return [
         f"{labels[test.better]} − {labels[test.worse]}: {signed(test.interval.percent())} points, "
@@ -58,8 +62,10 @@ def differences(finals: Finals) -> list[str]:
 
 
 def _recommendation(finals: Finals) -> list[str]:
-    """A sentence on what is recommended. If that needs no LM, a second sentence is on the best
-    prompt."""
+    """A sentence on what is recommended.
+
+    If that needs no LM, a second sentence is on the best prompt.
+    """
     best = finals.recommended
     score_and_cost = f"{_scored(best.score)} with {_cost_in_words(finals, best)}"
     without_lm = finals.without_lm
@@ -179,8 +185,10 @@ def _cost_difference(finals: Finals, expensive: Standing, cheap: Standing) -> st
 
 
 def _saving(finals: Finals, cheap: Standing, expensive: Standing) -> str:
-    """The saving of a prompt compared with another: a share if it is at most three quarters, else
-    the difference; "" if it does not cost less."""
+    """The saving of a prompt compared with another.
+
+    A share if it is at most three quarters, else the difference; "" if it does not cost less.
+    """
     if finals.cost(cheap) >= finals.cost(expensive):
         return ""
     share = finals.cost(cheap) / finals.cost(expensive)

@@ -87,8 +87,10 @@ class Budget:
         return math.inf if self.minutes is None else 60 * (PREPARING * self.minutes - self.elapsed)
 
     def out_of_time(self, reserve: float = 0.0, seconds: float = 0.0) -> bool:
-        """Return whether less time is left than `seconds` and the reading of `reserve` LM tokens
-        take."""
+        """Return whether less time is left than some work takes.
+
+        It takes `seconds`, and the reading of `reserve` LM tokens.
+        """
         return self.seconds_left - seconds < reserve * self.pace
 
     def spend(self, cost: Cost, estimated: float, *, measured: bool = True) -> None:
@@ -108,16 +110,20 @@ class Budget:
 
     @property
     def ratio(self) -> float:
-        """The factor by which later estimates are raised: counted tokens for each estimated token,
-        at least 1."""
+        """The factor by which later estimates are raised.
+
+        It is the number of counted tokens for each estimated token, at least 1.
+        """
         if not self._measured_estimate:
             return 1.0
         return max(1.0, self._measured_tokens / self._measured_estimate)
 
     @property
     def expected(self) -> float:
-        """The tokens that the LM has counted for each estimated token, at most 1: estimates take
-        every answer at its longest, and most are shorter."""
+        """The tokens that the LM has counted for each estimated token, at most 1.
+
+        Estimates take every answer at its longest, and most are shorter.
+        """
         if not self._measured_estimate:
             return 1.0
         return min(1.0, self._measured_tokens / self._measured_estimate)
@@ -136,8 +142,9 @@ class Budget:
         return max(0.0, (self.limit - self.tokens) / self.ratio)
 
     def left(self, reserve: float = 0.0) -> float:
-        """Return how many estimated LM tokens may be read now, at least 0, if `reserve` estimated
-        LM tokens are kept for later.
+        """Return how many estimated LM tokens may be read now, at least 0.
+
+        `reserve` estimated LM tokens are kept for later.
 
         What is read now may take all of its estimate, and must not exceed the limit. What is kept
         for later is kept at the tokens that answers have taken so far.
@@ -179,8 +186,10 @@ class Budget:
         return " ".join([flag for flag, is_too_low in too_low.items() if is_too_low] or too_low)
 
     def remaining(self) -> str:
-        """Return how much time is left, in words; without a limit of minutes, the time in which the
-        remaining tokens are read."""
+        """Return how much time is left, in words.
+
+        Without a limit of minutes, the time in which the remaining tokens are read.
+        """
         seconds = self.seconds_left if self.minutes is not None else self.left() * self.pace
         return f"about {duration(max(0.0, seconds))} left"
 

@@ -32,13 +32,17 @@ class Candidate:
 
     @property
     def prepared(self) -> bool:
-        """Whether the LM has to read prompts before the first query is answered: for training, or
-        to rewrite inputs as skills."""
+        """True if the LM has to read prompts before the first query is answered.
+
+        They are read for training, or to rewrite inputs as skills.
+        """
         return self.row.learns_from_lm or self.row.needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
-        """Return the settings of its run: `base`, the settings of all candidates, with its K, λ and
-        encoder."""
+        """Return the settings of its run.
+
+        `base`, the settings of all candidates, with its K, λ and encoder.
+        """
         encoder = self.encoder or base.encoder
         trade_off = base.trade_off if self.trade_off is None else self.trade_off
         return replace(base, shots=self.shots, encoder=encoder, trade_off=trade_off)

@@ -85,8 +85,10 @@ class Entrant(NamedTuple):
     share."""
 
     def cost(self, price: Price | None) -> float:
-        """Return what a query costs: money if tokens have a price, else the tokens of its
-        prompt."""
+        """Return what a query costs.
+
+        Money if tokens have a price, else the tokens of its prompt.
+        """
         return self.usage.prompt if price is None else price.of_queries(self.usage, 1)
 
 
@@ -145,8 +147,10 @@ class Field:
         return setup, setup.config.configured(candidate.row)
 
     def enter(self, candidate: Candidate, queries: Sequence[Example]) -> Entrant:
-        """Return a candidate with its prompts for N rows. The budget pays once for each stage that
-        the LM prepares."""
+        """Return a candidate with its prompts for N rows.
+
+        The budget pays once for each stage that the LM prepares.
+        """
         ids = tuple(query.id for query in queries)
         if ids not in self._builders:
             # counts the bank's tokens once for all candidates
@@ -371,8 +375,10 @@ class Field:
         return tokens, MARGIN * sum(map(this_machine().seconds, without_lm))
 
     def _lighten(self, candidate: Candidate) -> bool:
-        """Halve the work of training a candidate's method from now on; return whether it could be
-        halved."""
+        """Halve the work of training a candidate's method from now on.
+
+        Return whether it could be halved.
+        """
         _, row = self.setup_and_row(candidate)
         smaller = row.method.smaller()
         if smaller is None:

@@ -77,14 +77,19 @@ class Finals:
 
     @property
     def needs_no_lm(self) -> bool:
-        """Whether the answers without an LM are recommended: they are not significantly worse than
-        the recommended prompt's, and their expected loss is at most the tolerance."""
+        """True if the answers without an LM are recommended.
+
+        They are not significantly worse than the recommended prompt's, and their expected loss is
+        at most the tolerance.
+        """
         return self.without_lm is not None and self._does_as_well(self.without_lm)
 
     @property
     def then_lm(self) -> ThenLM | None:
-        """The classifier and the recommended prompt in a row, if that is recommended: it does as well
-        as the prompt, and the classifier alone does not."""
+        """The classifier and the recommended prompt in a row, if that is recommended.
+
+        It does as well as the prompt, and the classifier alone does not.
+        """
         if self.without_lm is None or self.needs_no_lm:
             return None
         both = self.without_lm.then_lm
@@ -103,8 +108,10 @@ class Finals:
         return self.recommended.label if self.then_lm is None else self.then_lm.label
 
     def cost(self, standing: Standing) -> float:
-        """Return the cost of a prompt: the money for a thousand queries if tokens have a price,
-        else its tokens."""
+        """Return the cost of a prompt.
+
+        The money for a thousand queries if tokens have a price, else its tokens.
+        """
         if self.price is None:
             return standing.tokens
         return self.price.of_queries(standing.usage)

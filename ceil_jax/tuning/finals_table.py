@@ -63,8 +63,10 @@ def _columns_of_money(finals: Finals, standings: Sequence[Standing]) -> dict[str
 
 
 def _columns_of_troubles(standings: Sequence[Standing]) -> dict[str, list[Value]]:
-    """The number of answers with each kind of trouble, by the names of the columns; a kind that no
-    answer has is left out."""
+    """The number of answers with each kind of trouble, by the names of the columns.
+
+    A kind that no answer has is left out.
+    """
     columns: dict[str, list[Value]] = {}
     for trouble, column in TROUBLE_COLUMNS.items():
         counts: list[Value] = [standing.troubles.get(trouble) for standing in standings]

@@ -1,5 +1,6 @@
-"""The expected loss of a cheaper prompt: by how much the more expensive one may be better, weighted
-by how probable that is.
+"""The expected loss of a cheaper prompt.
+
+By how much the more expensive one may be better, weighted by how probable that is.
 
 A difference of 1 point on 24 rows says nothing, on 2,000 rows a lot. Both are judged by one number:
 let δ be the points by which the more expensive prompt is truly better. Given the rows that both
@@ -43,8 +44,9 @@ class Loss(NamedTuple):
         return self.error * (_NORMAL.pdf(ratio) + ratio * _NORMAL.cdf(ratio))
 
     def rows_for(self, tolerance: float) -> int:
-        """Return how many rows reduce the expected loss to a tolerance if the two prompts are
-        equally good, rounded to two digits.
+        """Return how many rows reduce the expected loss to a tolerance, rounded to two digits.
+
+        The two prompts are taken to be equally good.
 
         >>> Loss(ahead=0.0, error=0.05, rows=100).rows_for(0.01)  # half the loss: four times as many
         400

@@ -122,8 +122,10 @@ def _chart(outcome: Outcome) -> str:
 
 
 def _finals(finals: Finals) -> str:
-    """The table of the finalists, the recommended one first. Remarks are below the names, so that
-    its three columns fit on a phone."""
+    """The table of the finalists, the recommended one first.
+
+    Remarks are below the names, so that its three columns fit on a phone.
+    """
     rows = []
     header, *lines = finals_table(finals).lines()
     money = () if finals.price is None else money_columns(finals.price)

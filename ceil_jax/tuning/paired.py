@@ -21,8 +21,9 @@ DRAWS = 20_000
 
 
 def chance(better: Sample, worse: Sample) -> float:
-    """Return the one-sided p-value of a difference: the share of swaps with at least as large a
-    difference.
+    """Return the one-sided p-value of a difference.
+
+    The share of swaps with at least as large a difference.
 
     The samples are of the same N rows.
 
@@ -66,8 +67,9 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number (Holm, 1979): those below 0.05 hold jointly with 95
-    % confidence.
+    """Return p-values adjusted for their number (Holm, 1979).
+
+    Those below 0.05 hold jointly with 95 % confidence.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]

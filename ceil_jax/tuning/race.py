@@ -1,5 +1,6 @@
-"""A race of candidates: all answer a few rows, clearly worse ones are dropped, and the others
-answer more.
+"""A race of candidates.
+
+All answer a few rows, clearly worse ones are dropped, and the others answer more.
 
 A race does no input or output: it returns which candidates should answer which rows next, and takes
 their scores.
@@ -38,8 +39,9 @@ class Round(NamedTuple):
 
 
 class Race:
-    """Candidates that answer the same rows in rounds: the first 16 rows, the first 32, 64, … up to
-    all.
+    """Candidates that answer the same rows in rounds.
+
+    The first 16 rows, the first 32, 64, … up to all.
 
     A candidate is clearly worse if a paired test says so at MISTAKES / (tests that could drop the
     best one). This is Bonferroni's correction over rounds and rivals: the best candidate is dropped
@@ -67,16 +69,20 @@ class Race:
         self.level = MISTAKES / comparisons
 
     def join(self, tokens: np.ndarray) -> int:
-        """Add a candidate by its tokens, float [N], and return its number. It answers the rows of
-        earlier rounds first."""
+        """Add a candidate by its tokens, float [N], and return its number.
+
+        It answers the rows of earlier rounds first.
+        """
         self.tokens = np.concatenate([self.tokens, np.asarray(tokens, np.float64)[None]])
         self.scores.append(np.zeros(0))
         self.states.append("racing")
         return len(self.scores) - 1
 
     def next_round(self, affordable: float) -> Round | None:
-        """Return the next round, or None if the race is over. Candidates for which the affordable
-        tokens are not enough are set aside."""
+        """Return the next round, or None if the race is over.
+
+        Candidates for which the affordable tokens are not enough are set aside.
+        """
         racing = self.racing
         start = min(len(self.scores[i]) for i in racing)
         if len(racing) < 2 or start == self.rows:
@@ -102,8 +108,10 @@ class Race:
         return Round(tuple(sorted(racers)), start, stop)
 
     def tell(self, scores: Mapping[int, np.ndarray]) -> None:
-        """Add the scores of a round, float [stop − start] each, and drop the candidates that are
-        clearly worse."""
+        """Add the scores of a round, and drop the candidates that are clearly worse.
+
+        The scores are float [stop − start] each.
+        """
         for i, values in scores.items():
             self.scores[i] = np.concatenate([self.scores[i], np.asarray(values, np.float64)])
         count = min(len(self.scores[i]) for i in scores)
@@ -122,8 +130,9 @@ class Race:
         return [i for i, state in enumerate(self.states) if state == "racing"]
 
     def ranked(self, count: int | None = None) -> list[int]:
-        """Return the racing candidates by their mean score, best first; of equal ones, the one with
-        fewer tokens first.
+        """Return the racing candidates by their mean score, best first.
+
+        Of equal ones, the one with fewer tokens first.
 
         Only candidates that have answered the first `count` rows are compared, and on these rows;
         by default as many as any has answered.
@@ -142,8 +151,10 @@ class Race:
         return self.ranked()[0]
 
     def near(self, points: float = 1.0, costs: Sequence[float] | None = None) -> list[int]:
-        """Return the winner and the candidates that are at most `points` and noise behind it, the
-        cheapest first; the winner alone, if no row has been answered.
+        """Return the winner and the candidates that are hardly behind it, the cheapest first.
+
+        They are at most `points` and noise behind. The winner alone is returned if no row has been
+        answered.
 
         Args:
             points: how far below the winner's mean score they may be.
@@ -190,8 +201,11 @@ def checkpoints(rows: int, first_rows: int = FIRST_ROWS) -> list[int]:
 def hold(
     race: Race, ask: Callable[[Round], Mapping[int, np.ndarray]], left: Callable[[], float]
 ) -> None:
-    """Run a race to its end. `left` returns how many LM tokens remain; `ask` returns the scores of
-    a round, or {} to end the race."""
+    """Run a race to its end.
+
+    `left` returns how many LM tokens remain; `ask` returns the scores of a round, or {} to end the
+    race.
+    """
     next_round = race.next_round(left())
     while next_round is not None:
         scores = ask(next_round)

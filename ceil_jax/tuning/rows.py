@@ -97,8 +97,10 @@ def split_rows(
 
 
 def _apart(task: Task, tuning: int, seed: int) -> tuple[list[Example], list[Example]]:
-    """Return rows to race on, at least `tuning` of them, and the bank. No group of the task has
-    rows on both sides; a row without a group is a group of its own."""
+    """Return rows to race on, at least `tuning` of them, and the bank.
+
+    No group of the task has rows on both sides; a row without a group is a group of its own.
+    """
     rows_of: dict[Hashable, list[Example]] = {}
     for row in task.train:
         rows_of.setdefault(task.group_of(row) or (row.id,), []).append(row)

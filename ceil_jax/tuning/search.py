@@ -169,8 +169,10 @@ class Search:
         return self.field.task
 
     def run(self) -> Outcome:
-        """Race, let the best answer the final rows, and return the outcome. The budget is exceeded
-        only if it is too small for LEAST_FINAL final rows."""
+        """Race, let the best answer the final rows, and return the outcome.
+
+        The budget is exceeded only if it is too small for LEAST_FINAL final rows.
+        """
         self._measure_speed()
         # the answers without an LM go first: the race is given the time that is left
         row = row_without_lm(self.task)
@@ -400,8 +402,10 @@ class Search:
         return float(tokens[:rows].sum()) <= self._left()
 
     def _prepared(self, waiting: Sequence[Candidate]) -> Iterator[Entrant]:
-        """Prepare candidates, and yield each one that the budget pays for. A note for each reason
-        says which of the others were not tried."""
+        """Prepare candidates, and yield each one that the budget pays for.
+
+        A note for each reason says which of the others were not tried.
+        """
         reasons: dict[str, list[str]] = {}
         unpaid = []
         for candidate in waiting:
@@ -586,8 +590,10 @@ class Search:
         return notes
 
     def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """A number for each final row and for each tuning row, equal for rows with one program;
-        None if outputs are not programs."""
+        """A number for each final row and for each tuning row, equal for rows with one program.
+
+        None if outputs are not programs.
+        """
         groups = programs([*self.tuning, *queries], self.task.train)
         if groups is None:
             return None, None

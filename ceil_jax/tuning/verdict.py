@@ -1,5 +1,7 @@
-"""The verdict of the final rows: scores with intervals, significant differences, and the
-recommendation."""
+"""The verdict of the final rows.
+
+It has scores with intervals, significant differences, and the recommendation.
+"""
 
 from __future__ import annotations
 
@@ -146,8 +148,10 @@ def _loss(
     groups: np.ndarray | None,
     raced_groups: np.ndarray | None,
 ) -> Loss:
-    """Return the loss of a finalist against another that is ahead by `ahead` [N] on the final rows;
-    `raced` and `other_raced` are their scores in the race."""
+    """Return the loss of a finalist against another that is ahead by `ahead` [N] on the final rows.
+
+    `raced` and `other_raced` are their scores in the race.
+    """
     both = min(len(raced), len(other_raced))
     ahead = np.concatenate([other_raced[:both] - raced[:both], ahead])
     if groups is None:

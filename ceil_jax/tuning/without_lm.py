@@ -1,6 +1,8 @@
-"""The answers that need no LM, which are compared with the prompts on the final rows: a
-classifier's where outputs are labels, and the nearest example's own output where answers are
-written."""
+"""The answers that need no LM, which are compared with the prompts on the final rows.
+
+A classifier's where outputs are labels, and the nearest example's own output where answers are
+written.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ from ceil_jax.tuning.loss import loss_of
 
 
 def row_without_lm(task: Task) -> Row | None:
-    """Return the row that answers a task without an LM; None if every query has options of its
-    own, which no other row of the bank answers."""
+    """Return the row that answers a task without an LM.
+
+    None if every query has options of its own, which no other row of the bank answers.
+    """
     if not no_labels(task):
         return CLASSIFIER_ROW
     return None if COPIED_ROW.method.refusal(task) else COPIED_ROW
@@ -70,9 +74,11 @@ def then_lm(
     prompt: ScoredReplies,
     groups: np.ndarray | None,
 ) -> ThenLM | None:
-    """Return the result of the classifier where it is sure, and of a prompt elsewhere: at the lowest
-    threshold at which both together lose nothing against the prompt on the tuning rows. No LM token
-    is spent. None if there is no such threshold, or if only one of the two would answer.
+    """Return the result of the classifier where it is sure, and of a prompt elsewhere.
+
+    At the lowest threshold at which both together lose nothing against the prompt on the tuning
+    rows. No LM token is spent. None if there is no such threshold, or if only one of the two would
+    answer.
 
     Args:
         field: has the bank on which the classifier is trained.
@@ -107,8 +113,9 @@ def then_lm(
 
 
 def lowest_threshold(probabilities: np.ndarray, gains: np.ndarray) -> float | None:
-    """Return the lowest threshold at which nothing is lost on the whole, to four decimals; None if
-    there is none.
+    """Return the lowest threshold at which nothing is lost on the whole, to four decimals.
+
+    None if there is none.
 
     Args:
         probabilities: float [M], of the classifier's labels.

@@ -52,8 +52,11 @@ else:
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
-    """Write tune.html, tune.json, the selector with its model card, and the classifier if that is
-    recommended."""
+    """Write the page, the numbers and the selector of a search.
+
+    They are tune.html, tune.json, the selector with its model card, and the classifier if that is
+    recommended.
+    """
     chosen = outcome.recommended
     target = folder / "selector"
     note = _note(outcome, chosen)

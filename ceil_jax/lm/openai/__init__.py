@@ -1,5 +1,6 @@
-"""Language models and encoders behind an OpenAI-compatible server; the only subpackage that imports
-the `openai` package.
+"""Language models and encoders behind an OpenAI-compatible server.
+
+The only subpackage that imports the `openai` package.
 
 What is sent and read is what that package's client sends and reads, with its own retries and
 time-outs. Added here: a deadline for whole answers, a budget, protection of the key, a probe of

@@ -24,8 +24,10 @@ than 0."""
 
 
 class ScoredText(NamedTuple):
-    """The tokens of a prompt and its continuation, in order; a server may put special tokens before
-    them."""
+    """The tokens of a prompt and its continuation, in order.
+
+    A server may put special tokens before them.
+    """
 
     tokens: list[str]
     log_probs: list[float]
@@ -156,7 +158,8 @@ def continuation_tokens(tokens: Sequence[str], text: str, start: int) -> range:
 def _match(
     nameless: Sequence[str], named: Sequence[str], text: str, position: int
 ) -> tuple[int, list[int]] | None:
-    """The position at which some nameless tokens end, and the ends of the named tokens after them;
+    """The position at which some nameless tokens end, and the ends of the named tokens after them.
+
     None if the tokens do not match the text from `position` on.
 
     A nameless token has at most one character, and none if it is the empty string. They end at the
@@ -172,8 +175,10 @@ def _match(
 
 
 def _ends(named: Sequence[str], text: str, position: int) -> list[int] | None:
-    """The end position of each token from a position on, up to the end of the text; a space may
-    precede each token. None if the tokens do not match the text."""
+    """The end position of each token from a position on, up to the end of the text.
+
+    A space may precede each token. None if the tokens do not match the text.
+    """
     ends: list[int] = []
     for token in named:
         if position == len(text):

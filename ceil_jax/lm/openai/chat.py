@@ -1,5 +1,7 @@
-"""The answer in a server's message, without reasoning; and the JSON schema that constrains an
-answer to labels."""
+"""The answer in a server's message, and the JSON schema that constrains it to labels.
+
+Reasoning is left out of the answer.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +68,9 @@ def held_to(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def label_in(answer: Answer) -> Answer:
-    """Return the label in an answer that was constrained to labels; an answer that does not follow
-    the schema is returned unchanged.
+    """Return the label in an answer that was constrained to labels.
+
+    An answer that does not follow the schema is returned unchanged.
 
     >>> label_in(Answer('{"label": "billing"}')).text
     'billing'

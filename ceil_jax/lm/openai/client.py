@@ -1,5 +1,7 @@
-"""Requests to one server by the openai package's client: many at a time, within a budget, each with
-a deadline."""
+"""Requests to one server by the openai package's client, many at a time.
+
+They are within a budget, and each has a deadline.
+"""
 
 from __future__ import annotations
 
@@ -154,8 +156,10 @@ class Client:
 
     @property
     def tokens_read(self) -> int:
-        """The number of tokens that the server has reported; inside `each`, only for the current
-        worker."""
+        """The number of tokens that the server has reported.
+
+        Inside `each`, only those of the current worker count.
+        """
         return getattr(self._worker, "tokens", self.tokens)
 
     def ask(
@@ -184,8 +188,10 @@ class Client:
         what: str = "",
         attempts: int | None = None,
     ) -> list[Out]:
-        """Return the results of `ask` for pairs of a body and its `read`, in order. The first
-        failure ends the others. `what` is the name in the progress bar."""
+        """Return the results of `ask` for pairs of a body and its `read`, in order.
+
+        The first failure ends the others. `what` is the name in the progress bar.
+        """
         retries = (attempts or self._config.attempts) - 1
 
         in_worker = hasattr(self._worker, "tokens")
@@ -225,8 +231,9 @@ class Client:
             self._running.discard(future)
 
     def each(self, work: Callable[[In], Out], items: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and the result of `work`, which asks this client, for each item as they
-        finish, as many at a time as the configuration allows.
+        """Yield the number and the result of `work` for each item, as they finish.
+
+        `work` asks this client. As many items are worked on at a time as the configuration allows.
 
         After the first failure nothing more is started; running work is awaited and yielded before
         the failure is raised.
@@ -385,8 +392,10 @@ class Client:
 
 @cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all clients, in a thread of its own: callers may have a loop in theirs, as
-    notebooks do."""
+    """The event loop of all clients, in a thread of its own.
+
+    Callers may have a loop in theirs, as notebooks do.
+    """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="requests to servers", daemon=True).start()
     return loop
@@ -401,8 +410,10 @@ def hint_for(status: int) -> str:
 
 
 def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Return the `count` entries of an answer in the order of their indices. A ValueError if these
-    do not match."""
+    """Return the `count` entries of an answer in the order of their indices.
+
+    A ValueError if these do not match.
+    """
     by_index = {entry.get("index", number): entry for number, entry in enumerate(entries)}
     if len(entries) != count or set(by_index) != set(range(count)):
         raise ValueError(
@@ -412,15 +423,19 @@ def in_order(entries: Sequence[dict[str, Any]], count: int) -> list[dict[str, An
 
 
 def stated_tokens(answer: Any) -> int:
-    """Return the number of tokens, read and generated, in the usage of an answer; 0 if it has
-    none."""
+    """Return the number of tokens, read and generated, in the usage of an answer.
+
+    0 if it has none.
+    """
     usage = answer.get("usage") or {}
     return count_of(usage, "total") or count_of(usage, "prompt") + count_of(usage, "completion")
 
 
 def count_of(usage: Any, kind: str) -> int:
-    """Return how many tokens of a kind a server's usage states; 0 if it states none. A ValueError if
-    the number is negative or implausibly large."""
+    """Return how many tokens of a kind a server's usage states; 0 if it states none.
+
+    A ValueError if the number is negative or implausibly large.
+    """
     number = int(usage.get(f"{kind}_tokens") or 0)
     if not 0 <= number < 2**31:
         raise ValueError(f"a usage of {one_line(number, 40)} tokens")

@@ -18,8 +18,10 @@ _MAY_BE_KEY = re.compile(r"(?=.*\d)(?=.*[a-z]).{20,}")
 
 @dataclass(frozen=True)
 class EndpointConfig:
-    """Settings for servers with an OpenAI-compatible interface, if `lm` or `encoder` is an
-    address."""
+    """Settings for servers with an OpenAI-compatible interface.
+
+    They are used if `lm` or `encoder` is an address.
+    """
 
     api_key_env: str | None = None
     """The environment variable with the key. The key is taken from there only, and never written;
@@ -67,8 +69,10 @@ class EndpointConfig:
 
     @property
     def shapes_answers(self) -> str:
-        """The settings on which a server's answers may depend; "" if none is set. Headers that are
-        read from the environment are keys."""
+        """The settings on which a server's answers may depend; "" if none is set.
+
+        Headers that are read from the environment are keys.
+        """
         headers = [
             f"{n}={value}" for n, value in _pairs("headers", self.headers) if value[:1] != "$"
         ]
@@ -76,8 +80,7 @@ class EndpointConfig:
 
 
 def headers_of(config: EndpointConfig) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the headers to send with every request, and the texts in them that no message may
-    show.
+    """Return the headers of every request, and the texts in them that no message may show.
 
     Raises:
         UserError: a variable of the environment is not set, or is not a key.

@@ -21,8 +21,9 @@ empty if the answer has no token."""
 
 
 def first_tokens(choices: Any) -> FirstTokens:
-    """Return the most likely first tokens in the answer of /chat/completions to a request with
-    `logprobs`.
+    """Return the most likely first tokens in an answer of /chat/completions.
+
+    The request asked for `logprobs`.
 
     Raises:
         KeyError, TypeError: there are none although the answer is a text.

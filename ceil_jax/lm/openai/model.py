@@ -203,8 +203,11 @@ class EndpointLM(LanguageModel):
         *,
         per_token: bool = False,
     ) -> list[np.ndarray]:
-        """Return what `LanguageModel` does; or log P of labels, which are all choices of a prompt,
-        if the LM `can_weigh`. Each label counts as one token then."""
+        """Return for each prompt the `log_likelihood` of its choices, as `LanguageModel` does.
+
+        If the LM `can_weigh`, it is log P of labels, which are all choices of a prompt. Each label
+        counts as one token then.
+        """
         if not self.can_weigh:
             return super().choice_log_likelihood(prompts, choices, per_token=per_token)
         check_choices(choices)
@@ -216,9 +219,11 @@ class EndpointLM(LanguageModel):
         ]
 
     def tells_apart(self, labels: Sequence[str]) -> bool:
-        """Return whether the labels seem to have different first tokens. The LM is asked to repeat
-        each label, and its most likely first token must begin that label and no other. There may
-        be MOST_ALTERNATIVES labels."""
+        """Return whether the labels seem to have different first tokens.
+
+        The LM is asked to repeat each label, and its most likely first token must begin that label
+        and no other. There may be MOST_ALTERNATIVES labels.
+        """
         names = tuple(labels)
         if len(names) > MOST_ALTERNATIVES:
             return False
@@ -282,8 +287,9 @@ class EndpointLM(LanguageModel):
     def _scored_together(
         self, pairs: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], list[float]]:
-        """The log-probabilities of each continuation's tokens, by prompt and continuation; the
-        pairs are distinct.
+        """The log-probabilities of each continuation's tokens, by prompt and continuation.
+
+        The pairs are distinct.
 
         A prompt is sent once with its first continuation. The server also returns the most likely
         other tokens in that position, and continuations among these need no request. The others are

@@ -75,8 +75,7 @@ class Interface(NamedTuple):
 
 
 def find_interface(client: Client, model: str, chat: bool) -> Interface:
-    """Return a server's interface: /completions with a list of prompts or with one prompt, or else
-    chat.
+    """Return a server's interface: /completions with a list of prompts or one, or chat.
 
     Args:
         client: asks the server.
@@ -129,8 +128,11 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
 
 
 def asked_first(ask: Callable[[int | None], Out]) -> Out:
-    """Return the result of a request that is one of the first: what fails is told after a few
-    attempts, but a limit of requests is waited for. `ask` is given the most attempts."""
+    """Return the result of a request that is one of the first.
+
+    What fails is told after a few attempts, but a limit of requests is waited for. `ask` is given
+    the most attempts.
+    """
     try:
         return ask(FIRST_ATTEMPTS)
     except Refused as refusal:
@@ -240,8 +242,9 @@ def _usable_alternatives(score: Score, alternatives: int) -> int:
 
 
 def check_scores(score: Callable[[str, str], ScoredText]) -> bool:
-    """Score a known prompt with two endings, twice, in two orders. Return whether the
-    log-probability of one ending is also among the alternatives to the other.
+    """Score a known prompt with two endings, twice, in two orders.
+
+    Return whether the log-probability of one ending is also among the alternatives to the other.
 
     The prompt repeats two colours in turn. It begins with random digits, so that no part of it is
     in a server's cache, and it fills several of the blocks of 16 tokens of prefix caches.

@@ -37,8 +37,9 @@ class Served:
         return None
 
     def name(self, client: Client, interface: str = "") -> str:
-        """Return the name under which results are cached: the model, its owner, and a hash of what
-        the answers depend on.
+        """Return the name under which results are cached.
+
+        The model, its owner, and a hash of what the answers depend on.
 
         These are the server's description of the weights (`root`), or its address if it describes
         none; the interface; and settings of requests. The context length is no part of it.

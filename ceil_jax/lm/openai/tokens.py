@@ -28,9 +28,10 @@ _PLAUSIBLE = (0.05, 1.5)
 
 
 class TokenCounter:
-    """Counts the tokens of texts for one model: with a tokenizer, else by a rate of tokens per byte
-    from the usage of two requests, else by a constant rate. The rate is measured on first use, and
-    logged.
+    """Counts the tokens of texts for one model.
+
+    With a tokenizer, else by a rate of tokens per byte from the usage of two requests, else by a
+    constant rate. The rate is measured on first use, and logged.
 
     Args:
         model: the model's name on the server, for the log.

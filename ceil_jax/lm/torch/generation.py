@@ -152,8 +152,10 @@ def write_all(
 
 
 def _sampled(logits: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:
-    """A sampled token for each row, int [rows]: the one at which its cumulative probability passes
-    its uniform number."""
+    """A sampled token for each row, int [rows].
+
+    The one at which its cumulative probability passes its uniform number.
+    """
     cumulative = logits.double().softmax(-1).cumsum(-1)
     uniform_numbers = torch.tensor(uniform, device=logits.device, dtype=torch.float64)
     # by rounding, the last cumulative probability may differ from 1

@@ -25,8 +25,9 @@ a guess on a GPU."""
 
 
 def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:
-    """Return the LM from a folder or hub id. Weights must be safetensors, and no code of the
-    repository is run.
+    """Return the LM from a folder or hub id.
+
+    Weights must be safetensors, and no code of the repository is run.
 
     Args:
         source: a folder or a hub id.
@@ -103,8 +104,11 @@ def outline(source: str, name: str, dtype: str) -> Outline:
 
 
 def _check_causal(source: str) -> None:
-    """Raise a UserError for a masked language model such as BERT: it has a head over tokens too, but
-    reads in both directions, so that it neither writes nor has log-probabilities of a text."""
+    """Raise a UserError for a masked language model such as BERT.
+
+    It has a head over tokens too, but reads in both directions, so that it neither writes nor has
+    log-probabilities of a text.
+    """
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
 
     with loading_errors("the language model", source):
@@ -138,8 +142,10 @@ def _device() -> torch.device:
 
 
 def _precision(dtype: str) -> torch.dtype:
-    """The dtype with a name; "auto" is bfloat16 if the processor supports it (2-3 × faster), else
-    float32."""
+    """The dtype with a name.
+
+    "auto" is bfloat16 if the processor supports it (2-3 × faster), else float32.
+    """
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype == "auto":
         return torch.bfloat16 if _device().type == "cuda" or _cpu_has_bfloat16() else torch.float32

@@ -159,14 +159,18 @@ class TorchLM(LanguageModel):
 
 
 def reads_trees(model: Any, device: torch.device) -> bool:
-    """Return whether a model reads prefix trees on a device, and prepare its attention for them:
-    on a CPU, if its attention can be set."""
+    """Return whether a model reads prefix trees on a device, and prepare its attention for them.
+
+    On a CPU, if its attention can be set.
+    """
     return device.type == "cpu" and tree_attention.use(model)
 
 
 def context_length(config: Any) -> int:
-    """Return the context length in a configuration of transformers, in tokens. A UserError if it
-    has none."""
+    """Return the context length in a configuration of transformers, in tokens.
+
+    A UserError if it has none.
+    """
     text = config.get_text_config()
     for field in ("max_position_embeddings", "n_positions", "seq_length"):
         if isinstance(length := getattr(text, field, None), int):

@@ -33,8 +33,10 @@ class PaddedReader:
         self.budget = budget
 
     def each(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
-        """Return the log-probabilities of each row's scored tokens, and the number of tokens
-        read."""
+        """Return the log-probabilities of each row's scored tokens.
+
+        The number of tokens read is returned too.
+        """
         scores = [np.zeros(0)] * len(rows)
         # a row's last token is scored but not read: rows that differ only in it share one text
         rows_by_text: dict[tuple[int, ...], list[int]] = {}

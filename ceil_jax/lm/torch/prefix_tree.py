@@ -10,6 +10,7 @@ import numpy as np
 
 class Trie:
     """The distinct prefixes of some rows, each a token of the trie: the last token of the prefix.
+
     Tokens are numbered depth first.
 
     A token's ancestors, to which it may attend, come before it; its descendants follow directly
@@ -44,8 +45,10 @@ class Trie:
         return len(self.ids)
 
     def path(self, token: int) -> np.ndarray:
-        """Return the numbers of a token's ancestors, without the token itself; empty for
-        `len(self)`, the end."""
+        """Return the numbers of a token's ancestors, without the token itself.
+
+        Empty for `len(self)`, the end.
+        """
         if token == len(self):
             return np.zeros(0, np.int64)
         return self.paths[self._owners[token]][: self.depths[token]]

@@ -85,9 +85,11 @@ class TreeReader:
 
     @torch.inference_mode()
     def _passes(self, trie: Trie, nodes: np.ndarray) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Read a trie pass by pass. Each pass yields the range of `nodes` in it, as the position of
-        the first one and the position after the last one, and the log-probabilities of the token
-        after each of them, float32 [n, vocabulary].
+        """Read a trie pass by pass.
+
+        Each pass yields the range of `nodes` in it, as the position of the first one and the
+        position after the last one, and the log-probabilities of the token after each of them,
+        float32 [n, vocabulary].
 
         Args:
             trie: the tokens.
@@ -120,8 +122,9 @@ class TreeReader:
 
 
 def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
-    """The numbers of the rows for each core: parts with about as many tokens, at least `least`. The
-    sorted rows are cut at the first position after an even share where neighbours have no long
+    """The numbers of the rows for each core: parts with about as many tokens, at least `least`.
+
+    The sorted rows are cut at the first position after an even share where neighbours have no long
     common prefix.
     """
     order = sorted(range(len(rows)), key=lambda number: rows[number].ids)

@@ -142,9 +142,11 @@ def attending(attention: PassAttention) -> Iterator[None]:
 
 
 def use(model: Any) -> bool:
-    """Prepare a model for `attending`; outside of that it uses torch's `sdpa` as before. Return
-    whether this is possible: the model must use `sdpa`, with layers of full or sliding
-    attention."""
+    """Prepare a model for `attending`; outside of that it uses torch's `sdpa` as before.
+
+    Return whether this is possible: the model must use `sdpa`, with layers of full or sliding
+    attention.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     config = model.config.get_text_config()
@@ -170,8 +172,11 @@ def _attention(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The attention of one layer, as transformers calls it: that of the active `PassAttention`, or
-    torch's `sdpa` if none is active. A pass has one row, so the first axis of all tensors is 1."""
+    """The attention of one layer, as transformers calls it.
+
+    That of the active `PassAttention`, or torch's `sdpa` if none is active. A pass has one row, so
+    the first axis of all tensors is 1.
+    """
     attention = _active.get()
     if attention is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward

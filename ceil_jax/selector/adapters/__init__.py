@@ -1,2 +1,4 @@
-"""Adapters that bring a selector into other libraries; each module needs the extra of its name,
-`conversations` none."""
+"""Adapters that bring a selector into other libraries.
+
+Each module needs the extra of its name, `conversations` none.
+"""

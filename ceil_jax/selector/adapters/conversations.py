@@ -1,5 +1,7 @@
-"""Conversations as examples: lists of messages in the form of OpenAI's chat API, with tool calls and
-several turns."""
+"""Conversations as examples: lists of messages in the form of OpenAI's chat API.
+
+They may have tool calls and several turns.
+"""
 
 from __future__ import annotations
 

@@ -116,8 +116,9 @@ class CeilFewShot(Teleprompter):
         return program
 
     def load(self, student: Module, file: str | os.PathLike[str]) -> Module:
-        """Return a copy of the program in the state that `program.save` wrote, with its banks; no
-        text is encoded. LMs are those of the student, never the file's.
+        """Return a copy of the program in the state that `program.save` wrote, with its banks.
+
+        No text is encoded. LMs are those of the student, never the file's.
 
         Args:
             student: the program before it was compiled, because a file has no code.
@@ -265,8 +266,11 @@ def _unpickled(kind: type[Any]) -> Any:
 
 
 def _shared(predictor: Predict, trainset: Sequence[Demo]) -> tuple[str, ...]:
-    """The predictor's input fields that all examples have; () if no example has an output of the
-    predictor, because DSPy shows only demos that have an input and an output."""
+    """The predictor's input fields that all examples have.
+
+    () if no example has an output of the predictor, because DSPy shows only demos that have an
+    input and an output.
+    """
     outputs = predictor.signature.output_fields
     if not any(name in example for name in outputs for example in trainset):
         return ()

@@ -48,8 +48,11 @@ class DemoBank:
     options: Mapping[str, Any]
 
     def __call__(self, inputs: Mapping[str, Any]) -> list[Demo]:
-        """Return the demos for some inputs, in prompt order. The other inputs are fields of the
-        query: another context makes another question of the same words."""
+        """Return the demos for some inputs, in prompt order.
+
+        The other inputs are fields of the query: another context makes another question of the same
+        words.
+        """
         others = {
             name: value
             for name, value in inputs.items()

@@ -1,5 +1,6 @@
-"""The data sets of the papers: one module for each family of similar tasks, one `TaskSpec` for each
-task.
+"""The data sets of the papers.
+
+One module for each family of similar tasks, one `TaskSpec` for each task.
 
 - `sentiment`: a sentence to a grade of sentiment (SST-5, movie reviews)
 - `pairs`: two sentences to a short answer (MRPC, MNLI, QNLI)

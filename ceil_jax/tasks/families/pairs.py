@@ -11,8 +11,10 @@ REVISION = "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
 
 
 def _entry(name: str, pattern: str, words: tuple[str, ...], **others: Any) -> TaskSpec:
-    """Return an entry whose input is both sentences, in the order of the template. `words` are the
-    answers in label order."""
+    """Return an entry whose input is both sentences, in the order of the template.
+
+    `words` are the answers in label order.
+    """
     template = Template(pattern)
 
     def example(id: str, row: Row) -> Example:

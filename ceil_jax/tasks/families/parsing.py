@@ -41,8 +41,10 @@ def _geoquery(name: str, split: str, **others: Any) -> TaskSpec:
 
 
 def _smcalflow_cs(suffix: str, queries: str, shots: int) -> TaskSpec:
-    """Return an entry of SMCalFlow-CS: 0s has single-domain queries, 0c cross-domain ones; in kc, k
-    examples open each prompt."""
+    """Return an entry of SMCalFlow-CS: 0s has single-domain queries, 0c cross-domain ones.
+
+    In kc, k examples open each prompt.
+    """
     return pair_task(
         name=f"smcalflow_cs.{suffix}",
         columns=("user_utterance", "lispress"),

@@ -14,8 +14,10 @@ LETTERS = "ABCDE"
 
 
 def _commonsense_qa(id: str, row: Row) -> Example:
-    """Return a row as an example. The hub has its options as {"label": [A … E], "text": [...]} and
-    its answer as a letter."""
+    """Return a row as an example.
+
+    The hub has its options as {"label": [A … E], "text": [...]} and its answer as a letter.
+    """
     choices = row.get("choices")
     if not isinstance(choices, dict):
         raise FieldError("choices", '{"label": […], "text": […]}', choices)
@@ -37,8 +39,10 @@ def _hellaswag(id: str, row: Row) -> Example:
 
 
 def _web_question(id: str, row: Row) -> Example:
-    """Return a row as an example. Prompts show its first answer; any of its answers counts as
-    right."""
+    """Return a row as an example.
+
+    Prompts show its first answer; any of its answers counts as right.
+    """
     answers = texts(row, "answers")
     return Example(id, text(row, "question"), answers[0], references=answers)
 

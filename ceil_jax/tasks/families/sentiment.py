@@ -24,16 +24,21 @@ SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
 
 
 def held_out(sentence: str) -> bool:
-    """Return whether a sentence belongs to the validation split, as about a tenth do. This depends
-    on its words alone, so it does not change when other sentences are added or removed."""
+    """Return whether a sentence belongs to the validation split, as about a tenth do.
+
+    This depends on its words alone, so it does not change when other sentences are added or
+    removed.
+    """
     digest = hashlib.sha256(bert_words(sentence).encode()).digest()
     return int.from_bytes(digest[:8], "big") % 10 == 0
 
 
 @functools.cache
 def movie_reviews() -> dict[str, list[Row]]:
-    """Return 10,605 sentences of film reviews, each rated by 20 people; about a tenth, by a hash,
-    are the validation split."""
+    """Return 10,605 sentences of film reviews, each rated by 20 people.
+
+    About a tenth, by a hash, are the validation split.
+    """
     archive = assets.fetch("movie_reviews") / "hutto_ICWSM_2014.tar.gz"
     with tarfile.open(archive) as tar:
         stream = tar.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")

@@ -29,15 +29,19 @@ def schema_text(tables: dict[str, list[str]]) -> str:
 
 
 def _sql_example(id: str, row: Row) -> Example:
-    """Return a row as an example. Its input is the question alone, as in Skill-KNN's raw KNN; the
-    schema is shown in the prompt."""
+    """Return a row as an example.
+
+    Its input is the question alone, as in Skill-KNN's raw KNN; the schema is shown in the prompt.
+    """
     fields = {"db_id": text(row, "db_id"), "schema": row["schema"], "database": row["database"]}
     return Example(id, one_line(text(row, "question")), one_line(text(row, "query")), fields=fields)
 
 
 def declared_schemas(folder: Path) -> dict[str, str]:
-    """Return db_id → schema text, from a folder's tables.json(.gz). A UserError unless these are in
-    Spider's format."""
+    """Return db_id → schema text, from a folder's tables.json(.gz).
+
+    A UserError unless these are in Spider's format.
+    """
     schemas = {}
     for path in sorted(folder.glob("*tables.json*")):
         try:
@@ -77,8 +81,9 @@ def stored_schema(database: Path) -> str:
 
 
 def database_files(folder: Path) -> dict[str, Path]:
-    """Return db_id → its .sqlite file. Each is also listed as `parent/db_id`, for databases of the
-    same name in different folders.
+    """Return db_id → its .sqlite file.
+
+    Each is also listed as `parent/db_id`, for databases of the same name in different folders.
 
     Files are found under `folder/database*/`, as released, and in `folder/database*.tar.gz`, which
     is unpacked once into the cache; nothing is written into the data folder.

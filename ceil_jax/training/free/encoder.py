@@ -1,5 +1,7 @@
-"""A trained head on an encoder's vectors, as an encoder of examples. For queries it reads inputs,
-for bank examples also outputs."""
+"""A trained head on an encoder's vectors, as an encoder of examples.
+
+For queries it reads inputs, for bank examples also outputs.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,11 @@ def open_encoder(name_or_path: str | os.PathLike[str]) -> TextEncoder | FreeEnco
 def opened_encoder(
     files: Files, name: str, base: TextEncoder | None = None
 ) -> TextEncoder | FreeEncoder:
-    """Return the encoder in an open folder, under the given name. If the folder holds a trained
-    head, return the head with its encoders; `base`, if given, is the encoder below the head."""
+    """Return the encoder in an open folder, under the given name.
+
+    If the folder holds a trained head, return the head with its encoders; `base`, if given, is the
+    encoder below the head.
+    """
     if SETTINGS in files:
         return FreeEncoder.opened(files, base)
     return read_encoder(files, name)
@@ -140,8 +145,9 @@ def observations(
 
 @dataclass(frozen=True)
 class FreeEncoder:
-    """An encoder with a head trained on its vectors. It works without torch, an LM or the rows that
-    it was trained on.
+    """An encoder with a head trained on its vectors.
+
+    It works without torch, an LM or the rows that it was trained on.
 
     Cosines between `encode_queries` and `encode_bank` rank examples by the head's relevance.
     """
@@ -180,8 +186,10 @@ class FreeEncoder:
         return self.head.query_block(self._blank()).shape[1] + self.base.dim
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "n d"]:
-        """Return the vectors of queries that are plain texts, float32 [N, w + D]. A UserError if
-        the head compares the two texts of an input."""
+        """Return the vectors of queries that are plain texts, float32 [N, w + D].
+
+        A UserError if the head compares the two texts of an input.
+        """
         return self.encode_queries([Example(str(i), text, "") for i, text in enumerate(texts)])
 
     def encode_queries(

@@ -1,5 +1,7 @@
-"""The label head: an example is as relevant as the probability that a classifier gives to its label
-for the query."""
+"""The label head: relevance is the probability of the example's label for the query.
+
+The probability is that of a classifier.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,10 @@ FOLDS = 3
 
 @dataclass(frozen=True)
 class LabelHead:
-    """Multinomial logistic regression on the bank's labels; relevance is P(example's label | query)
-    + ½ cosine."""
+    """Multinomial logistic regression on the bank's labels.
+
+    Relevance is P(example's label | query) + ½ cosine.
+    """
 
     labels: tuple[str, ...]
     weights: Float[np.ndarray, "f labels"]
@@ -46,8 +50,10 @@ class LabelHead:
         return np.pad(self.probabilities(rows), ((0, 0), (0, 1))).astype(np.float32)
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return the vector of each example: 1 at its label and 0 elsewhere. Unknown labels share the
-        last position, which is 0 in the vectors of queries."""
+        """Return the vector of each example: 1 at its label and 0 elsewhere.
+
+        Unknown labels share the last position, which is 0 in the vectors of queries.
+        """
         positions = label_positions(rows, self.labels)
         block = np.zeros((len(positions), len(self.labels) + 1), np.float32)
         block[np.arange(len(positions)), positions] = 1
@@ -55,8 +61,9 @@ class LabelHead:
 
 
 def fit_label_head(rows: Observations, like: LabelHead | None = None) -> LabelHead:
-    """Fit a label head on the bank. C is the value of REGULARISATION with the smallest
-    cross-validated log loss.
+    """Fit a label head on the bank.
+
+    C is the value of REGULARISATION with the smallest cross-validated log loss.
 
     If `like` is given, the head has the labels of that head; labels that these rows lack have
     probability 0.
@@ -74,8 +81,10 @@ def enough_rows(rows: Observations) -> bool:
 
 
 def log_loss(fit: Callable[[Observations], LabelHead], rows: Observations) -> float:
-    """Return the cross-validated log loss of a fit, in nats, summed over the rows. A label that the
-    other folds do not have counts as one of probability 1e-6."""
+    """Return the cross-validated log loss of a fit, in nats, summed over the rows.
+
+    A label that the other folds do not have counts as one of probability 1e-6.
+    """
     fold = fold_numbers(len(rows.texts), FOLDS)
     total = 0.0
     for part in range(FOLDS):

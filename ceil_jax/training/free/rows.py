@@ -51,8 +51,10 @@ class Head(Protocol):
         """Return the blocks of queries; outputs are not read."""
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return the blocks of bank examples. All have the same norm, so that cosines of whole
-        vectors rank as dot products do."""
+        """Return the blocks of bank examples.
+
+        All have the same norm, so that cosines of whole vectors rank as dot products do.
+        """
 
 
 class Cosine:
@@ -78,8 +80,10 @@ def example_vectors(head: Head, rows: Observations) -> Vectors:
 
 
 def features(rows: Observations) -> Vectors:
-    """Return the features of inputs: their vectors; or, for inputs of two texts with vectors u and
-    v, the concatenation of u, v, |u − v| and the element-wise product.
+    """Return the features of inputs: their vectors.
+
+    For inputs of two texts with vectors u and v, they are the concatenation of u, v, |u − v| and
+    the element-wise product.
 
     The vector of two joined texts does not show how they differ (InferSent, Conneau et al. 2017).
     """
@@ -91,13 +95,17 @@ def features(rows: Observations) -> Vectors:
 
 
 def beside(block: Vectors, vectors: Vectors, weight: float) -> Vectors:
-    """Return [block, √weight · vectors], float32: the dot product of two such vectors is that of
-    the blocks plus weight · cosine."""
+    """Return [block, √weight · vectors], float32.
+
+    The dot product of two such vectors is that of the blocks plus weight · cosine.
+    """
     return np.hstack([block, np.sqrt(weight) * vectors]).astype(np.float32)
 
 
 def label_positions(rows: Observations, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """Return the position of each row's output among the labels; the position after the last for an
-    unknown one."""
+    """Return the position of each row's output among the labels.
+
+    The position after the last for an unknown one.
+    """
     position = {label: i for i, label in enumerate(labels)}
     return np.array([position.get(output, len(position)) for output in rows.outputs], int)

@@ -1,5 +1,7 @@
-"""The structure head: the relevance of an example is the agreement of its structures with those
-predicted from the query."""
+"""The structure head: relevance is the agreement of structures.
+
+An example's structures are compared with those predicted from the query.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,10 @@ class StructureHead:
         return np.pad(p, ((0, 0), (0, 1))).astype(np.float32)
 
     def example_block(self, rows: Observations) -> Float[np.ndarray, "n w"]:
-        """Return 1 / √n for each of an example's n structures. Unknown structures share the last
-        position, which is 0 for all queries."""
+        """Return 1 / √n for each of an example's n structures.
+
+        Unknown structures share the last position, which is 0 for all queries.
+        """
         position = {structure: i for i, structure in enumerate(self.structures)}
         block = np.zeros((len(rows.texts), len(position) + 1), np.float32)
         for row, structures in zip(block, rows.structures, strict=True):
