@@ -1,5 +1,4 @@
-"""`ceil-jax demo`: labels with a small LM, and new combinations of known parts with a simulated
-LM."""
+"""`ceil-jax demo`: labels with a small LM, and new combinations with a simulated LM."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""How tyro makes flags of settings: those of a method begin with its name, and the help of a flag
-is the docstring of its setting as one paragraph, with its range.
+"""Flags that tyro makes of settings.
+
+The flags of a method begin with its name. The help of a flag is the docstring of its setting as one
+paragraph, with its range.
 
 tyro itself keeps the line breaks of such a docstring.
 """

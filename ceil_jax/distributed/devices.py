@@ -159,8 +159,10 @@ def _over_mesh(
     shared: int,
     static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
-    """The jitted function. It is cached because `jax.jit` compiles again for each new function
-    object."""
+    """Return the jitted function.
+
+    It is cached because `jax.jit` compiles again for each new function object.
+    """
     mapped = jax.shard_map(
         functools.partial(function, **dict(static)),
         mesh=mesh,

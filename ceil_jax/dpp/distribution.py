@@ -146,8 +146,10 @@ def _eigh(kernel: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array,
 def _sample_eigenvectors(
     key: PRNGKeyArray, values: Float[Array, " n"], k: int
 ) -> Bool[Array, " n"]:
-    """A sample of k eigenvectors (fewer if fewer eigenvalues are positive), with P(J) ∝ Π_{j ∈ J}
-    λ_j."""
+    """Return a sample of at most k eigenvectors, with P(J) ∝ Π_{j ∈ J} λ_j.
+
+    There are fewer if fewer eigenvalues are positive.
+    """
     log_values = jnp.log(values)
     log_e = log_elementary_symmetric(log_values, k)
     log_uniform = jnp.log(jax.random.uniform(key, values.shape, values.dtype))

@@ -35,8 +35,9 @@ def greedy_steps(
     waits: Callable[[int], bool] = lambda item: False,
     origin: float = 0.0,
 ) -> Iterator[Pick]:
-    """Yield the items of `greedy_map_from_features(features, relevance − max, n, trade_off)` one by
-    one.
+    """Yield the items of greedy MAP one by one.
+
+    They are those of `greedy_map_from_features(features, relevance − max, n, trade_off)`.
 
     There are fewer than n steps if the remaining items do not fit or are linear combinations of
     chosen ones.

@@ -301,8 +301,10 @@ def _is_object(value: Any) -> bool:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """A JSON value and all values inside it, except the content of the largest parts of a
-    tokenizer."""
+    """Yield a JSON value and all values inside it.
+
+    The content of the largest parts of a tokenizer is left out.
+    """
     yield value
     if isinstance(value, dict):
         value = [part for key, part in value.items() if key not in _LARGE]

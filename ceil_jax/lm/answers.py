@@ -123,8 +123,10 @@ def end_of_json(text: str) -> int | None:
 
 
 def opens_fence(text: str, prompt: str) -> str:
-    """Return the fence that an answer opens and does not close, such as "```"; "" if there is none,
-    or if the prompt itself contains fences."""
+    """Return the fence that an answer opens and does not close; "" if there is none.
+
+    Such as "```". It is "" too if the prompt itself contains fences.
+    """
     opened = _OPENED.match(text)
     if opened is None or opened["fence"] in prompt or opened["fence"] in text[opened.end() :]:
         return ""

@@ -84,8 +84,11 @@ class CountingLM(LanguageModel):
         return int(prompts.sum() + (choices - 1).clip(0).sum())
 
     def _shared(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens that prompts share with the beginning of the one before, within a group that
-        is scored together. Prompts for generation are read separately."""
+        """Return the tokens that prompts share with the beginning of the one before.
+
+        They are shared within a group that is scored together. Prompts for generation are read
+        separately.
+        """
         prompts = [text_of(request.prompt) for request in requests if request.choices]
         # the first prompt of a group shares nothing with the one before
         beginnings = [
@@ -96,8 +99,10 @@ class CountingLM(LanguageModel):
         return int(self.count_tokens(beginnings).sum()) if beginnings else 0
 
     def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens that are read if each choice of several tokens has its own row, and choices of
-        one token share the prompt's row."""
+        """Return the tokens that are read if each choice has a row of its own.
+
+        Choices of one token share the prompt's row.
+        """
         prompts = self.count_tokens([text_of(request.prompt) for request in requests])
         read = 0
         for request, length in zip(requests, prompts, strict=True):

@@ -102,8 +102,10 @@ class ReadingsFile:
             yield [row for row in rows if row.is_whole]
 
     def add(self, rows: Sequence[Row], *, replace: bool) -> None:
-        """Add rows. They are on the disk when this returns. If a key exists, its row is replaced,
-        or kept if `replace` is False."""
+        """Add rows, which are on the disk when this returns.
+
+        If a key exists, its row is replaced, or kept if `replace` is False.
+        """
         insert = f"INSERT OR {'REPLACE' if replace else 'IGNORE'} INTO readings VALUES (?,?,?,?,?)"
         self._attempt(lambda connection: connection.executemany(insert, rows))
 

@@ -197,7 +197,9 @@ def method_flag(name: str, setting: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """A method, which gives the encoders of a row: untrained ones, or by training.
+    """A method, which gives the encoders of a row.
+
+    They are untrained, or the result of training.
 
     A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` in a method called
     `ceil` is the flag `--ceil.epochs`, and part of the key of the encoders that it trains.

@@ -36,8 +36,10 @@ def exact_match(prediction: str, example: Example) -> float:
 
 
 def _canonical(text: str) -> str:
-    """A text in Unicode's normal form NFC, with line feeds as line ends, without blanks at its
-    ends."""
+    """Return a text in Unicode's normal form NFC, without blanks at its ends.
+
+    Line ends are line feeds.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return unicodedata.normalize("NFC", lines).strip()
 

@@ -142,8 +142,10 @@ def _operation(step: str, numbers: list[int]) -> tuple[Word, ...]:
 
 
 def _words(step: str, numbers: list[int]) -> Iterator[Word]:
-    """Yield the words of a step in canonical form, with the classes of steps in place of
-    references."""
+    """Yield the words of a step in canonical form.
+
+    The classes of steps stand in place of references.
+    """
     bare = " ".join(word for word in _TOKEN.findall(step) if word not in _DROPPED)
     canonical = _PHRASE.sub(lambda match: _CANONICAL[match[1]], bare)
     for word in canonical.split():

@@ -116,8 +116,10 @@ def choose(
 def _skills_of_questions(
     run: Run, skills: Sequence[Sequence[Skills]]
 ) -> dict[tuple[str, str], list[str]]:
-    """The skills of every question of the bank and of the queries, one for each order of the
-    demonstrations."""
+    """Return the skills of every question of the bank and of the queries.
+
+    There is one for each order of the demonstrations.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for orders in skills:
         skills_by_order = [run.get(order) for order in orders]

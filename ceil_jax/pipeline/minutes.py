@@ -141,8 +141,11 @@ def cuts(setup: Setup, rows: Sequence[Row]) -> Iterator[tuple[Setup, tuple[Row, 
 def _smaller(
     setup: Setup, rows: Sequence[Row], queries: int, share: float = 1.0
 ) -> tuple[Setup, tuple[Row, ...]]:
-    """A comparison of some rows, with the first `queries` queries of a draw, and with a share of the
-    training queries of methods that learn from the LM."""
+    """Return a smaller comparison: some rows, queries and training queries.
+
+    It has the first `queries` queries of a draw, and a share of the training queries of methods
+    that learn from the LM.
+    """
     drawn = draw(setup.task.validation, queries, setup.config.data_seed)
     config = with_fewer_training_queries(setup.config, share)
     smaller = setup_of(config, replace(setup.task, validation=drawn), setup.models)

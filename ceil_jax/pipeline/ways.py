@@ -205,8 +205,10 @@ def ask(
 
 
 def _without_edges(text: str) -> str:
-    """A generated answer without surrounding empty lines, trailing spaces and the single leading
-    space that a tokenizer adds; indentation is kept."""
+    """Return a generated answer without empty lines and spaces around it.
+
+    The single leading space that a tokenizer adds is removed; indentation is kept.
+    """
     return re.sub(r"\A (?! )", "", trimmed(text))
 
 

@@ -213,8 +213,9 @@ def tables(records: Sequence[Record]) -> list[RunTable]:
 
 
 def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
-    """Return the pairs of runs whose differences are shown, those of the last methods in ROWS
-    first.
+    """Return the pairs of runs whose differences are shown.
+
+    Those of the last methods in ROWS come first.
 
     A run is compared with every run of the methods that its method names in `against` (top-k, if
     the method is not registered), and with the first run of its own method.
@@ -235,8 +236,10 @@ def _pairs(rows: Sequence[Runs]) -> list[tuple[Runs, Runs]]:
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
-    """Return a label for each run: `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several
-    runs of CEIL."""
+    """Return a label for each run.
+
+    It is `CEIL`, or `CEIL, ceil.loss info_nce` if the table has several runs of CEIL.
+    """
     settings = [_flat(record.config) for record in records]
     labels = []
     for record, flat in zip(records, settings, strict=True):

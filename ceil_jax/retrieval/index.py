@@ -88,8 +88,10 @@ def _merge_block(
     start: Int[Array, ""],
     count: Int[Array, ""],
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """The best k of the results so far, whose indices are all lower, and of the block's first
-    `count` rows."""
+    """Return the best k of the results so far and of a block.
+
+    The indices of the results are all lower. Only the block's first `count` rows count.
+    """
     k = scores.shape[1]
     new, positions = _candidates(dot_products(queries, block), count, k)
     new = jnp.where(positions < count, new, -jnp.inf)
@@ -102,8 +104,10 @@ def _merge_block(
 def _candidates(
     scores: Float[Array, "b n"], count: Int[Array, ""], k: int
 ) -> tuple[Float[Array, "b m"], Int[Array, "b m"]]:
-    """Candidates for the k largest of the first `count` scores, so that `top_k` has less to sort:
-    scores [b, m], and their positions in ascending order, int [b, m].
+    """Return candidates for the k largest of the first `count` scores.
+
+    So `top_k` has less to sort. They are scores [b, m], and their positions in ascending order, int
+    [b, m].
 
     The k largest scores are in the k groups with the largest maxima, because each of these groups
     has an item that ranks before every item outside them. Of equal values the earlier one comes

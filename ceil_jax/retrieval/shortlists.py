@@ -87,8 +87,9 @@ def _choose_among(
     k: int,
     trade_off: float,
 ) -> MapResult:
-    """Apply `choose(query, features, valid, k, trade_off)`, which returns positions in a query's
-    shortlist, to each query, on all devices.
+    """Apply `choose` to each query, on all devices.
+
+    `choose(query, features, valid, k, trade_off)` returns positions in a query's shortlist.
 
     A device receives only the bank rows that are in a shortlist, padded to a power of two so that
     few shapes are compiled; or the whole bank if that is no larger.

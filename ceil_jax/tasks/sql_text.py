@@ -130,8 +130,10 @@ def as_spider(query: str) -> str:
 
 
 def _end(tokens: list[Token], position: int, *expected: str) -> int:
-    """Return the position after the `expected` tokens if these follow `position`, apart from blanks
-    and comments; else 0."""
+    """Return the position after the `expected` tokens if these follow `position`; else 0.
+
+    Blanks and comments between them do not count.
+    """
     for text in expected:
         position += 1
         while position < len(tokens) and tokens[position].kind == "blank":

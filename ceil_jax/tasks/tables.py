@@ -389,8 +389,10 @@ def _arrow_rows(table: pa.Table, source: str) -> Table:
 
 
 def _label_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """The names of the labels in each column of ClassLabels, which `datasets` describes in the
-    schema."""
+    """Return the names of the labels in each column of ClassLabels.
+
+    `datasets` describes them in the schema.
+    """
     if b"huggingface" not in (schema.metadata or {}):
         return {}
     from datasets import ClassLabel, Features

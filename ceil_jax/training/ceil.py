@@ -260,8 +260,10 @@ class _SetTraining:
     log_probs: Callable[..., Array]
 
     def batch(self, step: int, rows: Int[np.ndarray, " b"]) -> tuple[Any, CEILBatch]:
-        """Return the batch of a step, with some of each query's sets, as (source of the examples'
-        vectors, the rest)."""
+        """Return the batch of a step: (source of the examples' vectors, the rest).
+
+        It has some of each query's sets.
+        """
         generator = np.random.default_rng([self.seed, _DRAWS, step])
         shuffled = generator.permuted(self._every_set(len(rows)), axis=1)
         sets = np.sort(shuffled[:, : self.sets_in_a_step], axis=1)
@@ -299,8 +301,10 @@ class _SetTraining:
     def _batch_of(
         self, examples: ExampleVectors, queries: np.ndarray, sets: Int[np.ndarray, "b m"]
     ) -> tuple[Any, CEILBatch]:
-        """The batch of some sets of some queries, as (source of the examples' vectors, the
-        rest)."""
+        """Return the batch of some sets of some queries.
+
+        It is (source of the examples' vectors, the rest).
+        """
         source, subsets, valid, log_dets = examples.of_sets(queries, sets)
         scores = np.take_along_axis(self.scores[queries], sets, axis=1)
         return source, CEILBatch(self.texts[queries], subsets, valid, log_dets, scores)

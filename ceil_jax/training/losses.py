@@ -170,8 +170,10 @@ def pairwise_margin_loss(
 
 
 def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array, ""]:
-    """Return the logistic loss of one query's pairs: the mean of −log σ(β (log P(S⁺) − log P(S⁻)))
-    over pairs in which S⁺ has a higher LM score than S⁻.
+    """Return the logistic loss of one query's pairs.
+
+    It is the mean of −log σ(β (log P(S⁺) − log P(S⁻))) over pairs in which S⁺ has a higher LM score
+    than S⁻.
 
     It is DPO's loss (Rafailov et al., 2023) without a reference model. β is per nat; the larger it
     is, the smaller a difference counts as a correct order.

@@ -110,8 +110,10 @@ def _against_zero(finals: Finals) -> list[str]:
 
 
 def _against_winner(finals: Finals) -> list[str]:
-    """A sentence on the winner of the race, if another prompt is recommended and their scores
-    differ by more than the tolerance."""
+    """Return a sentence on the winner of the race, if another prompt is recommended.
+
+    There is one only if their scores differ by more than the tolerance.
+    """
     winner = finals.standings[0]
     best = finals.recommended
     loss = winner.score.percent().mean - best.score.percent().mean
@@ -126,8 +128,10 @@ def _against_winner(finals: Finals) -> list[str]:
 
 
 def _worth(finals: Finals) -> str:
-    """The saving of the recommended prompt compared with the first finalist that costs more and is
-    better by at most the tolerance; "" if there is none."""
+    """Return in words what the recommended prompt saves; "" if there is nothing to compare.
+
+    It is compared with the first finalist that costs more and is better by at most the tolerance.
+    """
     best = finals.recommended
     verdict = finals.verdict
     losses = verdict.losses[verdict.recommended]

@@ -64,8 +64,9 @@ _STANDARD_SHOTS = 4
 
 
 def standard(task: Task) -> Candidate:
-    """Return the prompt that needs no search, with which every candidate is compared: four examples,
-    by `free` where outputs are programs and the nearest elsewhere.
+    """Return the prompt that needs no search, with which every candidate is compared.
+
+    It has four examples, by `free` where outputs are programs and the nearest elsewhere.
 
     Over nine tasks this rule, with a classifier where outputs are labels, scored as well as a search
     (docs/results.md).
@@ -75,8 +76,9 @@ def standard(task: Task) -> Candidate:
 
 
 def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ...]:
-    """Return the methods that are searched, with the run's settings: those that a selector can hold,
-    so that whatever is recommended can be used.
+    """Return the methods that are searched, with the run's settings.
+
+    They are those that a selector can hold, so that whatever is recommended can be used.
 
     Raises:
         UserError: `search` names an unknown method, or one that no selector can hold.

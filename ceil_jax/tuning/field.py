@@ -1,5 +1,7 @@
-"""The candidates of a race with their prompts for some rows, the LM's answers, and what they
-cost."""
+"""The candidates of a race with their prompts for some rows, and the LM's answers.
+
+What they cost is part of it.
+"""
 
 from __future__ import annotations
 

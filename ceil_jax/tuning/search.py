@@ -245,8 +245,10 @@ class Search:
     # what the minutes pay for
 
     def _fit_bank(self) -> None:
-        """Replace the bank by a random part of it if encoding all of it takes more than half of the
-        time in which candidates may be prepared."""
+        """Replace the bank by a random part of it if encoding all of it takes too long.
+
+        That is more than half of the minutes.
+        """
         bank = len(self.task.train)
         nearest = self.standard
         if self.budget.minutes is None or self.field.has(nearest, self.tuning):
@@ -281,9 +283,11 @@ class Search:
         self.field.answer([self.zero, self.plain], self.tuning, first, what, least=1)
 
     def _reserve(self) -> float:
-        """LM tokens that are kept for the final rows: those of zero examples, the standard and two
-        others of the candidates that still race, but at most half of what was left when the race
-        began."""
+        """Return the LM tokens that are kept for the final rows.
+
+        They are those of zero examples, the standard and two others of the candidates that still
+        race, but at most half of what was left when the race began.
+        """
         tokens_of_row = float(self.zero.tokens.mean() + self.plain.tokens.mean())
         if self.entrants:
             tokens_of_row += 2 * self.race.dearest()
@@ -488,8 +492,10 @@ class Search:
         return self.entrants[self.race.winner()]
 
     def _standings(self) -> tuple[Standing, ...]:
-        """The results of the candidates that raced: those that stayed to the end first, then by
-        rows and score."""
+        """Return the results of the candidates that raced.
+
+        Those that stayed to the end come first, then by rows and score.
+        """
         order = list(_REMARKS)
         raced = [
             (state, scores, entrant)
@@ -544,8 +550,10 @@ class Search:
         ]
 
     def _answer_final_rows(self, entrants: Sequence[Entrant]) -> list[ScoredReplies]:
-        """Let the finalists answer as many final rows as the budget pays for, at least LEAST_FINAL,
-        and return their answers."""
+        """Return the finalists' answers to as many final rows as the budget pays for.
+
+        They are at least LEAST_FINAL.
+        """
         tokens = np.sum([entrant.tokens for entrant in entrants], axis=0)
         answered = 0
         while True:

@@ -45,8 +45,10 @@ def replies_without_lm(field: Field, row: Row, queries: Sequence[Example]) -> li
 def note_on_majority(
     field: Field, final: Sequence[Example], prompt: ScoredReplies, groups: np.ndarray | None
 ) -> str:
-    """Return a line if always answering with the bank's most frequent label is not significantly
-    worse than the recommended prompt; else "".
+    """Return a line if always answering with the most frequent label does as well; else "".
+
+    The label is the bank's, and it does as well if it is not significantly worse than the
+    recommended prompt.
 
     Args:
         field: has the bank.

@@ -46,8 +46,9 @@ class ScoredText(NamedTuple):
 
 
 def scored_text(choice: Any, prompt: str, continuation: str) -> ScoredText:
-    """Return the scores from a choice of /completions, for a text that was sent with `echo` and
-    `logprobs`.
+    """Return the scores from a choice of /completions.
+
+    The text was sent with `echo` and `logprobs`.
 
     Raises:
         ValueError: the tokens do not spell the text, or a log-probability is missing.

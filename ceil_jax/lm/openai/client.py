@@ -364,8 +364,11 @@ class Client:
             ) from None
 
     def _counted(self, path: str, body: Mapping[str, Any], text: str, answer: Any) -> int:
-        """Add the tokens of an answer to the budget: those that the server states, else one for
-        four bytes of the request and of the answer."""
+        """Add the tokens of an answer to the budget.
+
+        They are those that the server states, else one for four bytes of the request and of the
+        answer.
+        """
         tokens = stated_tokens(answer)
         if not tokens:
             self._tell_once(

@@ -217,8 +217,9 @@ class Score(Protocol):
 
 
 def most_alternatives(score: Score) -> int:
-    """Check a server's log-probabilities (`check_scores`), and return how many alternatives to each
-    token it gives; 0 if they cannot be used.
+    """Return how many alternatives to each token a server gives; 0 if they cannot be used.
+
+    Its log-probabilities are checked first (`check_scores`).
 
     Raises:
         Refused: the server gives no log-probabilities of the prompt's own tokens.

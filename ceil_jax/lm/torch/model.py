@@ -102,8 +102,9 @@ class TorchLM(LanguageModel):
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Generate texts. A text also ends at the model's end-of-text token, and when the context
-        is full.
+        """Generate texts.
+
+        A text also ends at the model's end-of-text token, and when the context is full.
 
         Args:
             prompts: N prompts.
@@ -138,8 +139,10 @@ class TorchLM(LanguageModel):
         return self._within_memory(written)
 
     def _within_memory(self, read: Callable[[], T]) -> T:
-        """Return `read()`; each time a GPU runs out of memory, halve the token budget for good and
-        try again."""
+        """Return `read()`, with a smaller token budget if a GPU runs out of memory.
+
+        The budget is halved for good each time, and `read` tried again.
+        """
         while True:
             try:
                 return read()

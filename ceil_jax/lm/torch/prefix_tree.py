@@ -56,8 +56,9 @@ class Trie:
     def keys(
         self, first: int, end: int, window: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens that at least one of the tokens first … end − 1 attends to, and a mask
-        of which attends to which.
+        """Return the tokens to which some tokens attend, and a mask of which attends to which.
+
+        The attending tokens are first … end − 1.
 
         The tokens, int [n], ascending, are the ancestors of `first` and the tokens from it to
         `end`. (An ancestor before `first` of any of these is also an ancestor of `first`.) The mask

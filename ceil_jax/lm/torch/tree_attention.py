@@ -53,8 +53,10 @@ class PassAttention:
         self._keys_and_values: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def carry(self) -> Layers:
-        """Return the keys and values that the next pass needs: those of one path, so never more
-        tokens than one row."""
+        """Return the keys and values that the next pass needs.
+
+        They are those of one path, so never more tokens than one row.
+        """
         columns = self._columns(self._trie.path(self._stop))
         return {
             layer: (_taken(keys, columns).clone(), _taken(values, columns).clone())
@@ -117,8 +119,10 @@ class PassAttention:
         return self._blocks[window]
 
     def _columns(self, tokens: np.ndarray) -> KeyIndex:
-        """The positions of tokens among the keys: first the carried ancestors by depth, then the
-        tokens of the pass."""
+        """Return the positions of tokens among the keys.
+
+        The carried ancestors come first, by depth, and then the tokens of the pass.
+        """
         depths = self._trie.depths
         start = self._start
         columns = np.where(tokens < start, depths[tokens], depths[start] + tokens - start)

@@ -215,8 +215,10 @@ class _Choosing:
     chooser: DemoBank
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """The usual reduction, except that unpickling creates the class again, because no module
-        has it."""
+        """Return the usual reduction, except that unpickling creates the class again.
+
+        No module has it.
+        """
         reduced: Any = super().__reduce_ex__(protocol)
         [base] = (kind for kind in type(self).__bases__ if kind is not _Choosing)
         # the state comes after the function and its arguments

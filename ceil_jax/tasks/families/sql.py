@@ -112,8 +112,10 @@ def _unpacked(archive: Path) -> Path:
 
 
 def _enrich(folders: tuple[str, ...], data_dir: Path) -> Callable[[Row], Row]:
-    """Return a function that adds `schema` and `database` (a path, or "") to a row, from the first
-    folder that has them."""
+    """Return a function that adds `schema` and `database` to a row.
+
+    `database` is a path, or "". Both are from the first folder that has them.
+    """
     schemas: dict[str, str] = {}
     databases: dict[str, Path] = {}
     for folder in (data_dir / name for name in folders):
@@ -153,8 +155,10 @@ SPIDER = TaskSpec(
 
 
 def _dr_spider(group: str) -> TaskSpec:
-    """Return an entry of Dr.Spider, without the 20 rows of `DB_DBcontent_equivalence`, whose
-    database files are not available."""
+    """Return an entry of Dr.Spider.
+
+    It lacks the 20 rows of `DB_DBcontent_equivalence`, whose database files are not available.
+    """
     unstored = "DB_DBcontent_equivalence"
     return replace(
         SPIDER,

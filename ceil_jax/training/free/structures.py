@@ -192,8 +192,10 @@ def _fitted(
 
 
 def _logistic_regressions(x: Any, y: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and biases of a regression for each column of y, fitted as a network without a hidden
-    layer."""
+    """Return the weights and biases of a regression for each column of y.
+
+    They are fitted as a network without a hidden layer.
+    """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
