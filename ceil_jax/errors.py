@@ -77,8 +77,9 @@ def check_options(what: str, options: Iterable[str], known: Iterable[str]) -> No
 
 @dataclass(frozen=True)
 class Range:
-    """The allowed values of a numeric setting, given in its type annotation: `epochs:
-    Annotated[int, Range(1)] = 6`.
+    """The allowed values of a numeric setting, given in its type annotation.
+
+    Such as `epochs: Annotated[int, Range(1)] = 6`.
 
     NaN and infinity are in no range. Values that are not numbers, such as None or "tuned", are not
     checked.

@@ -168,8 +168,10 @@ class LanguageModel:
         return True
 
     def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and the result of `work` for each group of prompts, as they finish: one
-        after the other, or several at a time for a server."""
+        """Yield the number and the result of `work` for each group of prompts, as they finish.
+
+        Groups are read one after the other, or several at a time by a server.
+        """
         return enumerate(map(work, groups))
 
     def log_likelihood(

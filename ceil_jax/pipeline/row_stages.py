@@ -126,8 +126,10 @@ def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Lazy[Choi
 
 
 def _trade_off(steps: StepsOf, row: Row, learnt: Learnt | None) -> float | Lazy[float] | None:
-    """λ of a row, or its stage if it is tuned: the retriever's own; or that of the training, if sets
-    were learnt; or the configured one. None for a retriever without λ."""
+    """Return λ of a row, or its stage if it is tuned; None for a retriever without λ.
+
+    It is the retriever's own; or that of the training, if sets were learnt; or the configured one.
+    """
     if row.needs.trade_off != "tunable":
         return row.needs.trade_off
     if learnt is not None and learnt.trade_off is not None:

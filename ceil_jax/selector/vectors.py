@@ -96,8 +96,10 @@ def _of_langchain(embeddings: Any) -> tuple[FunctionEncoder, FunctionEncoder]:
 
 
 def _name_of_langchain(embeddings: Any) -> str:
-    """The name of their model, which LangChain's packages keep under one of two field names; else
-    the name of their class."""
+    """Return the name of LangChain embeddings' model, or else of their class.
+
+    LangChain's packages keep the model's name under one of two field names.
+    """
     model = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
     return str(model or type(embeddings).__name__)
 

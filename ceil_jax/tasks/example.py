@@ -283,8 +283,10 @@ class Task:
 
     @property
     def asked(self) -> str:
-        """The number of queries in words: "16 of 280 held-out queries", or "280 held-out queries"
-        if all are asked."""
+        """The number of queries in words.
+
+        Such as "16 of 280 held-out queries", or "280 held-out queries" if all are asked.
+        """
         n = len(self.validation)
         of = f" of {self.available:,}" if n < self.available else ""
         return f"{n:,}{of} held-out queries"

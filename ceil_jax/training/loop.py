@@ -210,8 +210,11 @@ def fit(
 def _compiled_update(
     optimiser: optax.GradientTransformation,
 ) -> Callable[..., tuple[Any, Any, Any]]:
-    """A step: (weights, state of the optimiser, average, gradient, share of the new weights in the
-    average) → the first three after it."""
+    """Return the compiled function of a training step.
+
+    It maps (weights, state of the optimiser, average, gradient, share of the new weights in the
+    average) to the first three after the step.
+    """
 
     @jit_whole
     def update(

@@ -184,8 +184,11 @@ def logistic_pairwise_loss(scores: SetScores, beta: float = 1.0) -> Float[Array,
 
 
 def _pairs(scores: SetScores) -> tuple[Array, Array]:
-    """The log-probabilities, 0 at positions without a set; and bool [m, m], whether sets i and j
-    are a pair with i the better one."""
+    """Return the log-probabilities, and which sets are a pair.
+
+    The log-probabilities are 0 at positions without a set. bool [m, m] is true where sets i and j
+    are a pair with i the better one.
+    """
     log_probs, lm_scores, mask = scores
     pair = (lm_scores[:, None] > lm_scores[None, :]) & mask[:, None] & mask[None, :]
     return jnp.where(mask, log_probs, 0), pair

@@ -229,8 +229,10 @@ class FreeEncoder:
         return self.head.probabilities(self._observed(queries, outputs=False))
 
     def labels_not_learnt(self, outputs: Iterable[str]) -> list[str]:
-        """Return those of some outputs that a label head has not learnt, sorted; none for a head of
-        another kind."""
+        """Return those of some outputs that a label head has not learnt, sorted.
+
+        For a head of another kind there are none.
+        """
         if not isinstance(self.head, LabelHead):
             return []
         return sorted({*outputs} - {*self.head.labels})

@@ -12,8 +12,10 @@ Vectors = Float[np.ndarray, "n d"]
 
 
 class Observations(NamedTuple):
-    """N queries or bank examples as inputs of heads. For queries, `outputs` and `structures` are
-    empty."""
+    """Queries or bank examples as inputs of heads, N of them.
+
+    For queries, `outputs` and `structures` are empty.
+    """
 
     texts: Sequence[str]
     """Their inputs."""
