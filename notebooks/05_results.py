@@ -94,7 +94,7 @@ axes.set(
     ylabel="method",
     ylim=(len(by_query) - 0.5, -0.5),
 )
-axes.legend(loc="lower right")
+axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False)
 
 # %% [markdown]
 # ## Queries
