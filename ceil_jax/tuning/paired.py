@@ -66,6 +66,11 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
     return (1 + np.count_nonzero(swapped >= measured - 1e-12, axis=0)) / (1 + draws)
 
 
+def draws_for(level: float) -> int:
+    """Return how many random swaps can give a p-value below a level."""
+    return max(DRAWS, int(4 / level))
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for their number (Holm, 1979).
 

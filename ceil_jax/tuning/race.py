@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ceil_jax.tuning.paired import DRAWS, chances
+from ceil_jax.tuning.paired import chances, draws_for
 
 FIRST_ROWS = 16
 """Rows of the first round of a race."""
@@ -120,8 +120,7 @@ class Race:
         if not others:
             return
         ahead = np.stack([self.scores[best][:count] - self.scores[i][:count] for i in others])
-        # random swaps must be able to give a p-value below the level
-        for i, p in zip(others, chances(ahead, draws=max(DRAWS, int(4 / self.level))), strict=True):
+        for i, p in zip(others, chances(ahead, draws_for(self.level)), strict=True):
             if p <= self.level:
                 self.states[i] = "worse"
 

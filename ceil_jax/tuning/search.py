@@ -6,10 +6,11 @@
    cheapest first, as long as half of the budget pays for the first part of the rows.
 3. The loop: all that are still possible answer the next part of the tuning rows, and the clearly
    worse ones are dropped (`race`). Parts double. It ends when one candidate is left, when all rows
-   are answered, or when the next part does not fit the tokens or minutes that remain besides those
-   for the final rows.
-4. What is left pays for latecomers: more expensive candidates first, then those that an LM has to
-   prepare, such as EPR and CEIL.
+   are answered, when answers without an LM are clearly better than those of all that are left, or
+   when the next part does not fit the tokens or minutes that remain besides those for the final
+   rows.
+4. Unless answers without an LM ended the race, what is left pays for latecomers: more expensive
+   candidates first, then those that an LM has to prepare, such as EPR and CEIL.
 5. The winner, the cheapest that the race could not tell from it, the standard and zero examples
    answer the final rows, and `verdict` compares them.
 
@@ -56,6 +57,7 @@ from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Entrant, Field, ScoredReplies
 from ceil_jax.tuning.finals import Finals
 from ceil_jax.tuning.outcome import Outcome, ShownRow
+from ceil_jax.tuning.paired import chances, draws_for
 from ceil_jax.tuning.race import FIRST_ROWS, Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.standing import Standing
@@ -143,6 +145,9 @@ class Search:
         """Half of the LM tokens that were left when the race began."""
         self._all_wrong = False
         """Whether the LM answered all of the first rows wrongly, which ends the race."""
+        self._without_lm: np.ndarray | None = None
+        """float [m]: the scores of the answers without an LM on the tuning rows; None if there are
+        no such answers."""
         methods = searched(search, config, task)
         bank_and_final, self.tuning, repeated = split_rows(
             task, search.tuning_rows, search.final_rows, config.data_seed
@@ -179,7 +184,9 @@ class Search:
         late: list[str] = []
         without_lm = None
         if row is not None and self.budget.preparing_seconds_left > 0:
-            without_lm = replies_without_lm(self.field, row, self.final)
+            replies = replies_without_lm(self.field, row, [*self.tuning, *self.final])
+            known, without_lm = replies[: len(self.tuning)], replies[len(self.tuning) :]
+            self._without_lm = self.field.score(known, self.tuning).scores
         elif row is not None:
             late.append(row.label)
         prepared = self._candidates(late)
@@ -218,12 +225,12 @@ class Search:
         if row is not None and without_lm is not None:
             scored = self.field.score(without_lm[:count], self.final[:count])
             best = finalists[verdict.recommended]
-            replies = answers[verdict.recommended]
+            answer = answers[verdict.recommended]
             raced = (self.tuning[: len(best.raced)], best.raced)
-            both = then_lm(self.field, row, raced, self.final[:count], replies, groups)
-            result = result_without_lm(row, scored, replies, groups, both)
+            both = then_lm(self.field, row, raced, self.final[:count], answer, groups)
+            result = result_without_lm(row, scored, answer, groups, both)
             if row.answers == "classifier":
-                note = note_on_majority(self.field, self.final[:count], replies, groups)
+                note = note_on_majority(self.field, self.final[:count], answer, groups)
                 self.notes += [note] * bool(note)
         finals = Finals(standings, verdict, result, self.search.tolerance, self.price)
         rows = _shown_rows(self.final, finalists[verdict.recommended], answers[verdict.recommended])
@@ -316,6 +323,14 @@ class Search:
         )
         hold(self.race, self._ask, self._left)
         if self._all_wrong:
+            return
+        if self._is_settled():
+            count = max(map(len, self.race.scores))
+            self.notes.append(
+                "Answers without LM calls are clearly better than those of every prompt on the "
+                f"first {count} tuning rows. Nothing better is likely to be found, and the race "
+                "ended."
+            )
             return
         if not any(map(len, self.race.scores)):
             self.notes.append("The budget does not pay for a race.")
@@ -449,7 +464,7 @@ class Search:
 
     def _ask(self, part: Round) -> Mapping[int, np.ndarray]:
         """Return the scores of each racer on a part of the rows; {} to end the race."""
-        if self._all_wrong:
+        if self._all_wrong or self._is_settled():
             return {}
         racers, start, stop = part
         states = self.race.states
@@ -485,6 +500,16 @@ class Search:
                 "--lm, --template or --metric.",
             )
         return dict(zip(racers, scores, strict=True)) if rows else {}
+
+    def _is_settled(self) -> bool:
+        """Return whether the answers without an LM are clearly better than those of every prompt
+        that still races, by the test that drops a prompt."""
+        scores = [self.race.scores[i] for i in self.race.racing]
+        count = min(map(len, scores))
+        if self._without_lm is None or not count:
+            return False
+        ahead = np.stack([self._without_lm[:count] - values[:count] for values in scores])
+        return bool((chances(ahead, draws_for(self.race.level)) <= self.race.level).all())
 
     @property
     def winner(self) -> Entrant:

@@ -184,3 +184,34 @@ def test_a_threshold_loses_nothing_on_the_rows_that_chose_it():
     assert lowest_threshold(probabilities, np.array([0, 1, -1, -1])) == 0.8
     assert lowest_threshold(probabilities, np.array([-1, 0, 0, 1])) == 0.7
     assert lowest_threshold(probabilities, np.array([-1, 0, 0, 0])) is None
+
+
+# the race ends where no LM is needed
+
+
+class Guesses(Knows):
+    """Writes a label that has nothing to do with the review."""
+
+    def write(self, prompts, limit, stop, temperature, seeds):
+        self.tokens_read += int(self.count_tokens(prompts).sum())
+        return [MOODS[zlib.crc32(text.encode()) % 2] for text in prompts]
+
+
+def told(i):
+    return replace(review(2 * i + 1), id=f"t{i}", input=f"{review(2 * i + 1).input} {i}")
+
+
+@pytest.mark.parametrize(("lm", "ended"), [(Guesses, True), (Knows, False)])
+def test_the_race_ends_where_answers_without_an_lm_are_clearly_better(tmp_path, lm, ended):
+    rows = [told(i) for i in range(320)] if ended else REVIEWS
+    task = replace(MIXED, train=rows[:200], validation=rows[200:])
+    config = replace(TUNE, encoder="tiny", lm="tiny", out=tmp_path)
+    options = TuneConfig(lm_tokens=2_000_000, ks=(2, 4), method=("topk",), minutes=None)
+    search = Search(config, task, options, One(lm()))
+    outcome = search.run()
+    notes = "\n".join(outcome.notes)
+    assert ("Nothing better is likely to be found" in notes) == ended
+    most = max(standing.rows for standing in outcome.race)
+    assert (most < len(search.tuning)) == ended
+    if ended:
+        assert outcome.finals.label == "classifier alone"
