@@ -148,8 +148,11 @@ def _worth(finals: Finals) -> str:
 
 
 def _undecided(finals: Finals) -> list[str]:
-    """A sentence on the cheapest prompt that looks as good as the recommended one, but on too few
-    rows to tell. There is none with a tolerance of 0, for which no number of rows is enough."""
+    """Return a sentence on the cheapest prompt that looks as good as the recommended one.
+
+    There are too few rows to tell. There is no sentence with a tolerance of 0, for which no number
+    of rows is enough.
+    """
     tolerance = finals.tolerance
     if tolerance == 0:
         return []

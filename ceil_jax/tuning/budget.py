@@ -167,8 +167,9 @@ class Budget:
         self._preparing_seconds = max(self._preparing_seconds, preparing)
 
     def hint(self) -> str:
-        """Return the flags (--lm-tokens, --minutes) of a budget that also pays for all that was
-        missed: those whose limit is too low, or all of them if none is. "" if nothing was missed.
+        """Return the flags of a budget that pays for all that was missed; "" if nothing was.
+
+        They are --lm-tokens and --minutes: those whose limit is too low, or all of them if none is.
         """
         if not (self._missed_tokens or self._missed_seconds or self._preparing_seconds):
             return ""

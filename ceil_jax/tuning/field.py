@@ -181,8 +181,10 @@ class Field:
         )
 
     def _unpaid(self, choice: Lazy[Choice]) -> dict[str, Cost]:
-        """The cost of each stage on disk that choosing some examples needs and the budget has not
-        paid for, by key."""
+        """Return the cost of each stage that the budget has not paid for, by key.
+
+        The stages are on disk, and choosing some examples needs them.
+        """
         costs = self.run.costs([choice])
         return {
             key: cost for key, (_, cost) in costs.items() if cost.tokens and key not in self._paid
@@ -273,8 +275,10 @@ class Field:
         least: int,
         measured: bool,
     ) -> list[_Waiting]:
-        """Let the LM answer questions in their order until the time is over, and return those that
-        are left. The other arguments are those of `answer`."""
+        """Let the LM answer questions until the time is over, and return those that are left.
+
+        They are in order. The other arguments are those of `answer`.
+        """
         with bar(len(waiting), what) as progress:
             while waiting:
                 readable = waiting
@@ -296,8 +300,10 @@ class Field:
         return waiting
 
     def _chunk(self, tokens: float) -> int:
-        """Return how many prompts of `tokens` tokens each are read before the next check of the
-        time."""
+        """Return how many prompts are read before the next check of the time.
+
+        Each has `tokens` tokens.
+        """
         if self.budget.minutes is None or not self.budget.pace:
             return _CHUNK
         return max(4, min(_CHUNK, int(_CHUNK_SECONDS / (self.budget.pace * tokens))))
@@ -313,8 +319,9 @@ class Field:
         return ScoredReplies(scores, sample, replies)
 
     def encoding(self, queries: Sequence[Example]) -> float:
-        """Return how many seconds encoding one of the texts of the bank and of some queries takes,
-        measured on a few of them.
+        """Return how many seconds encoding one text of the bank and of some queries takes.
+
+        It is measured on a few of them.
 
         It is the fastest of a few measurements, because what else runs for a moment must not make
         the bank smaller.
@@ -331,8 +338,7 @@ class Field:
         return min(seconds) / len(some)
 
     def has(self, candidate: Candidate, queries: Sequence[Example]) -> bool:
-        """Return whether the vectors and the training that a candidate needs for some rows are on
-        disk."""
+        """Return whether what a candidate needs for some rows is on disk: vectors and training."""
         setup, row = self.setup_and_row(candidate)
         predictions = row_stages.predictions(setup, row, Examples(queries))
         missing = self.run.missing([predictions])
@@ -341,9 +347,10 @@ class Field:
     def preparation(
         self, candidate: Candidate, known: Entrant, affordable: float
     ) -> tuple[float, float]:
-        """Return how many LM tokens preparing a candidate may take, and how many seconds of
-        encoding and training. The work of training its method is halved, from now on, until the
-        tokens are affordable or it cannot be halved any more.
+        """Return how many LM tokens and seconds preparing a candidate may take.
+
+        The seconds are of encoding and training. The work of training its method is halved, from
+        now on, until the tokens are affordable or it cannot be halved any more.
 
         Args:
             candidate: the candidate to prepare.
@@ -360,8 +367,10 @@ class Field:
                 return tokens, seconds
 
     def _planned(self, candidate: Candidate, known: Entrant) -> tuple[float, float]:
-        """The LM tokens and the seconds that preparing a candidate may take with the current
-        settings."""
+        """Return how many LM tokens and seconds preparing a candidate may take now.
+
+        The settings are the current ones.
+        """
         setup, row = self.setup_and_row(candidate)
         choice = row_stages.choice(setup, row)
         unpaid = closure([choice], lambda stage: stage.key in self._paid)

@@ -276,9 +276,11 @@ class Search:
         )
 
     def _measure_speed(self) -> None:
-        """Measure the LM's speed on the first tuning rows with zero examples and with the standard,
-        which answer these rows in the race anyway. Minutes are counted in tokens from then on. If
-        the budget is too small, nothing is measured."""
+        """Measure the LM's speed on the first tuning rows.
+
+        Zero examples and the standard answer these rows in the race anyway. Minutes are counted in
+        tokens from then on. If the budget is too small, nothing is measured.
+        """
         self.zero = self.field.enter(ZERO, self.tuning)
         self.plain = self.field.enter(self.standard, self.tuning)
         first = slice(0, _MEASURED)
@@ -404,8 +406,10 @@ class Search:
         return list(first.values())
 
     def _affordable(self, entrants: Sequence[Entrant]) -> int:
-        """Return how many of the candidates answer the first part of the rows: as many as half of
-        what is left pays for, so that a second part can follow; at least two."""
+        """Return how many of the candidates answer the first part of the rows, at least two.
+
+        They are as many as half of what is left pays for, so that a second part can follow.
+        """
         tokens = np.cumsum([entrant.tokens[:FIRST_ROWS].sum() for entrant in entrants])
         return max(min(2, len(entrants)), int((tokens <= self._left() / 2).sum()))
 
@@ -415,8 +419,10 @@ class Search:
         return sorted(entrants, key=lambda entrant: entrant.candidate.row != row)
 
     def _pays_for(self, tokens: np.ndarray) -> bool:
-        """Return whether the budget pays for a candidate that answers all rows raced on so far, each
-        at its longest answer."""
+        """Return whether the budget pays for a candidate that joins the race now.
+
+        It answers all rows raced on so far, each at its longest answer.
+        """
         rows = max(map(len, self.race.scores))
         return float(tokens[:rows].sum()) <= self._left()
 
