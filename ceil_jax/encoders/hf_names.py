@@ -145,7 +145,7 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
 
 
 def base_name(name: str) -> str:
-    """Return a parameter's name without a model prefix, in the current spelling.
+    """Return a parameter's name without its model prefix, and with today's word for an old one.
 
     LayerNorm's parameters had other names in old checkpoints.
     """

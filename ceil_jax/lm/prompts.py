@@ -92,7 +92,7 @@ NAMES_LABELS = "Answer with one of these labels, and with nothing else: {labels}
 
 
 def instruction(pattern: str, labels: Sequence[str]) -> str:
-    """Return an instruction as an LM reads it.
+    """Return an instruction with the list of labels filled in.
 
     `{labels}` is replaced by the labels, and a literal brace is written twice.
 

@@ -193,7 +193,7 @@ def same_result(gold: Sequence[Row], predicted: Sequence[Row], ordered: bool) ->
     fits = [[i for i, bag in enumerate(bags) if bag == Counter(column)] for column in gold_columns]
 
     def extend(chosen: list[int]) -> bool:
-        """Return whether further columns can be found so that both results have the same rows.
+        """Return whether a partial matching of columns can be completed to results with equal rows.
 
         `chosen` are columns of the prediction, one for each of the first gold columns.
         """

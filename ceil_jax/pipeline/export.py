@@ -29,7 +29,7 @@ PROMPT = "prompt.txt"
 
 
 def export_row(run: Run, setup: Setup, row: Row, folder: Path, license: str = "") -> str:
-    """Write a row into a folder as a selector or a classifier, and return a message.
+    """Save the trained method of a row as a selector or a classifier, and return a message.
 
     See `selector_of` and `classifier_of`. The message is for the user.
 

@@ -40,7 +40,7 @@ class Run:
 
     @cached_property
     def readings(self) -> Readings:
-        """The cached LM outputs for the values of the folder."""
+        """The cache of LM outputs in the run's folder."""
         return Readings(self.root)
 
     def lm(self, lm: NamedLM) -> CachedLM:

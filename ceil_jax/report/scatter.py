@@ -72,11 +72,11 @@ class _Frame(NamedTuple):
     """The scores at the lower and the upper end."""
 
     def x(self, tokens: float) -> float:
-        """Return the place of a number of tokens, from the left."""
+        """Return the x-coordinate of a point with this many tokens."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * tokens / self.largest
 
     def y(self, score: float) -> float:
-        """Return the place of a score, from above. Scores outside of the frame lie on its edge."""
+        """Return the y-coordinate of a score. Scores outside of the frame lie on its edge."""
         span = max(1.0, self.ceiling - self.floor)
         inside = min(max(score, self.floor), self.ceiling)
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - (inside - self.floor) / span)

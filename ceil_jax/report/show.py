@@ -135,7 +135,7 @@ def _learnt(run: Run, setup: Setup, row: Row, query_id: str) -> Iterator[str]:
 
 
 def _steps(run: Run, target: Lazy[object]) -> Iterator[str]:
-    """The kept steps of a row, the first to be computed first, with their folders."""
+    """Lines on the steps that a result depends on, in the order of computation, with their folders."""
     yield from ("", "computed in these folders:")
     for name, (what, cost) in run.costs([target]).items():
         if (run.root / name).is_dir():

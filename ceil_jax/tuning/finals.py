@@ -108,9 +108,9 @@ class Finals:
         return self.recommended.label if self.then_lm is None else self.then_lm.label
 
     def cost(self, standing: Standing) -> float:
-        """Return the cost of a prompt.
+        """Return what a prompt costs: LM tokens a query, or money if tokens have a price.
 
-        The money for a thousand queries if tokens have a price, else its tokens.
+        The money is that for a thousand queries.
         """
         if self.price is None:
             return standing.tokens

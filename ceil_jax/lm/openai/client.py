@@ -231,7 +231,7 @@ class Client:
             self._running.discard(future)
 
     def each(self, work: Callable[[In], Out], items: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and the result of `work` for each item, as they finish.
+        """Run `work` on all items concurrently, and yield the index and the result of each as it ends.
 
         `work` asks this client. As many items are worked on at a time as the configuration allows.
 

@@ -338,7 +338,7 @@ class EndpointLM(LanguageModel):
         what: str,
         read: Callable[[Any, str, str], Out],
     ) -> list[Out]:
-        """The result of `read` on the server's choice, for each prompt with its continuation.
+        """Send each prompt with its continuation, and return what `read` makes of each completion.
 
         Args:
             pairs: the prompts and continuations, which are sent as one text.

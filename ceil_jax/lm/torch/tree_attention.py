@@ -102,9 +102,12 @@ class PassAttention:
         return mixed
 
     def _within(self, window: int | None) -> list[tuple[slice, KeyIndex, int, torch.Tensor]]:
-        """Return a tuple for each block of queries: its slice of the pass; the columns of its keys;
-        the first column that is hidden from some query; and bool [queries, columns from that one
-        on], true where a key is hidden from a query."""
+        """Return what each block of queries attends to within a sliding window.
+
+        A tuple for each block: the slice of its queries; the columns of its keys; the first column
+        that is hidden from some query; and bool [queries, columns from that one on], true where a
+        key is hidden from a query.
+        """
         if window not in self._blocks:
             self._blocks[window] = blocks = []
             for start in range(self._start, self._stop, QUERIES):

@@ -65,9 +65,9 @@ def nearest(
 def agreement(
     fits: Mapping[str, Fit], rows: Observations, kind: Literal["label", "structures"], k: int
 ) -> dict[str, Float[np.ndarray, " q"]]:
-    """Return how well the nearest outputs agree with a held-out row's, for every fit.
+    """Return how well the outputs of the k nearest examples agree with a held-out row's own output.
 
-    It is the share of the k nearest with the same label, or the mean F1 of structures.
+    For every fit and row: the share with the same label, or the mean F1 of structures.
 
     Each head is fitted on nine tenths of the bank, and chooses among these. The other rows, at
     least 20 if the bank has 40, are the queries.
