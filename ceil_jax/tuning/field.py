@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -323,8 +324,8 @@ class Field:
 
         It is measured on a few of them.
 
-        It is the fastest of a few measurements, because what else runs for a moment must not make
-        the bank smaller.
+        It is the median of a few measurements: what else runs for a moment does not make the bank
+        smaller, and what runs all the time does.
         """
         encoder = self.base.untrained_encoder.get()
         texts = [row.input for row in (*queries, *self.task.train)]
@@ -335,7 +336,7 @@ class Field:
             began = time.perf_counter()
             encoder.encode(some)
             seconds.append(time.perf_counter() - began)
-        return min(seconds) / len(some)
+        return median(seconds) / len(some)
 
     def has(self, candidate: Candidate, queries: Sequence[Example]) -> bool:
         """Return whether what a candidate needs for some rows is on disk: vectors and training."""
