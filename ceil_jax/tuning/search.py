@@ -364,6 +364,7 @@ class Search:
             if not candidate.prepared and candidate not in (ZERO, self.standard)
         ]
         entrants = []
+        began = self.budget.elapsed
         # λ multiplies the candidates of a method, so that all methods without it come first
         for candidate in sorted(
             found, key=lambda one: (bool(one.encoder), one.trade_off is not None, one.row.trains)
@@ -373,8 +374,8 @@ class Search:
             else:
                 late.append(candidate.label)
         if late:
-            share = max(1, len(entrants)) / (len(entrants) + len(late))
-            self.budget.miss(preparing=60 * self.budget.elapsed / share)
+            each = (self.budget.elapsed - began) / max(1, len(entrants))
+            self.budget.miss(preparing=60 * (self.budget.elapsed + len(late) * each))
         return sorted(
             entrants,
             key=lambda entrant: (entrant.cost(self.price), found.index(entrant.candidate)),
