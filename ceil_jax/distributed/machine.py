@@ -1,4 +1,4 @@
-"""The current machine in words, and device hours."""
+"""A description of the current machine, and the device hours that a run has used."""
 
 from __future__ import annotations
 

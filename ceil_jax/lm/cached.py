@@ -36,10 +36,7 @@ Reader = Callable[[int], AbstractContextManager[ReadChunks]]
 
 
 class ReadingMeter:
-    """A count of the readings that are requested while it runs.
-
-    Each counts once, whether it was cached or not.
-    """
+    """A counter of the distinct LM calls that are requested, cached or not."""
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()

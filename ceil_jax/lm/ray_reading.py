@@ -1,4 +1,4 @@
-"""Reading of prompts on a Ray cluster.
+"""Scoring and answering of prompts by an LM on the workers of a Ray cluster.
 
 Each actor of a pool has its own copy of the LM, and takes the next chunk when it is free.
 """

@@ -76,7 +76,7 @@ class Learnt:
 
 
 class Steps(Protocol):
-    """The steps of a method's program, on one task under one configuration.
+    """The operations that a method's `learn` may call, on one task under one configuration.
 
     `pipeline.steps.StepsOf` implements them.
     """
@@ -526,7 +526,7 @@ class LearnsFromScores(Method):
         return f"{self.title}: {min(self.instances, bank_size)} queries × {learnt}{by}"
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method and its start with configured settings; see `Method.configured`."""
+        """Return the method with configured settings, as also the method that its training starts from."""
         if self.name in above:
             flag = method_flag(above[-1], "start")
             raise UserError(f"{flag} {self.name}: a training cannot start from itself")

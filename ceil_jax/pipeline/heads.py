@@ -240,7 +240,7 @@ def head_vectors(head: Head | None, blocks: np.ndarray | None, vectors: np.ndarr
 
 
 def bank_blocks(head: HeadValue, view: Texts) -> Lazy[np.ndarray | None]:
-    """Return a head's blocks of the bank's examples, which depend on their outputs."""
+    """Return the vectors that a trained head adds to those of the bank's examples."""
     trained_on_them = source(head.rows.view) is source(view)
     inputs = head.rows if trained_on_them else head_rows_like(head, view, outputs=True)
     return head_blocks(head, inputs, "bank")

@@ -1,4 +1,4 @@
-"""Reduction of a comparison to a time limit on this machine.
+"""Reduction of a comparison so that it ends within a time limit on this machine.
 
 First training queries are cut, then rows, then queries.
 """

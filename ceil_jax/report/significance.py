@@ -57,7 +57,7 @@ class Difference:
 def significance(
     differences: Iterable[Difference], queries: int, others: Sequence[Difference] = ()
 ) -> str:
-    """Return sentences that name the significant differences and the others, the largest first.
+    """Return sentences that name the significant differences, then the rest, the largest first.
 
     "" if nothing is compared.
 

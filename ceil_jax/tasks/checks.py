@@ -317,7 +317,7 @@ def separated(task: Task, source: str = "") -> Task:
 
 
 def _note_groups(task: Task, source: str) -> None:
-    """Log a line on the first column that may name groups and has values on both sides.
+    """Log a line on a column that may name groups and has values in the bank and among queries.
 
     Groups are documents, customers or threads: there are ten or more, and two to twenty rows of
     each on average.

@@ -254,7 +254,7 @@ class _Reader:
         return examples
 
     def _checked(self, example: Example) -> Example:
-        """The example with its choices.
+        """Return an example with its choices, after a check of its output.
 
         A FieldError if its output is not one of them, or contains a stop string.
         """

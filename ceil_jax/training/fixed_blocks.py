@@ -40,7 +40,7 @@ class TokensBesideBlocks(NamedTuple):
 def beside_blocks(
     apply: Callable[..., Float[Array, "n d"]], weight: float
 ) -> Callable[..., Float[Array, "n f+d"]]:
-    """Return a function like `apply`, for `TokensBesideBlocks`.
+    """Return a function that prepends a fixed block to the vectors of `apply`.
 
     It returns [blocks, √weight · u] scaled to unit length, where u are the vectors of `apply`, also
     scaled to unit length.
