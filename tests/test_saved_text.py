@@ -58,6 +58,7 @@ PLACES = {
     # files
     "store/opened.py: read_array": "npz without pickles",
     "store/folder.py: np.load": "npz of a run, without pickles",
+    "selector/vectors.py: np.load": "npz of the user's cache folder, without pickles",
     "lm/": "transformers, on the model that the user named, without code of the model's",
 }
 """FILE: FUNCTION → why the text is the user's own; a folder stands for all of its files."""

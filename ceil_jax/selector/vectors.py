@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -135,8 +136,8 @@ def embed(
 def kept_vectors(encoder: ExampleEncoder, texts: Sequence[str]) -> np.ndarray | None:
     """Return an encoder's vectors of the texts of a bank, float32 [N, D], from the cache.
 
-    The cache folder keeps them as `vectors/KEY.npy`, where the key depends on the texts and on the
-    encoder's weights.
+    The cache folder keeps them as `vectors/KEY.npz`, with a checksum. The key depends on the texts
+    and on the encoder's weights.
 
     None for fewer than KEPT_FROM texts, without a cache folder, and for an encoder that is no local
     network: nothing says then whether it still gives the same vectors.
@@ -149,15 +150,16 @@ def kept_vectors(encoder: ExampleEncoder, texts: Sequence[str]) -> np.ndarray | 
     network = encoder.bank if isinstance(encoder, EncoderPair) else None
     if not isinstance(network, Encoder):
         return None
-    file = cache_path() / "vectors" / f"{digest([network.fingerprint, list(texts)])}.npy"
+    file = cache_path() / "vectors" / f"{digest([network.fingerprint, list(texts)])}.npz"
     try:
-        kept: np.ndarray = np.load(file, allow_pickle=False)
+        with np.load(file, allow_pickle=False) as stored:
+            kept: np.ndarray = stored["vectors"]
         return kept
-    except (OSError, ValueError):  # not there, or damaged
+    except (OSError, ValueError, KeyError, BadZipFile):  # not there, or damaged
         vectors = network.encode(texts)
     try:
         with appearing(file) as out:
-            np.save(out, vectors)
+            np.savez(out, vectors=vectors)
         log.info("the vectors of %d texts are kept in %s", len(texts), file)
     except UserError as error:
         log.info("the vectors of %d texts are not kept: %s", len(texts), error)
