@@ -13,7 +13,6 @@ of the bank. The runs go into a results file under the experiment `defaults`.
 from __future__ import annotations
 
 import argparse
-import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,10 +20,9 @@ from typing import Any
 
 import numpy as np
 from harness.command import script
-from harness.results_file import RESULTS, Published, keep
+from harness.results_file import RESULTS, Published, keep, measured_here
 
 from ceil_jax import CeilSelector, load_encoder, load_task, register_order
-from ceil_jax.distributed.machine import device
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.cached import CachedLM
 from ceil_jax.lm.prompts import Prompt, prompt_order
@@ -33,7 +31,6 @@ from ceil_jax.metrics import METRICS
 from ceil_jax.pipeline.models import Models, NamedLM
 from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.pipeline.ways import ask
-from ceil_jax.report.runs import Runs
 from ceil_jax.retrieval.index import top_k
 from ceil_jax.store.hashing import digest
 from ceil_jax.tasks.example import Task
@@ -129,17 +126,14 @@ def measured(way: Way, task: Task, selector: CeilSelector, lm: CachedLM, column:
         cost=meter.cost,
         seed=None,
         trade_off=settings.get("trade_off"),
-        device=device(),
         examples=float(np.mean([len(selection) for selection in chosen])),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         statistics=statistics,
         overlap=shared,
         experiment="defaults",
         row=way.name,
         column=column,
     )
-    interval = Runs((record,)).interval
-    return replace(record, low=interval.low, high=interval.high)
+    return measured_here(record)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,7 +17,6 @@ file under the experiment `determinant`.
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 from harness.command import script
-from harness.results_file import RESULTS, Published, keep, read_results
+from harness.results_file import RESULTS, Published, keep, measured_here, read_results
 
 from ceil_jax import load_encoder, load_task
-from ceil_jax.distributed.machine import device
 from ceil_jax.dpp.lengths import unit_rows
 from ceil_jax.lm import load_lm
 from ceil_jax.lm.cached import CachedLM
@@ -183,17 +181,14 @@ def answered(
             cost=meter.cost,
             seed=None,
             trade_off=choice.trade_off,
-            device=device(),
             examples=float(count),
-            date=datetime.datetime.now(datetime.UTC).date().isoformat(),
             statistics=statistics,
             overlap=shared,
             experiment="determinant",
             row=choice.row,
             column=shots_column,
         )
-        interval = Runs((record,)).interval
-        yield replace(record, low=interval.low, high=interval.high)
+        yield measured_here(record)
 
 
 def answer_gains(records: Sequence[Published], *, best: bool = False) -> Iterator[Gain]:

@@ -23,17 +23,20 @@ output is the same program (`harness.programs`).
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ceil_jax.distributed.machine import device
 from ceil_jax.errors import UserError
 from ceil_jax.methods.registry import ROWS, registered_methods
 from ceil_jax.pipeline.records import Record
+from ceil_jax.report.runs import Runs
 from ceil_jax.store.cost import Cost
 from ceil_jax.store.locking import held, write
 from ceil_jax.tasks.words import Overlap
@@ -86,6 +89,13 @@ _SAME = (
     "examples",
 )
 """Fields of a line that a record has under the same name."""
+
+
+def measured_here(record: Published) -> Published:
+    """Return a record with its interval, this machine and today's date."""
+    interval = Runs((record,)).interval
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return replace(record, low=interval.low, high=interval.high, device=device(), date=today)
 
 
 def line_of(record: Published) -> dict[str, Any]:
