@@ -150,7 +150,7 @@ def test_every_other_file_ends_in_one_message(tmp_path, name, content, why):
 
 def test_the_page_and_the_message_name_what_is_read(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text("utf-8")
-    contract = page.partition("## What is read")[2].partition("\n\nTables of text")[0]
+    contract = page.partition("## What is read")[2].partition("\n\nText tables")[0]
     (tmp_path / "a").write_text("")
     with refused("cannot read") as caught:
         read_table(tmp_path / "a")
