@@ -7,7 +7,7 @@ examples and their order.
 Each row is a `CeilSelector` with other settings, and an LM answers its prompts. Two of the six tasks
 have programs as outputs, and two have many near-duplicates in the bank: the line printed for a task
 says how many examples have one. To choose, queries are drawn from the training split and left out
-of the bank. The runs go into a results file under the experiment `defaults`.
+of the bank. The runs go into a results file under the experiments `defaults_train` and `defaults`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ WAYS = (
     Way("four nearest"),
     Way("two nearest", k=2),
     Way("eight nearest", k=8),
-    Way("near-duplicates 0.8 wait", settings={"near_duplicate": 0.8}),
-    Way("near-duplicates 0.9 wait", settings={"near_duplicate": 0.9}),
+    Way("near_duplicate = 0.8", settings={"near_duplicate": 0.8}),
+    Way("near_duplicate = 0.9", settings={"near_duplicate": 0.9}),
     Way("λ = 0.01", settings={"trade_off": 0.01}),
     Way("λ = 0.03", settings={"trade_off": 0.03}),
     Way("λ = 0.1", settings={"trade_off": 0.1}),
@@ -85,7 +85,9 @@ def repeated(selector: CeilSelector) -> float:
     return float((np.asarray(cosines)[:, 1] >= origin + REPEATED * (1 - origin)).mean())
 
 
-def measured(way: Way, task: Task, selector: CeilSelector, lm: CachedLM, column: str) -> Published:
+def measured(
+    way: Way, task: Task, selector: CeilSelector, lm: CachedLM, experiment: str
+) -> Published:
     """Return the record of one way of choosing on one task.
 
     Args:
@@ -93,7 +95,7 @@ def measured(way: Way, task: Task, selector: CeilSelector, lm: CachedLM, column:
         task: the queries.
         selector: holds the bank.
         lm: answers.
-        column: the column of the table.
+        experiment: the name under which the record is kept.
     """
     settings = dict(way.settings)
     selector.order = settings.pop("order", "relevance")
@@ -101,7 +103,7 @@ def measured(way: Way, task: Task, selector: CeilSelector, lm: CachedLM, column:
     prompting = Prompting(
         NamedLM(Models(), lm.name), Prompt(task.template), max_new_tokens=task.max_new_tokens
     )
-    with lm.metered(f"{column}, {way.name}") as meter:
+    with lm.metered(f"{task.name}, {way.name}") as meter:
         prompts = [selection.prompt for selection in chosen]
         replies = ask(lm, prompting, task.stop, prompts, task.validation)
     texts = [reply.prediction for reply in replies]
@@ -111,7 +113,7 @@ def measured(way: Way, task: Task, selector: CeilSelector, lm: CachedLM, column:
     shared = overlap(task.validation, task.train)
     if (groups := programs(task.validation, task.train)) is not None:
         shared = shared._replace(question=groups)
-    identity = [column, len(texts), way.name, lm.name, len(task.train)]
+    identity = [experiment, task.name, len(texts), way.name, lm.name, len(task.train)]
     record = Published(
         name=f"run-{digest(identity)}",
         task=task.name,
@@ -129,9 +131,9 @@ def measured(way: Way, task: Task, selector: CeilSelector, lm: CachedLM, column:
         examples=float(np.mean([len(selection) for selection in chosen])),
         statistics=statistics,
         overlap=shared,
-        experiment="defaults",
+        experiment=experiment,
         row=way.name,
-        column=column,
+        column=task.name,
     )
     return measured_here(record)
 
@@ -151,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     register_order("most_relevant_first", lambda relevance, gains: prompt_order(relevance)[::-1])
     encoder = load_encoder("all-MiniLM-L6-v2")
     lm = CachedLM(load_lm(options.lm), Readings(options.out))
-    part = "validation" if options.report else "train"
+    experiment = "defaults" if options.report else "defaults_train"
 
     def runs() -> Iterator[Published]:
         for name in options.tasks:
@@ -167,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{name}: {len(task.train)} examples, {share:.0%} with a near-duplicate", flush=True
             )
             for way in WAYS:
-                record = measured(way, task, selector, lm, f"{name}, {part}")
+                record = measured(way, task, selector, lm, experiment)
                 print(f"{name}, {way.name}: {record.value:.1f}", flush=True)
                 yield record
 

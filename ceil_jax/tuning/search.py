@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,13 +33,7 @@ from ceil_jax.metrics.bootstrap import Sample, mean, metric_interval
 from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.pipeline.models import Models
 from ceil_jax.pipeline.plan import duration
-from ceil_jax.pipeline.ways import (
-    NO_OPTION,
-    TROUBLE_COLUMNS,
-    Reply,
-    trouble_in_words,
-    without_label,
-)
+from ceil_jax.pipeline.ways import Reply
 from ceil_jax.tasks.example import Example, Task
 from ceil_jax.tasks.structures import programs
 from ceil_jax.tuning.budget import Budget, token_limit
@@ -55,8 +47,9 @@ from ceil_jax.tuning.candidates import (
 )
 from ceil_jax.tuning.config import TuneConfig
 from ceil_jax.tuning.field import Entrant, Field, ScoredReplies
-from ceil_jax.tuning.finals import Finals
-from ceil_jax.tuning.outcome import Outcome, ShownRow
+from ceil_jax.tuning.final_rows import Finalist, answered, notes_on, shown_rows, standings
+from ceil_jax.tuning.finals import Finals, WithoutLM
+from ceil_jax.tuning.outcome import Outcome
 from ceil_jax.tuning.paired import chances, draws_for
 from ceil_jax.tuning.race import FIRST_ROWS, Race, Round, hold
 from ceil_jax.tuning.rows import split_rows
@@ -71,13 +64,6 @@ from ceil_jax.tuning.without_lm import (
 )
 
 log = logging.getLogger(__name__)
-
-LEAST_FINAL = 8
-"""Final rows that are answered even if the budget is spent, so that every search ends with a
-table."""
-
-ENOUGH_ROWS = 50
-"""With fewer final rows, a note warns that they prove little."""
 
 FEWEST_IN_BANK = 96
 """The size down to which a bank may be cut, and the smallest one on which methods are trained with
@@ -98,16 +84,6 @@ _REMARKS = {
     "worse": "clearly worse",
 }
 """How the race ended for a candidate, in the order of tables."""
-
-
-class Finalist(NamedTuple):
-    """A candidate that answers the final rows."""
-
-    entrant: Entrant
-    role: str
-    """The reasons why it is a finalist."""
-    raced: np.ndarray
-    """float [m]: its scores in the race; m is 0 if it did not take part."""
 
 
 class Search:
@@ -176,19 +152,12 @@ class Search:
     def run(self) -> Outcome:
         """Race, let the best answer the final rows, and return the outcome.
 
-        The budget is exceeded only if it is too small for LEAST_FINAL final rows.
+        The budget is exceeded only if it is too small for `final_rows.LEAST_FINAL` rows.
         """
         self._measure_speed()
         # the answers without an LM go first: the race is given the time that is left
-        row = row_without_lm(self.task)
         late: list[str] = []
-        without_lm = None
-        if row is not None and self.budget.preparing_seconds_left > 0:
-            replies = replies_without_lm(self.field, row, [*self.tuning, *self.final])
-            known, without_lm = replies[: len(self.tuning)], replies[len(self.tuning) :]
-            self._without_lm = self.field.score(known, self.tuning).scores
-        elif row is not None:
-            late.append(row.label)
+        without_lm = self._answer_without_lm(late)
         prepared = self._candidates(late)
         if late:
             self.notes.append(
@@ -196,7 +165,8 @@ class Search:
             )
         self._race(prepared)
         finalists = self._finalists()
-        answers = self._answer_final_rows([finalist.entrant for finalist in finalists])
+        answers = answered(self.field, self.budget, finalists, self.final)
+        self.notes += notes_on(answers, len(self.final), self.task.max_new_tokens)
         count = len(answers[0].scores)
         groups, raced_groups = self._groups(self.final[:count])
         verdict = judge(
@@ -207,33 +177,15 @@ class Search:
             raced=[finalist.raced for finalist in finalists],
             raced_groups=raced_groups,
         )
-        standings = tuple(
-            Standing(
-                entrant.candidate,
-                score,
-                count,
-                entrant.usage,
-                entrant.preparing,
-                role,
-                troubles_of(answer.replies),
-            )
-            for (entrant, role, _), score, answer in zip(
-                finalists, verdict.scores, answers, strict=True
-            )
+        finalist, answer = finalists[verdict.recommended], answers[verdict.recommended]
+        finals = Finals(
+            standings(finalists, answers, verdict),
+            verdict,
+            self._result_without_lm(without_lm, finalist, answer, groups),
+            self.search.tolerance,
+            self.price,
         )
-        result = None
-        if row is not None and without_lm is not None:
-            scored = self.field.score(without_lm[:count], self.final[:count])
-            best = finalists[verdict.recommended]
-            answer = answers[verdict.recommended]
-            raced = (self.tuning[: len(best.raced)], best.raced)
-            both = then_lm(self.field, row, raced, self.final[:count], answer, groups)
-            result = result_without_lm(row, scored, answer, groups, both)
-            if row.answers == "classifier":
-                note = note_on_majority(self.field, self.final[:count], answer, groups)
-                self.notes += [note] * bool(note)
-        finals = Finals(standings, verdict, result, self.search.tolerance, self.price)
-        rows = _shown_rows(self.final, finalists[verdict.recommended], answers[verdict.recommended])
+        rows = shown_rows(self.final, finalist, answer)
         return Outcome(
             task=self.task.name,
             metric=self.task.metric,
@@ -248,6 +200,54 @@ class Search:
             example=rows[0],
             wrong=tuple(row for row in rows if not row.right)[:_WRONG],
         )
+
+    # the answers without an LM
+
+    def _answer_without_lm(self, late: list[str]) -> Sequence[Reply]:
+        """Return the answers to the final rows by the row that needs no LM; [] if there is none.
+
+        Those to the tuning rows are scored for the race. If the time for preparing is over, the
+        row's label is added to `late`.
+        """
+        row = row_without_lm(self.task)
+        if row is None:
+            return []
+        if self.budget.preparing_seconds_left <= 0:
+            late.append(row.label)
+            return []
+        replies = replies_without_lm(self.field, row, [*self.tuning, *self.final])
+        known = len(self.tuning)
+        self._without_lm = self.field.score(replies[:known], self.tuning).scores
+        return replies[known:]
+
+    def _result_without_lm(
+        self,
+        replies: Sequence[Reply],
+        best: Finalist,
+        answer: ScoredReplies,
+        groups: np.ndarray | None,
+    ) -> WithoutLM | None:
+        """Return the result of the answers without an LM, compared with the recommended prompt's.
+
+        None if there are no such answers.
+
+        Args:
+            replies: the answers without an LM to the final rows.
+            best: the recommended prompt.
+            answer: its answers to the first n final rows.
+            groups: int [n]: equal for rows with one program; None if outputs are not programs.
+        """
+        row = row_without_lm(self.task)
+        if row is None or not replies:
+            return None
+        final = self.final[: len(answer.scores)]
+        scored = self.field.score(replies[: len(final)], final)
+        raced = (self.tuning[: len(best.raced)], best.raced)
+        both = then_lm(self.field, row, raced, final, answer, groups)
+        if row.answers == "classifier":
+            note = note_on_majority(self.field, final, answer, groups)
+            self.notes += [note] * bool(note)
+        return result_without_lm(row, scored, answer, groups, both)
 
     # what the minutes pay for
 
@@ -581,54 +581,6 @@ class Search:
             for candidate, words in roles.items()
         ]
 
-    def _answer_final_rows(self, entrants: Sequence[Entrant]) -> list[ScoredReplies]:
-        """Return the finalists' answers to as many final rows as the budget pays for.
-
-        They are at least LEAST_FINAL.
-        """
-        tokens = np.sum([entrant.tokens for entrant in entrants], axis=0)
-        answered = 0
-        while True:
-            # most answers are shorter than they may be, and leave tokens for further rows
-            more = int((np.cumsum(tokens[answered:]) <= self.budget.tokens_left()).sum())
-            paid = min(len(self.final), max(LEAST_FINAL, answered + more))
-            log.info(
-                "final rows: %d prompts on %d rows; %s",
-                len(entrants),
-                paid,
-                self.budget.remaining(),
-            )
-            span = slice(0, paid)
-            answers = self.field.answer(
-                entrants, self.final, span, "the final rows", least=LEAST_FINAL
-            )
-            count = len(answers[0].scores)
-            if count < paid or paid in (answered, len(self.final)):
-                break
-            answered = paid
-        self.budget.miss(float(tokens[count:].sum()))
-        self.notes += self._notes_on_number(count)
-        replies = [reply for answer in answers for reply in answer.replies]
-        self.notes += _notes_on_troubles(replies, self.task.max_new_tokens)
-        return answers
-
-    def _notes_on_number(self, count: int) -> list[str]:
-        """Notes on the number of final rows that were answered: whether the budget ended before the
-        last one, and whether there are too few to prove much."""
-        notes = []
-        if count < len(self.final):
-            notes.append(
-                f"The budget ended after {count} of {len(self.final)} final rows (answers are kept)."
-            )
-        if count < ENOUGH_ROWS:
-            # two proportions of a half: 1.96 √(2 · ¼ / n)
-            noise = 139 / math.sqrt(count)
-            notes.append(
-                f"{count} final rows prove little: differences below about {noise:.0f} points "
-                "cannot be told from noise."
-            )
-        return notes
-
     def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:
         """A number for each final row and for each tuning row, equal for rows with one program.
 
@@ -644,39 +596,3 @@ def _some_of(labels: Sequence[str]) -> str:
     """The first labels, and how many others there are."""
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
     return ", ".join(labels[:3]) + more
-
-
-def troubles_of(replies: Sequence[Reply]) -> dict[str, int]:
-    """Return how many answers have each kind of trouble (`pipeline.ways`)."""
-    return dict(Counter(reply.trouble for reply in replies if reply.trouble))
-
-
-def _notes_on_troubles(replies: Sequence[Reply], max_new_tokens: int) -> list[str]:
-    """A note for each kind of trouble that answers to the final rows have.
-
-    Args:
-        replies: the answers of all finalists.
-        max_new_tokens: the most tokens of an answer.
-    """
-    notes = []
-    for trouble, count in troubles_of(replies).items():
-        words = trouble_in_words(trouble, max_new_tokens)
-        column = TROUBLE_COLUMNS[trouble].capitalize()
-        shown = without_label(replies) if trouble == NO_OPTION else ""
-        notes.append(
-            f"{column}: answers to the final rows that are {words}: {count:,} of "
-            f"{len(replies):,}.{shown}"
-        )
-    return notes
-
-
-def _shown_rows(
-    queries: Sequence[Example], finalist: Finalist, answers: ScoredReplies
-) -> list[ShownRow]:
-    """Final rows with a finalist's prompts and the LM's answers."""
-    return [
-        ShownRow(query.input, prompt, reply.prediction, query.output, bool(score == 1))
-        for query, prompt, reply, score in zip(
-            queries, finalist.entrant.prompts, answers.replies, answers.scores, strict=False
-        )
-    ]

@@ -280,19 +280,24 @@ class Comparison:
         the others; and what its best prompt is ahead on all of them."""
         labels = [task for task in self.tasks if (CLASSIFIER, task) in self.runs]
         others = [task for task in self.tasks if task not in labels]
-        columns = [tasks for tasks in (labels, others) if tasks]
+        columns = [(tasks, False) for tasks in (labels, others) if tasks]
+        if any(_programs(self.runs[OURS, task]) for task in others):
+            columns.append((others, True))
         prompts = [BEST_PROMPT] * all((BEST_PROMPT, task) in self.runs for task in self.tasks)
         body: list[list[Value]] = [
             [
                 row,
-                *(self.ahead(OURS, row, tasks) for tasks in columns),
+                *(self.ahead(OURS, row, tasks, programs) for tasks, programs in columns),
                 *(self.ahead(prompt, row) for prompt in prompts),
             ]
             for row in self.methods
             if row != OURS
         ]
-        of_tasks = (f"tune − it on {', '.join(tasks)}" for tasks in columns)
-        return Table(["method", *of_tasks, *(f"{prompt} − it" for prompt in prompts)], body)
+        header = [
+            f"tune − it on {', '.join(tasks)}" + programs * ", every program alike"
+            for tasks, programs in columns
+        ]
+        return Table(["method", *header, *(f"{prompt} − it" for prompt in prompts)], body)
 
     def chosen(self) -> Table:
         """Return what `tune` recommended, by task, in each split."""
