@@ -177,7 +177,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure what is not on record."""
     sizes = Sizes(**{field.name: getattr(options, field.name) for field in fields(Sizes)})
     shared = Shared(options.lm, options.encoder)
-    peers = entrants(options.methods)
+    peers = [] if options.methods == [TUNE] else entrants(options.methods)
     with_tune = not options.methods or TUNE in options.methods
     for split in options.splits:
         for name in options.tasks:
