@@ -16,6 +16,7 @@ statistics, so that simulated candidates with known scores can race in the same 
 - `verdict`: scores and differences on the final rows, and the recommendation.
 - `field`: the candidates' prompts, the LM's answers to them, and what they cost.
 - `search`: the search from its settings to its outcome, one loop.
+- `final_rows`: the finalists' answers to the final rows, and notes on them.
 - `without_lm`: a classifier, or the nearest output, compared with the prompts.
 - `standing`: a candidate's result.
 - `finals`: the finalists' results, and which is recommended.
