@@ -9,9 +9,9 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from ceil_jax.lm import TinyLM
 from ceil_jax.lm.openai.config import EndpointConfig
 from ceil_jax.lm.openai.probe import DICTATED
+from ceil_jax.lm.tiny import TinyLM, _log_probs
 
 QUICK = EndpointConfig(timeout=30)
 TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
@@ -116,16 +116,13 @@ class Server:
         tokens = TOKEN.findall(text)
         before = ["".join(tokens[:place]) for place in range(len(tokens))]
         log_probs = self.lm.log_likelihood(before, tokens).tolist()
-        return {
-            "tokens": tokens,
-            "token_logprobs": log_probs,
-            "top_logprobs": [self.top(prefix, alternatives) for prefix in before],
-        }
+        tops = [self.top(tokens[:place], alternatives) for place in range(len(tokens))]
+        return {"tokens": tokens, "token_logprobs": log_probs, "top_logprobs": tops}
 
-    def top(self, prefix, alternatives):
-        """The likeliest tokens behind a prefix, of those that it holds."""
-        tokens = list(dict.fromkeys(TOKEN.findall(prefix)))
-        log_probs = self.lm.log_likelihood([prefix] * len(tokens), tokens).tolist()
+    def top(self, read, alternatives):
+        """The likeliest tokens after those read, of those that do not continue the last word."""
+        tokens = [token for token in dict.fromkeys(read) if not TOKEN.fullmatch(read[-1] + token)]
+        log_probs = _log_probs(read, tokens).tolist()
         best = sorted(zip(log_probs, tokens, strict=True), reverse=True)[:alternatives]
         return {token: log_prob for log_prob, token in best}
 
@@ -136,7 +133,7 @@ class Server:
         if dictated:
             likely = {TOKEN.findall(word)[0]: math.log(0.9), "It": math.log(0.05)}
             return dict(list(likely.items())[:count])
-        return self.top("\n".join(contents), count)
+        return self.top(TOKEN.findall("\n".join(contents)), count)
 
     def usage(self, prompts, written):
         read, wrote = (int(self.lm.count_tokens(texts).sum()) for texts in (prompts, written))
