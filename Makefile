@@ -9,7 +9,7 @@ demo: .venv/demo.stamp
 
 # All tests; plain `pytest` leaves out those marked slow.
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -m '' -n 2 --dist loadfile --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -m 'not mypy' -n 2 --dist loadfile --no-loadscope-reorder --durations 15
 
 # Kills, flipped bits, strangers' folders and odd answers, drawn at random: about a thousand cases. Run by hand;
 # CASES=200 draws fewer, SEED=7 draws others.
@@ -37,6 +37,7 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -m mypy tests/selector
 
 docs: .venv/docs.stamp
 	$(BIN)/python -m mkdocs build --strict

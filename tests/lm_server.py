@@ -120,10 +120,13 @@ class Server:
         return {"tokens": tokens, "token_logprobs": log_probs, "top_logprobs": tops}
 
     def top(self, read, alternatives):
-        """The likeliest tokens after those read, of those that do not continue the last word."""
-        tokens = [token for token in dict.fromkeys(read) if not TOKEN.fullmatch(read[-1] + token)]
-        log_probs = _log_probs(read, tokens).tolist()
-        best = sorted(zip(log_probs, tokens, strict=True), reverse=True)[:alternatives]
+        """The likeliest tokens after those read, of those that are among them."""
+        tokens = list(dict.fromkeys(read))
+        log_probs = _log_probs(read, tokens)
+        for place, token in enumerate(tokens):
+            if TOKEN.fullmatch(read[-1] + token):  # it would continue the last word
+                [log_probs[place]] = self.lm.log_likelihood(["".join(read)], [token])
+        best = sorted(zip(log_probs.tolist(), tokens, strict=True), reverse=True)[:alternatives]
         return {token: log_prob for log_prob, token in best}
 
     def first_tokens(self, messages, count):

@@ -28,9 +28,10 @@ def done(*command, cwd=None):
 
 def environment(folder, *packages):
     """The programs of a new virtual environment with these packages and nothing else."""
-    done(sys.executable, "-m", "venv", folder)
+    done(sys.executable, "-m", "venv", "--without-pip", folder)
     programs = folder / ("Scripts" if sys.platform == "win32" else "bin")
-    done(programs / "python", "-m", "pip", "install", "-q", "--no-deps", *packages)
+    pip = (sys.executable, "-m", "pip", "--python", programs / "python")
+    done(*pip, "install", "-q", "--no-deps", "--no-compile", *packages)
     return programs
 
 

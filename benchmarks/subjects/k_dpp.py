@@ -108,11 +108,9 @@ def marginals(kernel: np.ndarray, k: int) -> np.ndarray:
     5.2)."""
     values, vectors = np.linalg.eigh(kernel)
     with jax.enable_x64(True):
-        log_values = jnp.log(jnp.maximum(jnp.asarray(values), 1e-300))
-        log_all = log_elementary_symmetric(log_values, k)[-1, k]
-        without = [
-            log_elementary_symmetric(jnp.delete(log_values, j), k - 1)[-1, k - 1]
-            for j in range(len(values))
-        ]
-        probabilities = np.exp(np.asarray(log_values + jnp.stack(without) - log_all))
+        log_values = np.log(np.maximum(values, 1e-300))
+        log_all = log_elementary_symmetric(jnp.asarray(log_values), k)[-1, k]
+        others = np.stack([np.delete(log_values, j) for j in range(len(values))])
+        without = jax.vmap(lambda rest: log_elementary_symmetric(rest, k - 1)[-1, k - 1])(others)
+        probabilities = np.exp(log_values + np.asarray(without) - np.asarray(log_all))
     return np.asarray(vectors**2 @ probabilities)

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import lm_models
 import numpy as np
 import pytest
+from folders_of_encoders import make_folder
 
-from benchmarks import harness
+from benchmarks import harness, lm_workloads
 from benchmarks.harness import OURS, Case, Disagreement, Settings
 from benchmarks.peers import numpy_map
-from benchmarks.subjects import greedy_map, k_dpp, nearest, training_step
+from benchmarks.subjects import encoding, epr_step, greedy_map, k_dpp, nearest, training_step
 
 ROOT = Path(__file__).parents[2]
 SMALL = Settings(small=True, rounds=1)
@@ -20,6 +22,22 @@ SMALL = Settings(small=True, rounds=1)
 
 QUICK = ("greedy_map", "k_dpp", "lifted_map", "nearest", "selection", "training_step")
 FETCHING = ("encoding", "epr_step", "lm_choice", "lm_reading", "lm_subsets")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models(tmp_path_factory):
+    """An encoder and an LM of two layers in place of the packaged ones."""
+    encoder = make_folder(tmp_path_factory.mktemp("encoder"))
+    lm = tmp_path_factory.mktemp("lm")
+    lm_models.model("llama", context=4096).save_pretrained(lm)
+    lm_models.tokenizer().save_pretrained(lm)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lm_workloads, "SMALL_MODELS", ((str(lm), "float32"),))
+        patch.setattr(lm_workloads, "converted", Path)
+        for subject in (encoding, epr_step):
+            patch.setattr(subject, "ENCODER", encoder)
+            patch.setattr(subject, "fetch", Path)
+        yield
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_a_default_comparison_says_what_a_chat_cannot_teach(chat, tickets, capsy
 
 def test_tune_ends_in_a_selector_that_keeps_the_files_ids(chat, tickets, capsys):
     _, address = chat
-    assert main(["tune", *tickets, *lm(address), "--lm-tokens", "200000", "--json"]) == 0
+    assert main(["tune", *tickets, *lm(address), "--lm-tokens", "100000", "--json"]) == 0
     outcome = json.loads(capsys.readouterr().out)
     assert len(outcome["race"]) > 2
     assert max(final["value"] for final in outcome["finals"]) > 90

@@ -34,7 +34,9 @@ def test_a_copied_answer_is_right_if_the_examples_show_all_parts():
 
 
 @pytest.mark.packages
-def test_both_halves_end_in_a_table_and_stand_on_one_page(tmp_path, capsys, monkeypatch):
+def test_both_halves_end_in_a_table_and_stand_on_one_page(
+    tmp_path, capsys, monkeypatch, moved_for_trained
+):
     small = {"encoder": "tiny", "limit": 6, "bank_limit": 60, "shots": 2}
     monkeypatch.setattr(demo, "LABELS", replace(demo.LABELS, lm="tiny", **small))
     monkeypatch.setattr(demo, "PARTS", replace(demo.PARTS, **small))

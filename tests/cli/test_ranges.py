@@ -15,27 +15,31 @@ from ceil_jax.pipeline.config import RunConfig
 from ceil_jax.tuning.config import TuneConfig
 
 TRAINED = ("epr", "tst", "ceil")
+
+
+def of_trained(setting, range_, *values):
+    """A flag of every method that is trained, with a wrong value each."""
+    flags = (f"--{part}.{setting}" for part in TRAINED)
+    return [(flag, value, range_) for flag, value in zip(flags, values, strict=True)]
+
+
 WRONG = [
-    *[(f"--{part}.instances", n, "at least 2") for part in TRAINED for n in ("-3", "0", "1")],
-    *[(f"--{part}.candidates", n, "at least 2") for part in ("epr", "tst") for n in ("0", "1")],
-    *[(f"--{part}.positives", "0", "at least 1") for part in ("epr", "tst")],
-    *[(f"--{part}.batch-size", n, "at least 1") for part in TRAINED for n in ("0", "-2")],
-    *[(f"--{part}.epochs", n, "at least 1") for part in TRAINED for n in ("0", "-2")],
-    *[
-        (f"--{part}.learning-rate", n, "above 0")
-        for part in TRAINED
-        for n in ("-1.0", "0.0", "nan", "inf")
-    ],
-    *[(f"--{part}.clip", "0.0", "above 0") for part in TRAINED],
+    *of_trained("instances", "at least 2", "-3", "0", "1"),
+    *of_trained("batch-size", "at least 1", "0", "-2", "0"),
+    *of_trained("epochs", "at least 1", "-2", "0", "-2"),
+    *of_trained("learning-rate", "above 0", "-1.0", "0.0", "nan"),
+    *of_trained("clip", "above 0", "0.0", "0.0", "0.0"),
+    ("--epr.learning-rate", "inf", "above 0"),
+    ("--epr.candidates", "0", "at least 2"),
+    ("--tst.candidates", "1", "at least 2"),
+    ("--epr.positives", "0", "at least 1"),
+    ("--tst.positives", "0", "at least 1"),
     ("--epr.temperature", "0.0", "above 0"),
     ("--ceil.subsets", "1", "at least 2"),
     ("--ceil.size", "0", "at least 1"),
     ("--ceil.shortlist", "0", "at least 1"),
-    *[
-        (f"--{part}trade-off", n, "above 0")
-        for part in ("", "ceil.")
-        for n in ("0.0", "-1.0", "inf", "nan")
-    ],
+    *[("--trade-off", n, "above 0") for n in ("0.0", "-1.0", "inf", "nan")],
+    ("--ceil.trade-off", "0.0", "above 0"),
     ("--shots", "-1", "at least 0"),
     ("--shortlist", "0", "at least 1"),
     ("--token-budget", "0", "at least 1"),

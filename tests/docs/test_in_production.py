@@ -1,10 +1,11 @@
-"""The service of docs/in_production.md: started twice over one folder, asked, fed with rows by the
-job of the page, and asked again."""
+"""The service of docs/in_production.md: run twice over one folder, in a process apart and in this
+one, asked, fed with rows by the job of the page, and asked again."""
 
 import csv
 import json
 import os
 import re
+import runpy
 import socket
 import subprocess
 import sys
@@ -77,11 +78,13 @@ def worker(folder):
         process.wait()
 
 
-def test_two_workers_answer_and_see_rows_that_a_job_adds(folder, server):
-    with worker(folder) as first, worker(folder) as second:
+def test_two_workers_answer_and_see_rows_that_a_job_adds(folder, server, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    with worker(folder) as apart:
+        here = runpy.run_path("service.py")["answer"]
         ticket = "my keyboard number 7 is broken"
         expected = CeilSelector.from_pretrained(folder / "selector").select(ticket, k=4)
-        for ask in (first, second):
+        for ask in (apart, here):
             assert ask(ticket)["examples"] == [example.id for example in expected]
             assert server.requests[-1][1]["messages"] == expected.messages
         with (folder / "new.csv").open("w", newline="", encoding="utf-8") as file:
@@ -90,10 +93,11 @@ def test_two_workers_answer_and_see_rows_that_a_job_adds(folder, server):
             writer.writerows(
                 [*ROWS[:2], {"input": "my keyboard number 8 is broken", "output": "input devices"}]
             )
-        job = [sys.executable, "add_rows.py", "new.csv"]
-        said = subprocess.run(job, cwd=folder, capture_output=True, text=True, check=True).stdout
-        assert said == f"1 rows added, {len(ROWS) + 1} in the bank\n"
+        monkeypatch.setattr(sys, "argv", ["add_rows.py", "new.csv"])
+        capsys.readouterr()
+        runpy.run_path("add_rows.py")
+        assert capsys.readouterr().out == f"1 rows added, {len(ROWS) + 1} in the bank\n"
         expected = CeilSelector.from_pretrained(folder / "selector").select(ticket, k=4)
         assert "input devices" in [example.output for example in expected]
-        for ask in (first, second):
+        for ask in (apart, here):
             assert ask(ticket)["examples"] == [example.id for example in expected]

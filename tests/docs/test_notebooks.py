@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from films import SMALL, evaluated
 
+import ceil_jax
+from ceil_jax.encoders.registry import load_encoder, register_encoder
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
@@ -65,6 +68,17 @@ def notebook(tmp_path, monkeypatch):
     pyplot.close("all")
 
 
+@pytest.fixture
+def few_reviews(monkeypatch):
+    """Banks of 120 reviews."""
+    load = ceil_jax.load_task
+
+    def few(name, **limits):
+        return load(name, **{**limits, "bank_limit": 120})
+
+    monkeypatch.setattr(ceil_jax, "load_task", few)
+
+
 def test_kernel_geometry(notebook):
     names = notebook("01_kernel_geometry", figures=3)
     turns = np.deg2rad(names["angles"])
@@ -111,10 +125,11 @@ def test_what_ceil_selects(notebook):
 
 
 @pytest.mark.packages
-def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_trained):
+def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, few_reviews, moved_for_trained):
     from ceil_jax import load_task
     from ceil_jax.pipeline.setup import open_run
 
+    register_encoder("all-MiniLM-L6-v2", lambda: load_encoder("tiny"), replace=True)
     config = replace(SMALL, task="movie_reviews", limit=4, bank_limit=120, out=tmp_path / "runs")
     task = load_task(config.task, limit=config.limit, bank_limit=config.bank_limit)
     evaluated(*open_run(config, task), "ceil")
@@ -132,7 +147,7 @@ def test_what_ceil_selects_finds_a_trained_run(notebook, tmp_path, moved_for_tra
 
 
 @pytest.mark.packages
-def test_swap_the_encoder(notebook):
+def test_swap_the_encoder(notebook, few_reviews, moved_for_trained):
     names = notebook("04_swap_the_encoder", figures=1)
     assert names["moved"] > 1e-3
     texts = ["a dull film", "a warm, funny one"]

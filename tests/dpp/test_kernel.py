@@ -109,7 +109,7 @@ def test_conditional_kernel_of_a_traced_trade_off():
 def test_block_log_dets():
     subsets = np.array([[0, 3, 5, 7], [8, 2, -1, -1], [4, -1, -1, -1], [-1, -1, -1, -1]])
     S = reference.similarity(FEATURES)
-    ours = block_log_dets(jnp.asarray(FEATURES), jnp.asarray(subsets))
+    ours = jax.jit(block_log_dets)(jnp.asarray(FEATURES), jnp.asarray(subsets))
     np.testing.assert_allclose(
         ours, [reference.log_det(S, s) for s in subsets], rtol=1e-4, atol=1e-5
     )
@@ -120,6 +120,7 @@ def test_block_log_dets_gradient_is_the_finite_difference(x64):
     features = jnp.asarray(FEATURES, jnp.float64)
     direction = jnp.asarray(RNG.normal(size=FEATURES.shape))
 
+    @jax.jit
     def total(step):
         return block_log_dets(features + step * direction, subsets).sum()
 
@@ -132,23 +133,28 @@ def test_blocks_out_of_the_whole_matrix_are_those_formed_one_by_one(x64):
     out_of_whole = jnp.tile(one_by_one, (3, 1))
     assert one_by_one.size < len(FEATURES) < out_of_whole.size
     features = jnp.asarray(FEATURES, jnp.float64)
-    values = block_log_dets(features, one_by_one)
-    np.testing.assert_allclose(
-        block_log_dets(features, out_of_whole), jnp.tile(values, 3), rtol=1e-9
-    )
-    gradient = jax.grad(lambda features, subsets: block_log_dets(features, subsets).sum())
-    few, many = (gradient(features, subsets) for subsets in (one_by_one, out_of_whole))
-    np.testing.assert_allclose(many, 3 * few, rtol=1e-6, atol=1e-9)
+
+    @jax.jit
+    def values_and_gradient(subsets):
+        values, pulled_back = jax.vjp(lambda f: block_log_dets(f, subsets), features)
+        return values, *pulled_back(jnp.ones_like(values))
+
+    few, few_slopes = values_and_gradient(one_by_one)
+    many, many_slopes = values_and_gradient(out_of_whole)
+    np.testing.assert_allclose(many, np.tile(few, 3), rtol=1e-9)
+    np.testing.assert_allclose(many_slopes, 3 * few_slopes, rtol=1e-6, atol=1e-9)
+
+
+@jax.jit
+def log_det_of_the_first_four(features):
+    return block_log_dets(features, jnp.array([[0, 1, 2, 3]])).sum()
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-7, 1e-4, 1e-2])
 def test_a_duplicate_gives_a_finite_log_det_and_gradient(distance):
     features = FEATURES.copy()
     features[1] = features[0] + distance * features[2]
-    subset = jnp.array([[0, 1, 2, 3]])
-    value, gradient = jax.value_and_grad(lambda f: block_log_dets(f, subset)[0])(
-        jnp.asarray(features)
-    )
+    value, gradient = jax.value_and_grad(log_det_of_the_first_four)(jnp.asarray(features))
     # at least log 2ε of the pair, less what the two others can add
     assert np.log(64 * np.finfo(np.float32).eps) - 10 < value < 0
     assert np.isfinite(gradient).all()
@@ -169,8 +175,7 @@ def test_log_det_of_a_zero_row_is_finite():
 
 
 def test_gradients_at_equal_items_and_zero_vectors_are_finite():
-    same = jnp.ones((4, 3))
-    subset = jnp.array([[0, 1, 2, 3]])
-    for features in (same, jnp.zeros((4, 3))):
-        assert np.isfinite(jax.grad(lambda f: block_log_dets(f, subset).sum())(features)).all()
-        assert np.isfinite(jax.grad(lambda f: relevance(f[0], f).sum())(features)).all()
+    of_relevance = jax.jit(jax.grad(lambda features: relevance(features[0], features).sum()))
+    for features in (jnp.ones((4, 3)), jnp.zeros((4, 3))):
+        assert np.isfinite(jax.grad(log_det_of_the_first_four)(features)).all()
+        assert np.isfinite(of_relevance(features)).all()

@@ -84,9 +84,11 @@ def test_lifted_twice():
 def test_derivatives_alone_and_lifted_either_way(x64):
     features, r = (jnp.asarray(leaf, jnp.float64) for leaf in problems())
 
+    @jax.jit
     def log_det(f, r):
         return greedy_map_from_features(f, r, K, LAMBDA).gains.sum()
 
+    @jax.jit
     def by_kernel(f, r):
         return greedy_map(conditional_kernel(r, similarity_from_features(f), LAMBDA), K).gains.sum()
 

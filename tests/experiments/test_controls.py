@@ -3,20 +3,14 @@
 from dataclasses import replace
 
 import controls
+from films import SMALL, TASK
 
-from ceil_jax.pipeline.config import SCALES
 from ceil_jax.pipeline.setup import open_run
 from ceil_jax.pipeline.steps import StepsOf
-from ceil_jax.tasks.load import load_task
-
-
-def opened(task, tmp_path, limit=6, bank_limit=60):
-    config = replace(SCALES["tiny"], task=task, limit=limit, bank_limit=bank_limit, out=tmp_path)
-    return open_run(config, load_task(task, limit=limit, bank_limit=bank_limit))
 
 
 def test_labels_are_voted_and_classified_from_as_many_answers_as_are_scored(tmp_path):
-    run, setup = opened("movie_reviews", tmp_path)
+    run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
     vote, classifier = controls.controls(setup).items()
     label, answers = vote
     assert label == "vote of 16 nearest"
@@ -30,7 +24,7 @@ def test_labels_are_voted_and_classified_from_as_many_answers_as_are_scored(tmp_
 
 
 def test_a_record_has_the_metric_of_its_answers(tmp_path):
-    run, setup = opened("movie_reviews", tmp_path)
+    run, setup = open_run(replace(SMALL, out=tmp_path), TASK)
     label, answers = next(iter(controls.controls(setup).items()))
     record = controls.measured(setup, run, label, answers)
     right = [row["prediction"] == row["gold"] for row in run.get(answers)]

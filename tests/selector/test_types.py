@@ -62,7 +62,7 @@ def test_functions_that_the_stub_writes_out_take_what_it_says():
         assert len(node.args.args) - len(node.args.defaults) == len(required), node.name
 
 
-@pytest.mark.slow
+@pytest.mark.mypy
 def test_a_users_mypy_sees_real_types(tmp_path):
     """Every public name, and what the three most used functions return; no `Any` among them."""
     assert (ROOT / "ceil_jax" / "py.typed").exists()

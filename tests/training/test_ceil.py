@@ -24,6 +24,11 @@ TRADE_OFF = 0.1
 RNG = np.random.default_rng(0)
 
 
+@jax.jit
+def log_probs(queries, examples, subsets, valid=None):
+    return set_log_probs(queries, examples, subsets, None, TRADE_OFF, valid)
+
+
 def test_set_log_probs_are_log_dets_of_the_conditional_kernel_and_empty_places_do_not_count():
     # the second query has three neighbours; the vector at its empty place is nearer to it than any
     # of them
@@ -31,11 +36,16 @@ def test_set_log_probs_are_log_dets_of_the_conditional_kernel_and_empty_places_d
     examples = jnp.asarray(RNG.normal(size=(2, 5, 6)), jnp.float32).at[1, 3:].set(queries[1])
     valid = jnp.array([[True] * 5, [True] * 3 + [False] * 2])
     subsets = jnp.array([[[0, 1, 4], [2, 3, -1]], [[0, 1, 2], [1, 2, -1]]], jnp.int32)
-    ours = set_log_probs(queries, examples, subsets, None, TRADE_OFF, valid)
+    ours = log_probs(queries, examples, subsets, valid)
+
+    @jax.jit
+    def one_by_one(query, examples, subsets):
+        S = similarity_from_features(examples)
+        kernel = conditional_kernel(relevance(query, examples), S, TRADE_OFF)
+        return jnp.stack([subset_log_det(kernel, subset) for subset in subsets])
+
     for q, n in enumerate((5, 3)):
-        r = relevance(queries[q], examples[q, :n])
-        kernel = conditional_kernel(r, similarity_from_features(examples[q, :n]), TRADE_OFF)
-        expected = [float(subset_log_det(kernel, subset)) for subset in subsets[q]]
+        expected = one_by_one(queries[q], examples[q, :n], subsets[q])
         np.testing.assert_allclose(ours[q], expected, rtol=1e-4)
 
 
@@ -46,7 +56,7 @@ def test_gradients_with_empty_places_are_finite():
     subsets = jnp.array([[[0, 1], [0, -1], [-1, -1]]], jnp.int32)
 
     def total(queries, examples):
-        return set_log_probs(queries, examples, subsets, None, TRADE_OFF, valid).sum()
+        return log_probs(queries, examples, subsets, valid).sum()
 
     for gradient in jax.grad(total, argnums=(0, 1))(queries, examples):
         assert np.isfinite(gradient).all()
@@ -75,9 +85,7 @@ def test_frozen_examples_of_any_length_are_made_unit_rows_once():
         batch = CEILBatch(tokens, *rest, np.arange(9, dtype=np.float32).reshape(3, 3))
         loss, gradient = frozen.gradient({"query": jnp.eye(6)}, source, batch, jax.random.key(0))
         gradients.append(np.asarray(gradient["query"]))
-        plain = set_log_probs(
-            queries, jnp.asarray(vectors[shortlist]), jnp.asarray(subsets), None, TRADE_OFF
-        )
+        plain = log_probs(queries, jnp.asarray(vectors[shortlist]), jnp.asarray(subsets))
         expected = (np.asarray(plain) * batch.lm_scores).sum(axis=1).mean()
         assert float(loss) == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(*gradients, rtol=1e-3, atol=1e-3)

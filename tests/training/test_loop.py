@@ -137,10 +137,15 @@ def sixteen_steps(folder, problem, checkpoint_seconds=0.0):
     return fit(problem, config, seed=0, folder=folder, checkpoint_seconds=checkpoint_seconds)
 
 
-@pytest.mark.parametrize("step", [1, 4, 7, 15])
-def test_a_killed_run_ends_with_the_same_weights_and_history(tmp_path, step):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A training that nothing interrupts."""
+    return sixteen_steps(tmp_path_factory.mktemp("whole"), LeastSquares())
+
+
+@pytest.mark.parametrize("step", [1, 4, 15])
+def test_a_killed_run_ends_with_the_same_weights_and_history(tmp_path, whole, step):
     """16 steps, of which every second one is followed by an evaluation."""
-    whole = sixteen_steps(tmp_path / "whole", LeastSquares())
     with pytest.raises(Killed):
         sixteen_steps(tmp_path / "cut", KilledAt(step))
     problem = KilledAt(None)

@@ -41,7 +41,7 @@ TICKETS = [ticket(i) for i in range(180)]
 TASK = Task(
     "tickets", TICKETS[:150], TICKETS[150:], Template("Ticket: {input}\nTeam: {output}"), "accuracy"
 )
-SEARCH = TuneConfig(method=("zero", "topk", "dpp", "free", "fixed"), ks=(2, 4), lm_tokens=400_000)
+SEARCH = TuneConfig(method=("zero", "topk", "dpp", "free", "fixed"), ks=(2, 4), lm_tokens=100_000)
 
 
 @pytest.fixture

@@ -291,7 +291,9 @@ def scoring(server):
 
 
 @pytest.mark.parametrize(("names", "in_letters"), [(("bad", "good"), 0), (("film a", "film b"), 1)])
-def test_epr_and_ceil_learn_behind_a_chat_server(server, address, tmp_path, names, in_letters):
+def test_epr_and_ceil_learn_behind_a_chat_server(
+    server, address, tmp_path, moved_for_trained, names, in_letters
+):
     server.weighs = 20
     task = named(names)
     planned_run, setup = opened(tmp_path, address, task, CountingModels(), trade_off="tuned")
