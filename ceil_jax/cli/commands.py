@@ -61,8 +61,8 @@ def compare_command(
             queries is reduced first, then rows that learn from the LM are left out, then queries
             down to 150, and last the rows that learn without it; a line says what was left out. No
             limit by default.
-        price: IN,OUT[,CACHED]: the price in dollars of a million LM tokens that are read, written,
-            and read from the provider's cache. The table then has the price of a thousand queries
+        price: IN,OUT[,CACHED]: the prices in dollars of a million LM tokens: input, output
+            and cached input. The table then has the price of a thousand queries
             and of preparing each method. For another currency add its name: 0.15,0.6,EUR.
         dry_run: Print the stages that would run, their LM tokens and their time, and compute
             nothing.
@@ -162,8 +162,8 @@ def tune_command(
     rest are the rows to compare on; compare, which chooses nothing, holds out a tenth.
 
     Args:
-        price: IN,OUT[,CACHED]: the price in dollars of a million LM tokens that are read, written,
-            and read from the provider's cache. The table then has the price of a thousand queries
+        price: IN,OUT[,CACHED]: the prices in dollars of a million LM tokens: input, output
+            and cached input. The table then has the price of a thousand queries
             and of preparing each method, and "cheapest" means money; by default it means tokens.
             For another currency add its name: 0.15,0.6,EUR.
         json: Print the outcome as JSON.

@@ -197,9 +197,7 @@ def method_flag(name: str, setting: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """A method, which gives the encoders of a row.
-
-    They are untrained, or the result of training.
+    """How the encoders are trained, or that they stay untrained.
 
     A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` in a method called
     `ceil` is the flag `--ceil.epochs`, and part of the key of the encoders that it trains.
@@ -227,7 +225,7 @@ class Method:
         check_ranges(self, f"{self.name}.")
 
     def learn(self, steps: Steps) -> Learnt:
-        """Return the result of training, as lazy values; a program in the order of the paper.
+        """Return the result of training as lazy values, from steps in the order of the paper.
 
         Args:
             steps: the steps on a task under one configuration.
@@ -261,7 +259,7 @@ class Method:
 
     @property
     def near_examples(self) -> int:
-        """The number of examples of a prompt that are near ones, where the others are fixed.
+        """The number of near examples in a prompt whose other examples are fixed.
 
         0 for a method without such a mixture.
         """
@@ -526,7 +524,7 @@ class LearnsFromScores(Method):
         return f"{self.title}: {min(self.instances, bank_size)} queries × {learnt}{by}"
 
     def configured(self, settings: Mapping[str, Method], above: tuple[str, ...] = ()) -> Method:
-        """Return the method with configured settings, as also the method that its training starts from."""
+        """Return the method, and the one that its training starts from, with configured settings."""
         if self.name in above:
             flag = method_flag(above[-1], "start")
             raise UserError(f"{flag} {self.name}: a training cannot start from itself")

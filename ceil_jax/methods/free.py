@@ -55,7 +55,9 @@ class Labels(LearnsFromOutputs):
 
 @dataclass(frozen=True)
 class Free(LearnsFromOutputs):
-    """`Labels` where the outputs are labels. Where they are programs, relevance is the expected
+    """A method that learns relevance from the bank's outputs, without an LM.
+
+    If outputs are labels, it is `Labels`. If they are programs, relevance is the expected
     overlap of the query's predicted local structures with the example's (after Levy et al., ACL
     2023). The untrained encoder is used if the outputs are neither, or if held-out rows of the bank
     do not show a significant gain.

@@ -111,7 +111,7 @@ def register_retriever(
     *,
     replace: bool = False,
 ) -> None:
-    """Add a retriever, and a row of its name that compares the untrained encoder's vectors.
+    """Register a retriever under a name for `--method`, with the untrained encoder.
 
     Args:
         name: its name in `build_retriever` and `--method`.

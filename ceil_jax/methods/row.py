@@ -13,7 +13,7 @@ from ceil_jax.retrieval.retrievers import NEAREST, ZERO
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a comparison.
+    """A line of a results table, named in `--method`: a method, a retriever and a label.
 
     Args:
         label: its name in tables.

@@ -50,11 +50,12 @@ class RunConfig:
     task: str = "movie_reviews"
     """A name in TASKS."""
     data_dir: Path | None = None
-    """A folder of datasets with the hub's column names; by default the hub or the embedded copy."""
+    """A folder of datasets with the hub's column names; by default a task is downloaded
+    from the hub or comes as a package."""
     limit: Annotated[int | None, Range(1)] = None
-    """The most validation examples to use as queries."""
+    """The largest number of queries, taken from the validation data."""
     bank_limit: Annotated[int | None, Range(1)] = None
-    """The most examples in the bank."""
+    """The largest number of examples to choose from (the bank)."""
     encoder: str = "all-MiniLM-L6-v2"
     """A registered or packaged name, a folder, a hub id, module:function, or
     http://host:port/v1#model."""
@@ -109,7 +110,7 @@ class RunConfig:
     actors: Annotated[int, Range(1)] = 2
     """Number of Ray actors with --engine ray; each uses a GPU if there are any."""
     out: Path = Path("runs")
-    """The folder of stages."""
+    """The folder in which results are kept."""
     methods: tuple[Method, ...] = ()
     """Methods whose settings differ from their defaults. On the command line, the settings of every
     registered row's method are flags, such as --ceil.epochs."""
@@ -137,7 +138,7 @@ class RunConfig:
         return method
 
     def row(self, name: str) -> Row:
-        """Return the row of a name with this configuration's settings; see `configured`.
+        """Return a row by its name, with this configuration's settings; see `configured`.
 
         Raises:
             UserError: the name is unknown, or a method would start from itself.

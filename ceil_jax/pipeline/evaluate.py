@@ -123,7 +123,10 @@ def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
 
 
 def evaluate(run: Run, setup: Setup, row: Row) -> Record:
-    """Return the record of a row on the task's queries; what is not on disk is computed."""
+    """Return the record of a row (its scores and costs) on the task's queries.
+
+    What is not on disk is computed.
+    """
     return _record(run, setup, row, row_stages.metric(setup, row))
 
 

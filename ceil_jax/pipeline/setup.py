@@ -221,7 +221,7 @@ def _check_prompt(setup: Setup) -> None:
 def open_run(
     config: RunConfig, task: Task, models: Models | None = None, trained_by: Setup | None = None
 ) -> Session:
-    """Return what computes stages, and the setup of a task.
+    """Return the `Run` that computes and keeps results, and the `Setup` of a task.
 
     Nothing is computed and no model is loaded yet. In your own task, rows of the bank with a
     query's text are removed (`tasks.checks.separated`).

@@ -36,7 +36,7 @@ def load_task(
     *,
     bank_limit: int | None = None,
 ) -> Task:
-    """Return the task of a name in `TASKS` or of a `TaskSpec`.
+    """Load a task, by its name in `TASKS` or from a `TaskSpec`.
 
     Some tasks are generated or come with a package. The others come from
     `data_dir/FOLDER/SPLIT.jsonl` (or .jsonl.gz, .json, .csv, .parquet, with the hub's column names)

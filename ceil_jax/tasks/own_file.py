@@ -74,8 +74,8 @@ class FileOptions:
     encoding: str = "utf-8"
     """The encoding of a text file, such as cp1252 or utf-16."""
     group: str | None = None
-    """Keep the rows of one document, customer or thread on one side, in the bank or among the
-    queries: the column with its name."""
+    """The column that names a row's document, customer or thread. Rows with the same value are
+    either all examples or all queries."""
     skip_bad_rows: bool = False
     """Leave out the file's rows that cannot be used, and list them."""
 

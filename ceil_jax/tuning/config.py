@@ -16,17 +16,16 @@ class TuneConfig:
     """The candidates of a search, its rows of data and its budget."""
 
     method: tuple[str, ...] = ()
-    """The methods that are searched, by the names that compare has for them, of those that a
-    selector can hold; by default all that the data allows: zero topk dpp, free free_map, and if the
-    budget pays for them fixed fixed_near, and from the LM's scores epr ceil; and those that
-    --plugin registers."""
+    """The methods to search, by their names in compare; a selector must be able to use them. By
+    default these, if the data allows them: zero topk dpp, free free_map, the methods that --plugin
+    registers, and if the budget pays for them fixed fixed_near epr ceil."""
     ks: tuple[Annotated[int, Range(1)], ...] = (2, 4, 8, 16)
-    """The numbers of examples in a prompt (K) that are searched."""
+    """The numbers of examples in a prompt (K) to search."""
     trade_offs: tuple[Annotated[float, Range(above=0)], ...] = (0.01, 0.05, 0.1)
-    """The values of λ that are searched, for methods that have one: it weighs how near examples
-    are against how different from one another."""
+    """The values of λ to search, for methods that choose a set: the weight of diversity against
+    nearness to the query."""
     encoders: tuple[str, ...] = ()
-    """Encoders besides --encoder, to be searched too."""
+    """Encoders to search besides --encoder."""
     lm_tokens: Annotated[int | None, Range(1)] = None
     """LM tokens in all: for the tuning rows, for scores to train on, and for the final rows. By
     default 1,000,000; with --minutes there is no limit, except for a server, whose tokens cost
