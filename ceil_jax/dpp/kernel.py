@@ -157,11 +157,11 @@ def conditional_kernel(
 
 
 def block_log_dets(features: Float[Array, "n d"], subsets: Int[Array, "m k"]) -> Float[Array, " m"]:
-    """Return log det S_S of each subset S, from its own k × k block.
+    """Return, for each subset, the log determinant of its own k × k block of the similarity matrix.
 
     Differentiable in the features.
 
-    If the subsets together have more than n items, the blocks are taken from the n × n matrix S,
+    If the subsets together have more than n items, the blocks are taken from the n × n matrix,
     which saves a copy of the subsets' features; otherwise they are formed one by one. −1 marks an
     empty position of a subset.
     """

@@ -105,7 +105,7 @@ class Price:
         return (read * self.read + written * self.written) / _MILLION
 
     def shown(self, money: float) -> str:
-        """Return an amount of money as text, with two significant decimals.
+        """Return an amount of money as text, with two decimals, or more if these would be zeros.
 
         >>> Price(1, 1).shown(12.3456), Price(1, 1, currency="EUR").shown(0.00123)
         ('$12.35', '0.0012 EUR')

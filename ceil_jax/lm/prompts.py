@@ -193,10 +193,10 @@ class Prompt:
     def messages_to(
         self, last: Sequence[Message], examples: Sequence[Example] = (), system: Any = ""
     ) -> Messages:
-        """Return the messages of a chat that ends with some turns.
+        """Return the prompt as the messages of a chat that ends with the given turns.
 
         Args:
-            last: the turns.
+            last: the turns at the end.
             examples: the examples before them, in prompt order.
             system: the instruction, if it is not the prompt's own.
         """

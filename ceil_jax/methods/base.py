@@ -174,9 +174,9 @@ class Steps(Protocol):
         """
 
     def best_set(self, rounds: Sequence[BankQueries], sets: int, size: int) -> Lazy[np.ndarray]:
-        """Return the best of some random sets of examples, as bank positions.
+        """Return the random set of examples with which the LM answers best, as bank positions.
 
-        Sets are compared by the LM's answers to queries of the bank.
+        The LM answers queries of the bank with each of some random sets.
 
         Args:
             rounds: the new queries of each round, after which the worse half of the sets is dropped.

@@ -170,7 +170,7 @@ class Run:
 
 
 def lms_of(lazy: Lazy[Any]) -> list[NamedLM]:
-    """Return the LMs that a value is computed with.
+    """Return the LMs whose outputs a lazy value is computed from.
 
     They are arguments that are an LM, or that have one, such as a `Prompting`.
     """

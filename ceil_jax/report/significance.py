@@ -57,9 +57,9 @@ class Difference:
 def significance(
     differences: Iterable[Difference], queries: int, others: Sequence[Difference] = ()
 ) -> str:
-    """Return sentences that name the significant differences, then the rest, the largest first.
+    """Return sentences about differences: the significant ones first, then the others.
 
-    "" if nothing is compared.
+    Each group begins with the largest difference. "" if nothing is compared.
 
     Args:
         differences: the pairs of interest: the best row against each other row, and each row

@@ -37,9 +37,9 @@ def sql_bare(query: str) -> str:
 
 
 def cogs_sketch(form: str) -> frozenset[str]:
-    """Return the roles of a compact COGS form, each with the roles above it.
+    """Return the semantic roles in a COGS logical form, each with the roles that contain it.
 
-    Words and prepositions are left out.
+    The form is in COGS' compact notation. Words and prepositions are left out.
 
     `give(agent=Emma,theme=*cake(nmod.on=table))` has agent, theme and theme/nmod; a word on its own
     (`box(a)`, `Paula`) has none.

@@ -146,7 +146,7 @@ class Search:
 
     @property
     def task(self) -> Task:
-        """The rows, with the bank that examples are chosen from."""
+        """The task with the final rows as queries, and the bank that examples are chosen from."""
         return self.field.task
 
     def run(self) -> Outcome:
