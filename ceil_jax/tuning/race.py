@@ -78,6 +78,15 @@ class Race:
         self.states.append("racing")
         return len(self.scores) - 1
 
+    def set_aside(self) -> list[int]:
+        """Return the candidates that were set aside, the best by their own rows first."""
+        aside = [i for i, state in enumerate(self.states) if state == "aside"]
+        return sorted(aside, key=lambda i: (-self.scores[i].mean(), self.mean_tokens(i), i))
+
+    def resume(self, racer: int) -> None:
+        """Let a candidate that was set aside answer the rows that it lacks."""
+        self.states[racer] = "racing"
+
     def next_round(self, affordable: float) -> Round | None:
         """Return the next round, or None if the race is over.
 

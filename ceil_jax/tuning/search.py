@@ -9,8 +9,8 @@
    are answered, when answers without an LM are clearly better than those of all that are left, or
    when the next part does not fit the tokens or minutes that remain besides those for the final
    rows.
-4. Unless answers without an LM ended the race, what is left pays for latecomers: more expensive
-   candidates first, then those that an LM has to prepare, such as EPR and CEIL.
+4. Unless answers without an LM ended the race, what is left pays for others: those that were set
+   aside, then more expensive candidates, then those that an LM has to prepare, such as EPR and CEIL.
 5. The winner, the cheapest that the race could not tell from it, the standard and zero examples
    answer the final rows, and `verdict` compares them.
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -291,20 +292,25 @@ class Search:
         self.field.answer([self.zero], self.tuning, warm, what, least=_WARM, measured=False)
         self.field.answer([self.zero, self.plain], self.tuning, first, what, least=1)
 
-    def _reserve(self) -> float:
+    def _reserve(self, joining: Entrant | None = None) -> float:
         """Return the LM tokens that are kept for the final rows.
 
-        They are those of zero examples, the standard and two others of the candidates that still
-        race, but at most half of what was left when the race began.
+        They are those of the finalists, but at most half of what was left when the race began. In the
+        race these are zero examples, the standard and two others of the candidates that still race;
+        after it, those that it has found, and a candidate that joins.
         """
-        tokens_of_row = float(self.zero.tokens.mean() + self.plain.tokens.mean())
-        if self.entrants:
-            tokens_of_row += 2 * self.race.dearest()
+        if joining is not None:
+            known = {one.candidate: one for one in (self.zero, self.plain, *self.entrants)}
+            finalists = [*(known[candidate] for candidate in self._roles()), joining]
+            tokens_of_row = sum(float(finalist.tokens.mean()) for finalist in finalists)
+        else:
+            tokens_of_row = float(self.zero.tokens.mean() + self.plain.tokens.mean())
+            tokens_of_row += 2 * self.race.dearest() if self.entrants else 0.0
         return min(tokens_of_row * len(self.final), self._half)
 
-    def _left(self) -> float:
+    def _left(self, joining: Entrant | None = None) -> float:
         """LM tokens that the race may take now."""
-        return self.budget.left(self._reserve())
+        return self.budget.left(self._reserve(joining))
 
     # the race
 
@@ -338,9 +344,15 @@ class Search:
             self.notes.append("The budget does not pay for a race.")
             self._miss(entrants)
             return
+        # less has to be kept for the final rows, now that the winner is known
+        self._go_on(self.entrants[max(self.race.racing, key=self.race.mean_tokens)])
+        for number in self.race.set_aside():
+            if self._pays_for(self.entrants[number], answered=len(self.race.scores[number])):
+                self.race.resume(number)
+                self._go_on(self.entrants[number])
         untried = []
         for entrant in self._by_promise(entrants[starting:]):
-            if self._pays_for(entrant.tokens):
+            if self._pays_for(entrant):
                 self._join(entrant)
             else:
                 untried.append(entrant)
@@ -419,13 +431,13 @@ class Search:
         row = self.winner.candidate.row
         return sorted(entrants, key=lambda entrant: entrant.candidate.row != row)
 
-    def _pays_for(self, tokens: np.ndarray) -> bool:
+    def _pays_for(self, entrant: Entrant, answered: int = 0) -> bool:
         """Return whether the budget pays for a candidate that joins the race now.
 
-        It answers all rows raced on so far, each at its longest answer.
+        It answers all rows raced on so far but the first `answered`, each at its longest answer.
         """
         rows = max(map(len, self.race.scores))
-        return float(tokens[:rows].sum()) <= self._left()
+        return float(entrant.tokens[answered:rows].sum()) <= self._left(entrant)
 
     def _prepared(self, waiting: Sequence[Candidate]) -> Iterator[Entrant]:
         """Prepare candidates, and yield each one that the budget pays for.
@@ -436,13 +448,15 @@ class Search:
         unpaid = []
         for candidate in waiting:
             racing = float(self.plain.tokens.sum())
-            affordable = self._left() - racing
+            affordable = self._left(self.plain) - racing
             try:
                 tokens, seconds = self.field.preparation(candidate, self.plain, affordable)
             except UserError as error:
                 reasons.setdefault(str(error), []).append(candidate.label)
                 continue
-            if tokens > affordable or self.budget.out_of_time(tokens + self._reserve(), seconds):
+            if tokens > affordable or self.budget.out_of_time(
+                tokens + self._reserve(self.plain), seconds
+            ):
                 self.budget.miss(tokens + racing, seconds)
                 training = f" and about {duration(seconds)} of training" if seconds else ""
                 unpaid.append(f"{candidate.label} ({tokens:,.0f} LM tokens{training})")
@@ -456,7 +470,11 @@ class Search:
         """Let another candidate join the race."""
         self.race.join(entrant.tokens)
         self.entrants.append(entrant)
-        hold(self.race, self._ask, self._left)
+        self._go_on(entrant)
+
+    def _go_on(self, entrant: Entrant) -> None:
+        """Let a candidate answer the rows that the others have answered."""
+        hold(self.race, partial(self._ask, joining=entrant), partial(self._left, entrant))
 
     def _miss(self, entrants: Sequence[Entrant]) -> None:
         """Note that the budget does not pay for the first two parts of the rows with these
@@ -469,7 +487,7 @@ class Search:
         flags = self.budget.hint()
         return [f"{flags} pays for what was left out."] if flags else []
 
-    def _ask(self, part: Round) -> Mapping[int, np.ndarray]:
+    def _ask(self, part: Round, joining: Entrant | None = None) -> Mapping[int, np.ndarray]:
         """Return the scores of each racer on a part of the rows; {} to end the race."""
         if self._all_wrong or self._is_settled():
             return {}
@@ -491,7 +509,7 @@ class Search:
             self.tuning,
             slice(start, stop),
             f"the race, up to row {stop}",
-            reserve=self._reserve(),
+            reserve=self._reserve(joining),
         )
         scores = [answer.scores for answer in answers]
         rows = len(scores[0])
@@ -558,8 +576,8 @@ class Search:
 
     # the final rows
 
-    def _finalists(self) -> list[Finalist]:
-        """The candidates that answer the final rows, the winner of the race first."""
+    def _roles(self) -> dict[Candidate, list[str]]:
+        """The candidates that answer the final rows, and why: the winner of the race first."""
         roles: dict[Candidate, list[str]] = {}
         if any(map(len, self.race.scores)) and not self._all_wrong:
             costs = [entrant.cost(self.price) for entrant in self.entrants]
@@ -568,6 +586,10 @@ class Search:
             roles.setdefault(self.entrants[cheapest].candidate, []).append("cheapest within noise")
         roles.setdefault(self.plain.candidate, []).append("standard")
         roles.setdefault(ZERO, [])
+        return roles
+
+    def _finalists(self) -> list[Finalist]:
+        """The candidates that answer the final rows, with their prompts for these."""
         raced = {
             entrant.candidate: scores
             for entrant, scores in zip(self.entrants, self.race.scores, strict=True)
@@ -578,7 +600,7 @@ class Search:
                 ", ".join(words),
                 raced.get(candidate, np.zeros(0)),
             )
-            for candidate, words in roles.items()
+            for candidate, words in self._roles().items()
         ]
 
     def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:

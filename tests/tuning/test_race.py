@@ -105,6 +105,24 @@ def test_a_small_budget_sets_candidates_aside_by_rank():
     )
 
 
+def test_one_that_was_set_aside_goes_on_where_it_stopped():
+    """The budget pays for two of three after the first rows, and later for the third."""
+    rows = np.arange(32)
+    answers = np.stack([rows >= 0, rows % 16 > 0, rows % 8 > 0, rows < 0]).astype(float)
+    race = Race(np.ones((4, 32)))
+
+    def ask(step):
+        return {i: answers[i, step.start : step.stop] for i in step.racers}
+
+    hold(race, ask, lambda: 32 if len(race.scores[0]) else 64)
+    assert race.states == ["racing", "racing", "aside", "worse"]
+    assert race.set_aside() == [2]
+    race.resume(2)
+    hold(race, ask, lambda: 1e9)
+    assert [len(scores) for scores in race.scores] == [32, 32, 32, 16]
+    assert race.winner() == 0
+
+
 def test_the_cheapest_that_is_not_significantly_worse_is_recommended():
     right = np.arange(200) % 10 < 7
     samples = [sample(right), sample(np.roll(right, 1)), sample(np.arange(200) % 10 < 2)]
