@@ -295,17 +295,17 @@ class Search:
     def _reserve(self, joining: Entrant | None = None) -> float:
         """Return the LM tokens that are kept for the final rows.
 
-        They are those of the finalists, but at most half of what was left when the race began. In the
-        race these are zero examples, the standard and two others of the candidates that still race;
-        after it, those that it has found, and a candidate that joins.
+        They are those of zero examples, the standard and two others, but at most half of what was
+        left when the race began. In the race, the two are the dearest that still race; after it, its
+        winner and a candidate that joins.
         """
+        tokens_of_row = float(self.zero.tokens.mean() + self.plain.tokens.mean())
         if joining is not None:
-            known = {one.candidate: one for one in (self.zero, self.plain, *self.entrants)}
-            finalists = [*(known[candidate] for candidate in self._roles()), joining]
-            tokens_of_row = sum(float(finalist.tokens.mean()) for finalist in finalists)
-        else:
-            tokens_of_row = float(self.zero.tokens.mean() + self.plain.tokens.mean())
-            tokens_of_row += 2 * self.race.dearest() if self.entrants else 0.0
+            tokens_of_row += float(joining.tokens.mean())
+            if self.winner.candidate not in (ZERO, self.standard, joining.candidate):
+                tokens_of_row += float(self.winner.tokens.mean())
+        elif self.entrants:
+            tokens_of_row += 2 * self.race.dearest()
         return min(tokens_of_row * len(self.final), self._half)
 
     def _left(self, joining: Entrant | None = None) -> float:
@@ -576,8 +576,8 @@ class Search:
 
     # the final rows
 
-    def _roles(self) -> dict[Candidate, list[str]]:
-        """The candidates that answer the final rows, and why: the winner of the race first."""
+    def _finalists(self) -> list[Finalist]:
+        """The candidates that answer the final rows, the winner of the race first."""
         roles: dict[Candidate, list[str]] = {}
         if any(map(len, self.race.scores)) and not self._all_wrong:
             costs = [entrant.cost(self.price) for entrant in self.entrants]
@@ -586,10 +586,6 @@ class Search:
             roles.setdefault(self.entrants[cheapest].candidate, []).append("cheapest within noise")
         roles.setdefault(self.plain.candidate, []).append("standard")
         roles.setdefault(ZERO, [])
-        return roles
-
-    def _finalists(self) -> list[Finalist]:
-        """The candidates that answer the final rows, with their prompts for these."""
         raced = {
             entrant.candidate: scores
             for entrant, scores in zip(self.entrants, self.race.scores, strict=True)
@@ -600,7 +596,7 @@ class Search:
                 ", ".join(words),
                 raced.get(candidate, np.zeros(0)),
             )
-            for candidate, words in self._roles().items()
+            for candidate, words in roles.items()
         ]
 
     def _groups(self, queries: Sequence[Example]) -> tuple[np.ndarray | None, np.ndarray | None]:
