@@ -1,5 +1,6 @@
 """experiments/defaults.py: every setting is measured on the same queries."""
 
+import defaults
 import pytest
 from defaults import WAYS, main, with_queries_of_train
 from harness.results_file import read_results
@@ -16,7 +17,8 @@ def test_queries_from_train_are_not_in_the_bank():
 
 
 @pytest.mark.packages
-def test_each_row_is_recorded(tmp_path, capsys):
+def test_each_row_is_recorded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(defaults, "BANK", 60)
     file = tmp_path / "defaults.jsonl"
     arguments = ["--tasks", "movie_reviews", "--limit", "4", "--lm", "tiny"]
     main([*arguments, "--out", str(tmp_path), "--record", str(file)])
