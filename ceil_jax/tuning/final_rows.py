@@ -69,7 +69,8 @@ def answered(
         answers = field.answer(
             entrants, queries, slice(0, paid), "the final rows", least=LEAST_FINAL
         )
-        before, count = count, len(answers[0].scores)
+        before = count
+        count = len(answers[0].scores)
         if count < paid or paid in (before, len(queries)):
             budget.miss(float(tokens[count:].sum()))
             return answers

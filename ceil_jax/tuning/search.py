@@ -178,7 +178,8 @@ class Search:
             raced=[finalist.raced for finalist in finalists],
             raced_groups=raced_groups,
         )
-        finalist, answer = finalists[verdict.recommended], answers[verdict.recommended]
+        finalist = finalists[verdict.recommended]
+        answer = answers[verdict.recommended]
         finals = Finals(
             standings(finalists, answers, verdict),
             verdict,
@@ -347,7 +348,7 @@ class Search:
         # less has to be kept for the final rows, now that the winner is known
         self._go_on(self.entrants[max(self.race.racing, key=self.race.mean_tokens)])
         for number in self.race.set_aside():
-            if self._pays_for(self.entrants[number], answered=len(self.race.scores[number])):
+            if self._pays_for(self.entrants[number], known=len(self.race.scores[number])):
                 self.race.resume(number)
                 self._go_on(self.entrants[number])
         untried = []
@@ -431,13 +432,13 @@ class Search:
         row = self.winner.candidate.row
         return sorted(entrants, key=lambda entrant: entrant.candidate.row != row)
 
-    def _pays_for(self, entrant: Entrant, answered: int = 0) -> bool:
+    def _pays_for(self, entrant: Entrant, known: int = 0) -> bool:
         """Return whether the budget pays for a candidate that joins the race now.
 
-        It answers all rows raced on so far but the first `answered`, each at its longest answer.
+        It answers all rows raced on so far but the first `known`, each at its longest answer.
         """
         rows = max(map(len, self.race.scores))
-        return float(entrant.tokens[answered:rows].sum()) <= self._left(entrant)
+        return float(entrant.tokens[known:rows].sum()) <= self._left(entrant)
 
     def _prepared(self, waiting: Sequence[Candidate]) -> Iterator[Entrant]:
         """Prepare candidates, and yield each one that the budget pays for.
