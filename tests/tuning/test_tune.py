@@ -44,6 +44,7 @@ from ceil_jax.tuning.finals_table import finals_table
 from ceil_jax.tuning.loss import Loss
 from ceil_jax.tuning.outcome import ShownRow
 from ceil_jax.tuning.page import page
+from ceil_jax.tuning.race import Race
 from ceil_jax.tuning.rows import split_rows
 from ceil_jax.tuning.search import Search
 from ceil_jax.tuning.verdict import PairedTest
@@ -483,6 +484,17 @@ def test_the_budget_is_never_exceeded(tmp_path, tokens):
     lm = Recording()
     outcome = search(tmp_path, lm_tokens=tokens, models=One(lm)).run()
     assert outcome.tokens == lm.tokens_read <= tokens
+
+
+def test_what_was_set_aside_goes_on_while_the_budget_pays(tmp_path, monkeypatch):
+    resumed = []
+    resume = Race.resume
+    monkeypatch.setattr(Race, "resume", lambda race, one: resumed.append(one) or resume(race, one))
+    made = search(tmp_path, lm_tokens=30_000)
+    outcome = made.run()
+    assert resumed
+    assert {one.rows for one in outcome.race} == {len(made.tuning)}
+    assert outcome.tokens <= 30_000
 
 
 def test_final_rows_are_in_no_order_of_the_file():
