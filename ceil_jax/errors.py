@@ -36,7 +36,7 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UserError:
-    """Return the exception for an unknown name, for the caller to raise.
+    """Return the exception for an unknown name; the caller raises it.
 
     Its message suggests a similar name.
 
@@ -114,8 +114,8 @@ class Range:
 
 
 class Expected(NamedTuple):
-    """The values of a setting whose type does not say all, given in its type annotation:
-    `input_key: Annotated[str, Expected("the name of a field", bool)] = "input"`."""
+    """The allowed values of a setting, given in its type annotation if the type alone allows too
+    much: `input_key: Annotated[str, Expected("the name of a field", bool)] = "input"`."""
 
     words: str
     """The words after "expected" in an error."""

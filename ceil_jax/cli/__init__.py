@@ -1,4 +1,4 @@
-"""The commands. Everything that they compute is in the other subpackages.
+"""The command-line interface, `ceil-jax`. The other subpackages do the computing.
 
 - `main`: the command `ceil-jax`, and `command`, which all commands of the project use
 - `commands`: its sub-commands; `demo`: the one that needs no data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 Flags = tyro.conf.arg(name="")
-"""The fields of a dataclass as flags without a prefix."""
+"""Annotation of a dataclass parameter whose fields become flags without a prefix."""
 
 _TUNE = TuneConfig()
 
@@ -242,9 +242,8 @@ def show_command(
     query: str,
     own_data: Annotated[OwnData, Flags] = NO_OWN_DATA,
 ) -> None:
-    """Show how a row of compare answered one query: its examples, the prompt and the answer, the
-    candidate sets that it was trained on with the LM's scores of them, and the folders of all
-    steps.
+    """Show how a row of compare answered one query: its examples, the prompt and the answer; for a
+    training query, its candidate sets with the LM's scores of them; and the folders of all steps.
 
     Takes the flags of `compare`, and reads what compare wrote into the folder runs (--out).
 
@@ -265,12 +264,12 @@ def show_command(
 
 
 QUICK_LOOK = 100
-"""A comparison on fewer of a task's queries is a quick check."""
+"""A comparison on fewer queries than this, and fewer than the task has, counts as a quick check."""
 
 
 def _quick_look(task: Task) -> str:
-    """A remark for a comparison on few of a task's queries; "" if there are many, or if the task
-    has no more."""
+    """Return a remark for a comparison on few of a task's queries; "" if there are many, or if the
+    task has no more."""
     asked = len(task.validation)
     if asked >= min(task.available, QUICK_LOOK):
         return ""

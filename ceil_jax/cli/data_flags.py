@@ -1,4 +1,4 @@
-"""The task of a command: one of TASKS, or a file of the user."""
+"""The data of a command: a task named in TASKS, or a file of the user."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class OwnData:
 
     data: Path | None = None
     """A .csv, .tsv, .jsonl, .json (a list of objects) or .parquet file, also compressed. compare
-    holds out a tenth of its inputs as queries; tune a fifth, because its final rows are used once,
-    to compare several prompts."""
+    holds out a tenth of its inputs as queries; tune holds out a fifth, because its final rows are
+    used once, to compare several prompts."""
     validation: Path | None = None
     """Take the queries from this file, and hold nothing out."""
     options: Annotated[FileOptions, tyro.conf.arg(name="")] = field(default_factory=FileOptions)
 
     def check(self) -> None:
-        """Check what can be checked before data are read.
+        """Check the flags, as far as possible before data are read.
 
         Raises:
             UserError: flags of `--data` without it, a file that does not exist, or an unknown
@@ -122,7 +122,8 @@ NO_OWN_DATA = OwnData()
 
 
 def _unescaped(text: str) -> str:
-    """Return a text of the command line with `\\t`, `\\n` and `\\\\` replaced by their characters."""
+    """Return a text from the command line with `\\t`, `\\n` and `\\\\` replaced by a tab, a newline
+    and a backslash."""
     marks = {r"\t": "\t", r"\n": "\n", r"\\": "\\"}
     if re.search(r"(?<!\\)\\[tn](?=[a-z])", text):
         log.info(r"%s: \t is read as a tab and \n as a newline; write \\ for a backslash", text)

@@ -1,4 +1,4 @@
-"""`ceil-jax demo`: labels with a small LM, and new combinations with a simulated LM."""
+"""`ceil-jax demo`: one comparison on labels with a small LM, and one on new combinations with a simulated LM."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ The number of examples and λ were chosen on other seeds of the task."""
 PARTS_ROWS = ("random", "topk", "mmr", "dpp")
 
 _PART = re.compile(r"(\w+)\((\w+)\)")
-"""A part of a call of `repairs`, and what belongs to it."""
+"""Matches one part of a call of the task `repairs`, as `part(value)`: the part's name and its value."""
 
 
 class Copier(LanguageModel):
-    r"""A simulated LM for the task `repairs`: it copies from the examples of its prompt what
-    belongs to the parts of the query. So its answer is right if and only if the examples show all
-    of these parts: its score is how many queries the examples cover.
+    r"""A simulated LM for the task `repairs`: for each part of the query it copies the value from
+    an example in the prompt. Its answer is therefore right if and only if the examples show all
+    parts of the query, and its score is the share of queries that the examples cover.
 
     Examples:
         >>> one, other = "a tap is slow\tfix(tap(Al),slow(oil))", "a fan is stuck\tfix(fan(Jo),stuck(saw))"
@@ -60,7 +60,7 @@ class Copier(LanguageModel):
 
 
 def copier() -> LanguageModel:
-    """Return the program that `PARTS` names."""
+    """Return the simulated LM; `PARTS` names this function as its LM."""
     return Copier()
 
 

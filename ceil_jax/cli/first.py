@@ -1,4 +1,4 @@
-"""The first checks of every command: its settings, data and models, before any text is encoded."""
+"""The first checks of every command, on its settings, data and models, before any text is encoded."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ceil_jax.tasks import TASKS
 from ceil_jax.tasks.example import Task
 
 EXTRAS = {"torch": "lm", "openai": "endpoint", "matplotlib": "plots", "ray": "ray"}
-"""The extra that installs a library which only some uses need."""
+"""Optional library → the extra of this package that installs it."""
 
 
 class CheckedCommand(NamedTuple):
-    """The data and models of a command, after the checks that take little time."""
+    """The data and models of a command, after all checks that take little time."""
 
     config: RunConfig
     """The settings, with the task's name."""
@@ -88,7 +88,7 @@ def begin(
 
 
 _LONGEST = 2**20
-"""The most bytes of an instruction."""
+"""The largest size of an instruction, in bytes."""
 
 
 def system_text(given: str | None) -> str | None:
@@ -115,7 +115,7 @@ def system_text(given: str | None) -> str | None:
 
 
 def check_first(config: RunConfig, own_data: OwnData = NO_OWN_DATA, *needed: str) -> NamedModels:
-    """Check the settings before data are read, and return their models.
+    """Check the settings before data are read, and return the models that they name.
 
     The hub's cache alone is used if the hub cannot be reached. Only models on servers are loaded:
     the servers are asked what they can do.

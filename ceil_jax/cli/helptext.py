@@ -1,4 +1,4 @@
-"""Flags that tyro makes of settings.
+"""Command-line flags, which tyro derives from the fields of settings dataclasses.
 
 The flags of a method begin with its name. The help of a flag is the docstring of its setting as one
 paragraph, with its range.
@@ -31,7 +31,7 @@ from ceil_jax.methods.registry import method_named
 from ceil_jax.pipeline.config import TUNE, RunConfig, method_flags
 
 SEARCHED = ("shots", "trade_off")
-"""The settings of a run that `tune` searches, and which are not its flags."""
+"""Settings of a run that `tune` searches itself, and that are therefore not flags of `tune`."""
 
 
 def flag_registry() -> ConstructorRegistry:
@@ -42,7 +42,7 @@ def flag_registry() -> ConstructorRegistry:
 
 
 def _of_dataclass(info: StructTypeInfo) -> StructConstructorSpec | None:
-    """Return how tyro builds a dataclass from flags.
+    """Return the specification by which tyro builds a dataclass from flags.
 
     None, for tyro's own way, for generic types and for those without a default instance.
     """
@@ -76,7 +76,7 @@ def _hints(kind: type) -> Mapping[str, Any]:
 
 
 def _method_flag(name: str, method: Method) -> StructFieldSpec:
-    """The settings of a method as flags that begin with its name: --ceil.epochs."""
+    """Return the flags for a method's settings, whose names begin with the method's: --ceil.epochs."""
     summary = " ".join((inspect.getdoc(type(method)) or "").partition("\n\n")[0].split())
     return StructFieldSpec(name, type(method), method, summary)
 

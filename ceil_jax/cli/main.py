@@ -48,8 +48,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SHARED = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-"""The flags of all commands. They are read first, because the scale sets the defaults of the
-others."""
+"""The flags that all commands share. They are read first, because the scale sets the defaults of the others."""
 _SHARED.add_argument("--plugin", action="append", default=[])
 _SHARED.add_argument("--scale")
 _SHARED.add_argument("--quiet", action="store_true")
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _deferred(function: Callable[..., T]) -> Callable[..., Callable[[], T]]:
-    """Return a function that returns the call of `function` without making it.
+    """Return a function that returns a call of `function`, to be made later.
 
     It has the same parameters. Otherwise tyro would show a ValueError from inside a command as a
     mistake in a flag.
@@ -168,7 +167,7 @@ def _prepare_process() -> None:
 
 
 def _shared_flags(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-    """The flags of all commands, and the other words of a command line.
+    """Split a command line into the flags that all commands share and the remaining words.
 
     Raises:
         UserError: a flag lacks its value.

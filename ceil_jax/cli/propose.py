@@ -66,7 +66,7 @@ def _words(values: Sequence[str]) -> float:
 
 
 def check_named(file: Path, options: FileOptions) -> None:
-    """Raise a UserError that proposes columns if the user has named none.
+    """Raise a UserError, which proposes columns, if the user has named none.
 
     A file with the columns `input` and `output`, the defaults, is accepted.
 
@@ -94,7 +94,7 @@ def check_named(file: Path, options: FileOptions) -> None:
 
 
 def propose(candidates: Sequence[Column], inputs: Sequence[str], output: str) -> str:
-    """Return flags that name an input and an output among a file's columns.
+    """Return flags that name an input column and an output column, chosen among a file's columns.
 
     "" if no two columns will do.
 

@@ -1,4 +1,4 @@
-"""The devices of one machine, and computing on all of them.
+"""Computing on all devices of one machine.
 
 - `devices`: `map_batches` and `over_devices`, which apply a function to many rows on all devices;
   meshes and shardings

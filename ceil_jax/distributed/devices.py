@@ -41,7 +41,7 @@ def whole(mesh: Mesh) -> NamedSharding:
 
 
 def filled_up(rows: int, mesh: Mesh) -> int:
-    """Return `rows` rounded up to a multiple of the number of devices."""
+    """Return the number of rows, `rows`, rounded up to a multiple of the number of devices."""
     return math.ceil(rows / mesh.size) * mesh.size
 
 
@@ -159,7 +159,7 @@ def _over_mesh(
     shared: int,
     static: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
-    """Return the jitted function.
+    """Return a function that is jitted and split over the devices of a mesh.
 
     It is cached because `jax.jit` compiles again for each new function object.
     """

@@ -36,12 +36,13 @@ from ceil_jax.dpp.lengths import norm, of_moderate_length
 from ceil_jax.dpp.lifting import lifted_in_chunks
 
 CLOSED_BELOW = 1024
-"""ε in units of the dtype's machine epsilon: 1.2e-4 in float32. That is d_i² of two items whose
-cosine is 0.9999, where log d_i² is still accurate to 1e-3."""
+"""The residual d_i² below which an item is closed, in units of the dtype's machine epsilon: 1.2e-4
+in float32. That is d_i² of two items whose cosine is 0.9999, where log d_i² is still accurate to
+1e-3."""
 
 GRAM_UP_TO = 4
-"""Up to n = 4 k, computing all n rows of S in one matrix product takes no longer than computing k
-rows one by one."""
+"""The largest n / k for which S is computed whole: up to n = 4 k, one matrix product for all n rows
+takes no longer than computing k rows one by one."""
 
 
 class MapResult(NamedTuple):
@@ -66,7 +67,7 @@ class _State(NamedTuple):
     residual: Float[Array, " n"]
     """d_i² of each open item given the chosen ones; 1 for closed items."""
     factor: Float[Array, "k n"]
-    """c_ti: row t of the Cholesky factor, written when the t-th item is chosen."""
+    """Row t of the Cholesky factor, with entries c_ti, written when the t-th item is chosen."""
     open: Bool[Array, " n"]
 
 

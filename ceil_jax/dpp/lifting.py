@@ -12,16 +12,14 @@ from typing import Any
 import jax
 
 CHUNK_ON_CPU = 2**19
-"""Most numbers of the largest argument in one chunk on a CPU: 2 MiB, about the size of the
-caches."""
+"""The largest chunk on a CPU, in numbers of the largest argument: 2 MiB, about the size of the caches."""
 
 CHUNK_ON_DEVICE = 2**28
-"""The same on a GPU or TPU: 1 GiB, because there a step takes as long for one query as for
-hundreds."""
+"""The largest chunk on a GPU or TPU: 1 GiB, because there a step takes as long for one query as for hundreds."""
 
 LEAST_ON_CPU = 4
-"""The fewest queries in a chunk on a CPU, to share the cost of starting an operation, even if their
-features exceed the caches."""
+"""The smallest number of queries in a chunk on a CPU, even if their features exceed the caches: it
+spreads the cost of starting an operation."""
 
 
 def queries_at_once(numbers: int) -> int:
@@ -38,7 +36,7 @@ def queries_at_once(numbers: int) -> int:
 
 
 def lifted_in_chunks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose `jax.vmap` computes one chunk of queries after the other.
+    """Return a function whose `jax.vmap` processes the queries chunk by chunk.
 
     The results are the same. The arguments are arrays or None.
 

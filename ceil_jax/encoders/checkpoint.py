@@ -31,7 +31,7 @@ class Checkpoint:
     """BERT's pooler. No vector depends on it, but transformers' models have it, so it is written
     back."""
     prompts: Prompts = field(default_factory=Prompts)
-    """The prefixes of queries, documents and other texts."""
+    """Prefixes that are put before queries, documents and other texts."""
 
     def write(
         self,

@@ -54,7 +54,7 @@ HF_FILES = (
 
 
 _CACHED = ("fingerprint", "sides", "_on_devices")
-"""Attributes that are computed when they are first read, and belong to one encoder's parameters."""
+"""Attributes that are computed on first access and depend on one encoder's parameters."""
 _NOT_PICKLED = (*_CACHED, "apply", "_jitted")
 
 

@@ -37,32 +37,33 @@ _POOLINGS: dict[str, Pooling] = {
 }
 
 _MOST_PARAMETERS = 2**30
-"""The most parameters of a network: 4 GiB. The largest of these families has half as many."""
+"""The largest number of parameters of a network: 4 GiB. The largest of these families has half as many."""
 
 _SHORTEST = 3
-"""The fewest tokens that texts may be cut to: one between the two that open and close a text."""
+"""The smallest number of tokens that texts may be cut to: one between the two that open and close a text."""
 
 _MOST_OF_A_WORD = 1000
-"""The most characters of a word that a tokenizer may split into pieces; beyond, its time grows with
-the cube of their number."""
+"""The length of the longest word, in characters, that a tokenizer may have to split into pieces:
+the time grows with the cube of it."""
 
 _MOST_PARTS = 2_000
 _LONGEST = 200
-"""The most values of a tokenizer besides its vocabulary, and the most characters of one of them."""
+"""The maximum number of values of a tokenizer besides its vocabulary, and the maximum length of
+each in characters."""
 
 _MOST_VOCABULARY = 4_000_000
-"""The most characters of a tokenizer's vocabulary: 250,000 tokens, as multilingual models have
-them, of 16 characters. A Unigram model takes hundreds of bytes for each."""
+"""The maximum size of a tokenizer's vocabulary in characters: 250,000 tokens, as in multilingual
+models, of 16 characters each. A Unigram model takes hundreds of bytes for each token."""
 
 _LARGE = ("vocab", "merges", "precompiled_charsmap")
 _PATTERN = {"String", "Regex"}
 _REPEATED = ("Sequence", "Replace", "Split")
-"""The parts that may stand several times in a tokenizer."""
+"""The kinds of tokenizer parts that may occur several times."""
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
 
 _KEPT = re.compile(r"(bos|eos|unk|sep|pad|cls|mask)_token|model_max_length|truncation_side")
-"""The entries of tokenizer_config.json that are written back."""
+"""Pattern of the entries of tokenizer_config.json that are written back."""
 
 
 @dataclass
@@ -182,7 +183,7 @@ def _read(files: Files, name: str) -> Encoder:
 
 
 def _modules(files: Files) -> dict[str, str]:
-    """Class name → path for each entry of modules.json, of any version.
+    """Return the path of each module in modules.json, by class name, for any version of the file.
 
     Empty if there is no such file.
     """
@@ -301,7 +302,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """Yield a JSON value and all values inside it.
+    """Yield a JSON value and all values nested in it.
 
     The content of the largest parts of a tokenizer is left out.
     """

@@ -23,7 +23,7 @@ FAMILIES: dict[str, Family] = {
 """`model_type` in config.json → the family of the network."""
 
 _MOST_LAYERS = 48
-"""The most layers of a network; the largest of these families have 24."""
+"""The largest number of layers of a network; the largest of these families have 24."""
 
 UNUSED = re.compile(r"(pooler|cls|lm_head|classifier)\.|.*\.position_ids$")
 """Tensors of a checkpoint that do not affect vectors: the pretraining heads, and BERT's pooler,
@@ -145,7 +145,8 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
 
 
 def base_name(name: str) -> str:
-    """Return a parameter's name without its model prefix, and with today's word for an old one.
+    """Return a parameter's name without its model prefix, with outdated names replaced by current
+    ones.
 
     LayerNorm's parameters had other names in old checkpoints.
     """

@@ -33,8 +33,7 @@ from ceil_jax.store.weights import no_model
 from ceil_jax.tasks.assets import fetch
 
 FREE_FILE = "free.json"
-"""The file of a saved head (`training.free.encoder`), next to the encoder whose vectors it
-takes."""
+"""The file of a saved head (`training.free.encoder`), next to the encoder whose vectors it takes."""
 
 
 def load_encoder(

@@ -56,7 +56,7 @@ def sides(encoder: Any) -> EncoderPair:
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Raise a UserError, which names the wrong entry, unless `texts` is a list of strings."""
+    """Raise a UserError that names the wrong entry unless `texts` is a list of strings."""
     if isinstance(texts, str):
         raise UserError(f"texts is one string, {texts[:40]!r}; expected a list of strings")
     for i, text in enumerate(texts):

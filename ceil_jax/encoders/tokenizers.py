@@ -57,7 +57,7 @@ class Tokenizer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A string that changes whenever the ids of any text change.
+        """A string that changes whenever the tokenizer would give any text other ids.
 
         Vectors are cached under it.
         """

@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple, get_args
 from ceil_jax.lm.messages import Rendered, text_of
 
 Ended = Literal["stop", "length", "refused"]
-"""stop: by itself or at a stop string; length: at the token limit; refused: by the model or a
-filter of the server."""
+"""The reason why an answer ended. stop: by itself or at a stop string; length: at the token limit;
+refused: by the model or a filter of the server."""
 
 Removed = Literal["reasoning", "fence"]
-"""The text that was removed around an answer: reasoning, or a code fence."""
+"""The kind of text that was removed from around an answer: reasoning, or a code fence."""
 
 
 class Answer(NamedTuple):
@@ -63,11 +63,11 @@ TROUBLES = {
     "refused": "refused by the model or filtered by the server",
     "empty": "empty",
 }
-"""The troubles of answers, in words."""
+"""Kind of trouble with an answer → its description in tables and notes."""
 
 _FENCE = r"(?P<fence>`{3,}|~{3,})"
 _OPENED = re.compile(rf"\s*{_FENCE}[^\n`]*(?:\n|\Z)")
-"""A line that opens a fence at the beginning of an answer."""
+"""Pattern of a line that opens a code fence at the beginning of an answer."""
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
@@ -77,8 +77,8 @@ def first_stop(text: str, stop: Sequence[str]) -> int | None:
 
 
 def ended_at_stop(answer: Answer, stop: Sequence[str]) -> Answer:
-    """Return an answer up to its first stop string. Kept whole are a JSON object or list with which
-    it begins, and code from a fence.
+    """Return an answer up to its first stop string. A JSON object or list at its beginning and code
+    from a fence are kept whole.
 
     >>> ended_at_stop(Answer("good, because\\nit is", "length"), ["\\n"])
     Answer(text='good, because', ended='stop', removed=())
@@ -123,7 +123,7 @@ def end_of_json(text: str) -> int | None:
 
 
 def opens_fence(text: str, prompt: str) -> str:
-    """Return the fence that an answer opens and does not close; "" if there is none.
+    """Return the code fence that an answer opens and does not close; "" if there is none.
 
     Such as "```". It is "" too if the prompt itself contains fences.
     """
@@ -134,7 +134,7 @@ def opens_fence(text: str, prompt: str) -> str:
 
 
 def without_fence(answer: Answer, prompt: str) -> Answer:
-    """Return the code inside a fence with which an answer begins; other answers are unchanged.
+    """Return the code inside the fence with which an answer begins; other answers are unchanged.
 
     A fence that is not closed ends with the text.
     """
@@ -155,7 +155,7 @@ def trimmed(text: str) -> str:
 
 
 Write = Callable[[Sequence[int], Sequence[Rendered], Sequence[str]], Sequence[Answer]]
-"""(Numbers of prompts, these prompts, stop strings) → the LM's continuations of these prompts."""
+"""A function (indices of prompts, these prompts, stop strings) → the LM's continuations of these prompts."""
 
 
 def answers_to(prompts: Sequence[Rendered], stop: Sequence[str], write: Write) -> list[Answer]:

@@ -60,7 +60,7 @@ class LanguageModel:
     name: str
     """Identifies the weights and the dtype; results are cached under it."""
     context_length: int
-    """The most tokens of a prompt and its continuation together."""
+    """The maximum number of tokens of a prompt and its continuation together."""
     can_score = True
     """Whether the LM gives log-probabilities; otherwise it can only generate."""
     ends_itself = False
@@ -69,17 +69,17 @@ class LanguageModel:
     can_label = False
     """Whether its answers can be constrained to some labels (`write_labels`)."""
     can_weigh = False
-    """Whether an LM that cannot score gives log P of labels, each as the whole answer: they are the
-    choices of `choice_log_likelihood`, all of them, and must be labels that it `tells_apart`."""
+    """Whether an LM that cannot score still gives log P of each label as the whole answer. The
+    choices given to `choice_log_likelihood` must then be all labels, and labels that it
+    `tells_apart`."""
     reads_messages = False
     """Whether it takes the messages of a chat; prompts may then be `Messages`."""
     takes_system = True
     """Whether the messages of a chat may begin with a system message."""
     at_once: Mapping[str, int] = {"score": 64, "write": 32}
-    """Number of prompts that it reads together, to score and to generate: as many are lost at most if
-    the process is killed."""
+    """Number of prompts that are scored or generated together: at most as many are lost if the process is killed."""
     in_flight = 1
-    """Number of groups of prompts that are read at the same time (`each`)."""
+    """Number of groups of prompts that are read at the same time by `each`."""
     _noted = False
     """Whether a note on its answers has been logged."""
 
@@ -161,14 +161,14 @@ class LanguageModel:
         raise NotImplementedError
 
     def tells_apart(self, labels: Sequence[str]) -> bool:
-        """Return whether the LM gives log P of these labels, if it `can_weigh`.
+        """Return whether the LM, if it `can_weigh`, gives log P of each of these labels.
 
         It gives that of single letters in any case.
         """
         return True
 
     def each(self, work: Callable[[In], Out], groups: Sequence[In]) -> Iterator[tuple[int, Out]]:
-        """Yield the number and the result of `work` for each group of prompts, as they finish.
+        """Yield the number and the result of `work` for each group of prompts as it finishes.
 
         Groups are read one after the other, or several at a time by a server.
         """

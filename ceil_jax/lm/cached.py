@@ -23,7 +23,7 @@ from ceil_jax.store.cost import Cost
 from ceil_jax.store.progress import bar
 
 BLOCK = 2**16
-"""Number of requests that are made, looked up and read at a time: some hundred megabytes of
+"""Number of requests that are created, looked up and read at a time: some hundred megabytes of
 prompts. It is a multiple of the group size of every LM."""
 
 ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[Reading]]]]
@@ -31,8 +31,8 @@ ReadChunks = Callable[[Sequence[Sequence[LMRequest]]], Iterable[tuple[int, list[
 order."""
 
 Reader = Callable[[int], AbstractContextManager[ReadChunks]]
-"""A function from the largest number of requests to a context manager that yields a
-`ReadChunks`."""
+"""A function that is given the maximum number of requests and returns a context manager, which
+yields a `ReadChunks`."""
 
 
 class ReadingMeter:
@@ -42,7 +42,7 @@ class ReadingMeter:
         self._keys: set[bytes] = set()
         self.cost = Cost()
         self.now = Cost()
-        """The part of `cost` that was not cached."""
+        """The part of `cost` that was not in the cache."""
         self.requests = 0
 
     def enter(self, key: bytes, cost: Cost, now: bool) -> None:

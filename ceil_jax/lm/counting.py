@@ -54,7 +54,7 @@ class CountingLM(LanguageModel):
     def count(
         self, requests: Iterable[LMRequest], answers: Sequence[str], *, together: bool = False
     ) -> tuple[float, float]:
-        """Return the number of tokens that answering some requests reads, and that it generates.
+        """Return how many tokens the LM reads and how many it generates to answer some requests.
 
         Args:
             requests: the requests to the LM.
@@ -75,7 +75,7 @@ class CountingLM(LanguageModel):
         return float(read), float(written)
 
     def _read_once(self, requests: Sequence[LMRequest]) -> int:
-        """The tokens that are read if a prompt is read once for all of its choices.
+        """Return the number of tokens read if each prompt is read once for all of its choices.
 
         The last token of a choice is not read.
         """
@@ -84,7 +84,7 @@ class CountingLM(LanguageModel):
         return int(prompts.sum() + (choices - 1).clip(0).sum())
 
     def _shared(self, requests: Sequence[LMRequest]) -> int:
-        """Return the tokens that prompts share with the beginning of the one before.
+        """Return the number of tokens that prompts share with the beginning of the prompt before.
 
         They are shared within a group that is scored together. Prompts for generation are read
         separately.
@@ -99,7 +99,7 @@ class CountingLM(LanguageModel):
         return int(self.count_tokens(beginnings).sum()) if beginnings else 0
 
     def _read_in_rows(self, requests: Sequence[LMRequest]) -> int:
-        """Return the tokens that are read if each choice has a row of its own.
+        """Return the number of tokens read if each choice has a row of its own.
 
         Choices of one token share the prompt's row.
         """

@@ -15,10 +15,10 @@ from ceil_jax.tasks.conversations import turns_of
 from ceil_jax.tasks.example import Example
 
 LETTERS = string.ascii_uppercase
-"""The letters; there are prompts for at most as many labels."""
+"""The letters that stand for labels, which limit the number of labels."""
 
 INSTRUCTION = "Answer with the letter of the label alone: {letters}."
-"""What follows the instruction of a prompt."""
+"""The sentence that is appended to the instruction of a prompt."""
 
 
 def with_letters(prompt: Prompt, labels: Sequence[str]) -> Prompt:

@@ -32,16 +32,16 @@ class Messages(tuple[Message, ...]):
 
 
 Rendered: TypeAlias = str | Messages
-"""A prompt as an LM is given it."""
+"""A prompt in the form that an LM receives: a text or messages."""
 
 
 def text_of(prompt: Rendered) -> str:
-    """Return a prompt as one text: of messages, `Messages.text`."""
+    """Return a prompt as one text; messages are joined as in `Messages.text`."""
     return prompt if isinstance(prompt, str) else prompt.text
 
 
 def content_of(message: Message) -> str:
-    """Return what a message says as text; parts, tool calls and the like as JSON."""
+    """Return the content of a message as text; parts, tool calls and the like are returned as JSON."""
     content = message.get("content")
     others = {
         name: value

@@ -17,15 +17,15 @@ from ceil_jax.lm.messages import Rendered, text_of
 _MILLION = 1_000_000
 
 _PART = re.compile(r"(?P<name>[$€£¥₹₩]|[^\W\d_]{2,})?(?P<number>\d+(\.\d+)?|\.\d+)?")
-"""A number, the name or symbol of a currency, or both."""
+"""Pattern of a part of --price: a number, the name or symbol of a currency, or both."""
 
 
 class Usage(NamedTuple):
-    """The mean numbers of tokens of a query in an application."""
+    """The mean token counts of one query in an application."""
 
     prompt: float = 0.0
     beginning: float = 0.0
-    """The tokens of the beginning that all prompts share; a provider can cache them."""
+    """Tokens of the beginning that all prompts share; a provider can cache them."""
     answer: float = 0.0
 
 
@@ -57,7 +57,7 @@ def usage_of(
 
 
 def total(usages: Sequence[Usage]) -> Usage:
-    """Return the tokens of a query for which an LM reads and writes several texts.
+    """Return the sum of token counts, for a query with several LM calls.
 
     Each text has a beginning of its own.
 

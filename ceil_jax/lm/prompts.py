@@ -72,14 +72,14 @@ register_order("relevance", lambda relevance, gains: prompt_order(relevance))
 
 
 def context_budget(lm: LanguageModel, reserve: int) -> int:
-    """Return the most tokens of a prompt if `reserve` tokens are kept free for the answer."""
+    """Return the maximum number of tokens of a prompt if `reserve` tokens are kept free for the answer."""
     # one token for the start-of-text that some tokenizers add
     return lm.context_length - reserve - 1
 
 
 Form = Literal["text", "turns"]
-"""text: one text. turns: the messages of a chat, a turn of the user and of the assistant for each
-example."""
+"""The form of a prompt. text: one text; turns: the messages of a chat, with a turn of the user and
+one of the assistant for each example."""
 
 SYSTEM_ROLES = ("system", "developer")
 """The roles of an instruction in a conversation."""
@@ -122,7 +122,7 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
 
 
 def names_labels(pattern: str) -> bool:
-    """Return whether an instruction names `{labels}`."""
+    """Return whether an instruction contains the placeholder `{labels}`."""
     return any(name == LABELS for _, name in pieces_of(pattern))
 
 
@@ -146,8 +146,8 @@ class Prompt:
     few_shot: tuple[Example, ...] = ()
     """Examples with which every prompt begins, before the retrieved ones."""
     token_budget: int | None = None
-    """The most tokens of a prompt, the instruction and the query included; None for the LM's
-    context length."""
+    """The maximum number of tokens of a prompt, the instruction and the query included; None for
+    the LM's context length."""
     system_role: Literal["system", "user"] = "system"
     """The role of the instruction among turns; "user" puts it at the beginning of the first user's
     turn, for models that know no system message."""
@@ -227,7 +227,7 @@ class Prompt:
         return system + examples_text(self.template, self.few_shot)
 
     def continuation(self, query: Example, answer: str) -> str:
-        """Return what follows the prompt of a query, if the LM gives an answer."""
+        """Return an answer as the text that follows a query's prompt."""
         return answer if self.form == "turns" else self.template.continuation(query, answer)
 
 
@@ -319,7 +319,7 @@ class PromptBuilder:
             self._source = "--token-budget leaves"
             self._remedy = "raise it"
         self._most = budget
-        """The tokens of a whole prompt."""
+        """The maximum number of tokens of a whole prompt."""
         opening = self._length(self._opening())
         if opening > budget:
             what = ["the instruction"] if prompt.system else []
@@ -330,10 +330,10 @@ class PromptBuilder:
                 f"{opening} tokens, and {self._source} {budget} besides the answer; {self._remedy}"
             )
         self.budget = budget - opening
-        """The tokens for the retrieved examples and the query."""
+        """The maximum number of tokens of the retrieved examples and the query."""
 
     def _opening(self) -> str:
-        """The beginning of every prompt; for turns, with the marks of an empty query."""
+        """Return the beginning of every prompt; for turns, with the marks of an empty query."""
         if self.prompt.form == "text":
             return self.prompt.opening
         return text_of(self.lm.chat(self.prompt.messages_to([{"role": "user", "content": ""}])))

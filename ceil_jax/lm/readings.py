@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 FILE = "readings.sqlite"
 
 _BESIDE = "readings-*.sqlite"
-"""The pattern of the names of files that are copied in."""
+"""Pattern for the names of other files of readings in the folder, whose content is copied."""
 
 
 class Readings:

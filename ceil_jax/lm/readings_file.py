@@ -37,17 +37,18 @@ _KEYS_A_QUERY = 500
 _ROWS_AT_ONCE = 5000
 
 _ATTEMPTS = 3
-"""How often an access is tried; each damaged file is set aside before the next attempt."""
+"""Number of attempts at an access; each damaged file is set aside before the next attempt."""
 
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """SQLite's errors; its messages may quote a damaged schema, which Python cannot decode."""
 
 _DATABASE_AND_LOGS = ("-journal", "-wal", "-shm", "")
-"""The endings of a database's files, the logs first: SQLite would apply them to a new database."""
+"""The endings of the names of a database's files, the logs first: SQLite would apply logs that stay
+behind to a new database."""
 
 
 class Row(NamedTuple):
-    """A row of the file: a reading."""
+    """A row of the file, which holds one reading."""
 
     key: bytes
     value: str
@@ -184,7 +185,7 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Create the table in a new file, or check an existing file.
+    """Create the table in a new file, or check the table of an existing one.
 
     Raises:
         sqlite3.DatabaseError: a page, the order of the keys, or the table is damaged.

@@ -30,7 +30,7 @@ class LMRequest(NamedTuple):
     """The continuations to score; empty to generate."""
     per_token: bool = False
     limit: int = 0
-    """The most tokens to generate."""
+    """The maximum number of tokens to generate."""
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     seed: int = 0

@@ -8,11 +8,11 @@ from urllib.parse import unquote, urlsplit
 from ceil_jax.errors import UserError
 
 SERVED = "a model on a server is written http://host:port/v1#model"
-"""The end of messages about models that were not found."""
+"""The end of error messages about models that were not found."""
 
 
 class Address(NamedTuple):
-    """A server with an OpenAI-compatible interface, and a model of it."""
+    """The address of a server with an OpenAI-compatible interface, and a model on it."""
 
     base: str
     """The address before `/chat/completions`, without a trailing slash: the openai package's

@@ -14,13 +14,12 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 _NAMELESS = re.compile(r"^$|\ufffd|^<0x[0-9A-Fa-f]{2}>$|^bytes:")
-"""How servers write a token that is only a part of a character; "" if a later token has the whole
-character."""
+"""The names that servers give to a token that is only a part of a character; "" if a later token
+has the whole character."""
 
 
 _HIGHEST = 1e-3
-"""The largest number that is taken for a log-probability: rounding may make one slightly larger
-than 0."""
+"""The largest number that is accepted as a log-probability: rounding may make one slightly larger than 0."""
 
 
 class ScoredText(NamedTuple):

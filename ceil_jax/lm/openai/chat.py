@@ -12,7 +12,7 @@ from typing import Any
 from ceil_jax.lm.answers import Answer, Ended, trimmed
 
 _ENDED: dict[str, Ended] = {"length": "length", "content_filter": "refused"}
-"""The reasons for an end, in the interface's words; all others mean that the text is complete."""
+"""Reasons why an answer ended, by the server's words for them; all other words mean that the text is complete."""
 _THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
 
 

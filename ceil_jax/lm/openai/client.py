@@ -45,14 +45,14 @@ HINTS: Mapping[int, str] = {
 CONNECT_SECONDS = 10.0
 """Seconds that a server may take to accept a connection."""
 FIRST_ATTEMPTS = 3
-"""Attempts at the first requests, which find out whether a server is there, so that a failure is
-reported soon."""
+"""Number of attempts at the first requests, which find out whether a server is there: few, so that
+a failure is reported soon."""
 BREACH = "; the server does not follow the OpenAI API"
-"""The end of messages about incomplete answers."""
+"""The end of error messages about incomplete answers."""
 HIDDEN = "***"
 """The text that replaces a key."""
 LONG_KEY = 16
-"""The length from which a key does not occur in an answer by chance."""
+"""The length from which a key is unlikely to occur in an answer by chance."""
 BYTES_A_TOKEN = 4
 """The estimated number of UTF-8 bytes of a token."""
 SENT = (
@@ -67,7 +67,7 @@ SENT = (
 """The headers that are sent besides those of the settings. The openai package adds others, some
 from environment variables that are meant for another server."""
 _WORDS = 500
-"""The most characters of a server's own words in a message."""
+"""The maximum number of characters that an error message quotes from a server."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -109,7 +109,7 @@ class Client:
         self._connect()
 
     def _connect(self) -> None:
-        """Read the key and make what sends the requests, which another process makes anew."""
+        """Read the key and create the HTTP client; after unpickling, the other process creates its own."""
         config = self._config
         self._headers, self._secrets = headers_of(config)
         self._worker = threading.local()
@@ -221,7 +221,7 @@ class Client:
         return [result for result, _ in read]
 
     def _run(self, work: Coroutine[Any, Any, Out]) -> Out:
-        """The result of work in the event loop, which ends with the caller's interruption."""
+        """Run work in the event loop and return its result; cancel the work if the caller is interrupted."""
         future = asyncio.run_coroutine_threadsafe(work, _event_loop())
         self._running.add(future)
         try:
@@ -299,7 +299,7 @@ class Client:
     async def _asked(
         self, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], Out], retries: int
     ) -> tuple[Out, int]:
-        """The result of `read` and the tokens of the answer."""
+        """Return the result of `read`, and the tokens of the answer."""
         text = await self._text(path, body, retries)
         where = f"{self.base}{path}"
         try:

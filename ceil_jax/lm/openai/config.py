@@ -13,7 +13,7 @@ from ceil_jax.errors import Range, UserError, check_ranges
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAY_BE_KEY = re.compile(r"(?=.*\d)(?=.*[a-z]).{20,}")
-"""A long text with digits and small letters, which is not repeated in messages."""
+"""Pattern of long texts with digits and small letters, which may be keys and are not repeated in error messages."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class EndpointConfig:
     as many texts."""
     timeout: Annotated[float, Range(above=0)] = 120.0
     """Seconds that a server may be silent before a request is tried again. A whole answer, with all
-    attempts and the waits between them, has twice as many."""
+    attempts and the waits between them, may take twice as long."""
     attempts: Annotated[int, Range(1)] = 20
     """Attempts at a request with a temporary failure: 408, 409, 429, 5xx, time-outs, lost
     connections. The waits grow to 8 seconds, two minutes in all, or are what Retry-After says, up
     to two minutes."""
     max_requests: Annotated[int | None, Range(1)] = None
-    """The most requests to a server in this run, retries included."""
+    """The maximum number of requests to a server in this run, retries included."""
     max_tokens: Annotated[int | None, Range(1)] = None
-    """The most tokens that a server may read and generate in this run."""
+    """The maximum number of tokens that a server may read and generate in this run."""
     chat: bool = False
     """Use /chat/completions even if the server has /completions; by default it is used only if
     there is nothing else."""
@@ -80,7 +80,8 @@ class EndpointConfig:
 
 
 def headers_of(config: EndpointConfig) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the headers of every request, and the texts in them that no message may show.
+    """Return the headers of every request, and the texts in them that must not be shown in error
+    messages.
 
     Raises:
         UserError: a variable of the environment is not set, or is not a key.
@@ -99,7 +100,7 @@ def headers_of(config: EndpointConfig) -> tuple[dict[str, str], tuple[str, ...]]
 
 
 def read_variable(flag: str, variable: str) -> str:
-    """Return the key in an environment variable that a flag names. A UserError if there is none."""
+    """Return the key in an environment variable that a flag names. A missing variable is a UserError."""
     key = os.environ.get(variable, "").strip()
     if not key and (_MAY_BE_KEY.fullmatch(variable) or not _NAME.fullmatch(variable)):
         raise UserError(
@@ -116,7 +117,8 @@ def read_variable(flag: str, variable: str) -> str:
 
 
 def _pairs(flag: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The names and values of NAME=VALUE. A UserError, which repeats no value, if one is neither."""
+    """Return the names and values of entries of the form NAME=VALUE. Another form is a UserError,
+    which does not repeat the value."""
     pairs = []
     for number, text in enumerate(given, start=1):
         name, mark, value = text.partition("=")

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 _LEAST = 1e-6
 """The smallest total probability of the labels that are not among the most likely tokens."""
 _LOWEST = -50.0
-"""In nats; servers write any number, such as −9999, for a token that is masked."""
+"""The lowest log-probability that is kept, in nats; servers write any number, such as −9999, for a
+token that is masked."""
 
 FirstTokens: TypeAlias = list[tuple[str, float]]
 """The most likely first tokens of an answer with their log-probabilities, in nats, descending;
@@ -46,7 +47,7 @@ def first_tokens(choices: Any) -> FirstTokens:
 
 
 def label_of(token: str, labels: Sequence[str]) -> str | None:
-    """Return the label that begins with a token, up to case; None if none or several do.
+    """Return the label that begins with a token, ignoring case; None if none or several do.
 
     >>> label_of(" Pos", ["positive", "negative"])
     'positive'

@@ -41,7 +41,7 @@ CONTEXT_LENGTH = 4096
 AROUND_LABEL = 32
 """The largest number of tokens in the JSON around a label."""
 _ENOUGH = 20
-"""Answers after which a line says that most begin with no label."""
+"""Number of answers after which a warning is logged if most of them begin with no label."""
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -168,7 +168,7 @@ class EndpointLM(LanguageModel):
         temperature: float,
         seeds: list[int],
     ) -> list[Answer]:
-        """Generate texts. Greedy decoding and seeds depend on the server.
+        """Generate a text for each prompt. Greedy decoding and seeds depend on the server.
 
         Stop strings are not sent to a chat, because they would end it inside its reasoning or its
         first code fence; `answers` cuts its texts instead.
@@ -338,7 +338,8 @@ class EndpointLM(LanguageModel):
         what: str,
         read: Callable[[Any, str, str], Out],
     ) -> list[Out]:
-        """Send each prompt with its continuation, and return what `read` makes of each completion.
+        """Send each prompt with its continuation, and return the result of `read` for each
+        completion.
 
         Args:
             pairs: the prompts and continuations, which are sent as one text.

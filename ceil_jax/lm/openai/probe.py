@@ -1,4 +1,4 @@
-"""The probe of what a server can do, with at most a dozen small requests before anything else."""
+"""The probe: at most a dozen small requests that find out what a server can do, before any other request."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from ceil_jax.lm.openai.client import FIRST_ATTEMPTS, Client, Refused, in_order
 from ceil_jax.lm.openai.labels import FirstTokens, label_log_probs
 
 DRIFT = 0.3
-"""The most nats by which a token's log-probability may differ between two readings: neighbouring
+"""The largest difference, in nats, between two readings of a token's log-probability: neighbouring
 bfloat16 logits from 16 to 32 differ by 0.125."""
 SURPRISE = 1.0
-"""How many nats more likely an expected word must be than a word that is new to the text."""
+"""The number of nats by which an expected word must be more likely than a word that is new to the text."""
 ALTERNATIVES = (20, 5, 1)
 """Numbers of alternatives to request for each token, tried in this order: the most that vLLM
 allows, the most that OpenAI allows, and the fewest with which SGLang returns log-probabilities."""
 MOST_ALTERNATIVES = max(ALTERNATIVES)
 _FIRST_TOKENS = (20, 5)
-"""Numbers of first tokens of a chat's answer to request, in this order. One token, that of the
-answer itself, says nothing about the other labels."""
+"""Numbers of first tokens of a chat's answer to request, tried in this order. One token, that of
+the answer itself, says nothing about the other labels."""
 _GREETING = "Say yes."
 FEW_TOKENS = 16
 """The token limit of requests whose text is not needed; some servers refuse fewer."""
 _ENOUGH_TOKENS = 1024
 """The token limit of such requests to a model that reasons first."""
 _COLOURS = ("turquoise", "vermilion")
-"""Labels that no LM writes when it is greeted."""
+"""Labels with which no LM answers a greeting unless it is constrained to them."""
 DICTATED = "Write this and nothing else: {label}"
 _SHOWN = ("river", "Seven", "old oak")
-"""Texts that are dictated and written before: a small LM obeys an example rather than an
-instruction."""
+"""Texts for earlier turns of a dictation: a small LM follows an example rather than an instruction."""
 _FATAL = (401, 408, 409, 429, 502, 503, 504)
-"""A missing key and temporary failures, which say nothing about what the server can do."""
+"""HTTP statuses of a missing key and of temporary failures, which say nothing about what the server can do."""
 
 
 Out = TypeVar("Out")
@@ -53,15 +52,15 @@ class Interface(NamedTuple):
     lists: bool = False
     """Whether /completions accepts several prompts in one request."""
     limit: str = "max_tokens"
-    """The field with the most tokens of an answer."""
+    """The field of a request that limits the number of tokens of an answer."""
     warm: bool = False
-    """Whether it takes no temperature of 0, as some models that reason."""
+    """Whether the server refuses a temperature of 0, as some reasoning models do."""
     system: bool = True
     """Whether a chat may begin with a system message."""
     labels: bool = False
-    """Whether a chat constrains its answers to labels."""
+    """Whether answers of a chat can be constrained to labels."""
     why: str = ""
-    """Why chat is used."""
+    """The reason why the chat interface is used."""
 
     @property
     def chat(self) -> bool:
@@ -88,7 +87,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
     refusals: list[Refused] = []
 
     def answers(interface: Interface, read: Callable[[Any], Any], limit: int, **body: Any) -> bool:
-        """Whether the server answers a greeting."""
+        """Return whether the server answers a greeting."""
         asked = {"model": model, **body, **interface.settings(limit)}
         try:
             asked_first(partial(client.ask, interface.path, asked, read))
@@ -154,7 +153,7 @@ def _choices(answer: Any) -> Sequence[Any]:
 
 
 def _held(answer: Any) -> None:
-    """Nothing, if an answer is one of the two labels. A ValueError if it is not."""
+    """Raise a ValueError unless an answer is one of the two labels."""
     label = label_in(chat_answer(_choices(answer), _GREETING)).text
     if label not in _COLOURS:
         raise ValueError(f"{label!r:.80} is not a label")
@@ -186,7 +185,7 @@ def most_first_tokens(ask: Callable[[Messages, int], FirstTokens]) -> int:
 
 
 def dictation(label: str) -> Messages:
-    """Return a chat to which the label is the answer."""
+    """Return a chat whose right answer is the given label."""
     turns = [
         turn
         for text in _SHOWN

@@ -23,11 +23,11 @@ class Served:
     entry: Mapping[str, Any] = field(default_factory=dict)
     """The server's description of the model; empty if it is not listed."""
     others: tuple[str, ...] = ()
-    """If the model is not listed: the names that are."""
+    """The names of the models that are listed, if this one is not."""
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens of prompt and answer together; None if the server does not say."""
+        """The maximum number of tokens of prompt and answer together; None if the server does not say."""
         meta = self.entry.get("meta")
         facts = {**meta, **self.entry} if isinstance(meta, dict) else self.entry
         for name in ("max_model_len", "context_length", "n_ctx"):

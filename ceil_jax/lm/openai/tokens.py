@@ -1,4 +1,4 @@
-"""Counting the tokens of a text for a model on a server: by a tokenizer, or by an estimate."""
+"""Token counts of texts for a model on a server, by a tokenizer or by an estimate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ceil_jax.lm.tokens import pair_tokenizer
 log = logging.getLogger(__name__)
 
 _OPENING = "Say yes. "
-"""The beginning of both texts, because some servers refuse an empty one."""
+"""The beginning of both texts that are measured, because some servers refuse an empty one."""
 _SAMPLE = (
     "A table of 1,250 rows holds a ticket's text, the date (2024-03-17) and the team that answered "
     'it. Users write in haste: "cannot log in since yesterday, error 403"; others explain at length '
@@ -20,7 +20,7 @@ _SAMPLE = (
     "WHERE status = 'open' GROUP BY team; def total(items): return sum(item.price for item in items). "
     'The answer is {"team": "billing", "urgent": false}.'
 )
-"""A text of several kinds, to measure the server's tokens per byte."""
+"""A text of several kinds (prose, SQL, code, JSON), to measure the server's tokens per byte."""
 _MARGIN = 1.1
 """The factor by which estimates are increased, because a prompt that is too long is refused."""
 _PLAUSIBLE = (0.05, 1.5)

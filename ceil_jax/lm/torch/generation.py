@@ -14,7 +14,7 @@ from ceil_jax.lm.torch.padded import padded_ids
 
 
 class Session:
-    """Prompts that a model reads together and continues token by token.
+    """A batch of prompts that a model reads together and continues token by token.
 
     They are padded on the left.
 

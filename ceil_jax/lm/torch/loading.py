@@ -20,8 +20,8 @@ from ceil_jax.lm.tokens import loading_errors, pair_tokenizer
 from ceil_jax.lm.torch.model import TorchLM, context_length, reads_trees
 
 SHARE = {"cpu": 0.85, "cuda": 0.4}
-"""The speed of reading as a share of that of a matrix product: measured with SmolLM2-135M on a CPU,
-a guess on a GPU."""
+"""The reading speed of an LM as a share of the speed of a matrix product: measured with
+SmolLM2-135M on a CPU, a guess on a GPU."""
 
 
 def load_torch(source: str, name: str, dtype: str, device_map: str | None) -> TorchLM:

@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CACHED = {"cpu": 16, "cuda": 2}
-"""The most tokens, future ones included, of texts that are generated together, by device and in
-units of the token budget. Their prompts are read at once, and their keys and values are kept in
-memory."""
+"""The maximum number of tokens, future ones included, of texts that are generated together, by
+device and in units of the token budget. Their prompts are read at once, and their keys and values
+are kept in memory."""
 
 _LEAST = 512
 """A budget below this many tokens is not halved again if a GPU runs out of memory."""
@@ -78,7 +78,7 @@ class TorchLM(LanguageModel):
 
     @property
     def token_budget(self) -> int:
-        """The most tokens in a pass; halved each time a GPU runs out of memory."""
+        """The maximum number of tokens in a pass; halved each time a GPU runs out of memory."""
         return self._reader.budget
 
     def count_tokens(self, texts: Sequence[str]) -> np.ndarray:
@@ -139,7 +139,7 @@ class TorchLM(LanguageModel):
         return self._within_memory(written)
 
     def _within_memory(self, read: Callable[[], T]) -> T:
-        """Return `read()`, with a smaller token budget if a GPU runs out of memory.
+        """Return `read()`, called again with a smaller token budget if a GPU runs out of memory.
 
         The budget is halved for good each time, and `read` tried again.
         """

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ceil_jax.lm.tokens import PairTokens
 
 _LOGITS = 2**14
-"""The most logits of a pass for each token of its budget: 1 GiB in bfloat16 with a GPU's budget."""
+"""The maximum number of logits of a pass for each token of its budget: 1 GiB in bfloat16 with a GPU's budget."""
 
 
 class PaddedReader:

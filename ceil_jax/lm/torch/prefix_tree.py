@@ -9,7 +9,8 @@ import numpy as np
 
 
 class Trie:
-    """The distinct prefixes of some rows, each a token of the trie: the last token of the prefix.
+    """A trie of some rows of tokens. Each distinct prefix is one token of the trie: the prefix's
+    last token.
 
     Tokens are numbered depth first.
 

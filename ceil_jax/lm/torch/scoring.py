@@ -18,10 +18,10 @@ from ceil_jax.lm.torch.prefix_tree import Trie, common_prefix
 from ceil_jax.lm.torch.tree_attention import Layers, PassAttention, attending
 
 LOGITS_AT_ONCE = 2**25
-"""The most logits kept at one time: 128 MiB in float32."""
+"""The maximum number of logits kept at one time: 128 MiB in float32."""
 
 _READ_TWICE = 32
-"""The longest common prefix of neighbouring rows that two cores may both read."""
+"""The length up to which a common prefix of neighbouring rows may be read twice, by two cores."""
 
 
 class TreeReader:
@@ -122,7 +122,8 @@ class TreeReader:
 
 
 def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
-    """The numbers of the rows for each core: parts with about as many tokens, at least `least`.
+    """Return the numbers of the rows for each core: parts with about as many tokens, at least
+    `least`.
 
     The sorted rows are cut at the first position after an even share where neighbours have no long
     common prefix.

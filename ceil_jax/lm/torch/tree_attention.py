@@ -27,7 +27,7 @@ QUERIES = 64
 fewer, products are smaller."""
 
 Layers = Mapping[int, tuple[torch.Tensor, torch.Tensor]]
-"""Layer → its keys and its values, each [key heads, tokens, width]."""
+"""Number of a layer → its keys and its values, each [key heads, tokens, width]."""
 KeyIndex = slice | torch.Tensor
 
 _active: ContextVar[PassAttention | None] = ContextVar("attention", default=None)
@@ -102,7 +102,7 @@ class PassAttention:
         return mixed
 
     def _within(self, window: int | None) -> list[tuple[slice, KeyIndex, int, torch.Tensor]]:
-        """Return what each block of queries attends to within a sliding window.
+        """Return for each block of queries the keys that it attends to within a sliding window.
 
         A tuple for each block: the slice of its queries; the columns of its keys; the first column
         that is hidden from some query; and bool [queries, columns from that one on], true where a
