@@ -1,1 +1,1 @@
-"""Speed, side by side with peers in one process: `python -m benchmarks`."""
+"""Benchmarks of speed, ours and peers side by side in one process: `python -m benchmarks`."""

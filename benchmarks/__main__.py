@@ -1,5 +1,4 @@
-"""`python -m benchmarks [subject …] [--device gpu]`: ours and the peers, in one process, in
-turns."""
+"""The command `python -m benchmarks [subject …] [--device gpu]`: ours and the peers take turns in one process."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def main(
     only: str = "",
     out: Path = Path("runs/benchmarks"),
 ) -> None:
-    """Speed, side by side with peers.
+    """Measure speed, ours and peers side by side.
 
     Every contender runs once and their results are compared; then come the rounds, in each of which
     all take their turn. Printed: the median, half the spread, and the median of a peer's time over

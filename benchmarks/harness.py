@@ -1,4 +1,5 @@
-"""Measure ours and the peers side by side: agreement first, then interleaved rounds.
+"""The measurement of ours and the peers side by side: first a check that results agree, then
+interleaved rounds.
 
 A subject is a file in `subjects/` with a function
 
@@ -30,7 +31,7 @@ SUBJECTS = tuple(
 )
 
 _compiled: list[float] = []
-"""Seconds of every XLA compilation of this process, and of loading from the persistent cache."""
+"""Durations in seconds of all XLA compilations of this process, and of loads from the persistent cache."""
 
 
 def _on_event(event: str, duration_secs: float, **_: Any) -> None:
@@ -41,21 +42,21 @@ def _on_event(event: str, duration_secs: float, **_: Any) -> None:
 jax.monitoring.register_event_duration_secs_listener(_on_event)
 
 SETTLE = 0.3
-"""Seconds before each run, for BLAS threads of the one before still spin a while and take a
-core."""
+"""Seconds of pause before each run, because BLAS threads of the run before still spin and occupy a core."""
 
 ROUND = 0.2
-"""Seconds of a round: shorter calls are repeated, because the first one after the pause is slow."""
+"""The minimum duration of a round in seconds: shorter calls are repeated, because the first call
+after the pause is slow."""
 
 OURS = "ceil_jax"
 """The name of our own contender in every case."""
 
 Contender = Callable[[], Any]
-"""Does the whole work once and returns its result; may return jax arrays that are not finished."""
+"""A function that does the whole work once and returns its result, possibly as jax arrays that are not finished."""
 
 
 class Disagreement(AssertionError):
-    """Two contenders gave different results: their times mean nothing."""
+    """Two contenders gave different results, so that their times cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -65,39 +66,38 @@ class Settings:
     device: Literal["cpu", "gpu"] = "cpu"
     rounds: int = 5
     small: bool = False
-    """Sizes for a test: the same code in a second or two."""
+    """Use sizes for a test: the same code runs in a second or two."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One workload, and who does it."""
+    """One workload, and the contenders that do it."""
 
     name: str
     contenders: Mapping[str, Contender]
-    """OURS first, then the peers."""
+    """Contenders by name: OURS first, then the peers."""
     agree: Callable[[Mapping[str, Any]], str]
-    """From every contender's result to one line that says how well they agree; raises
-    Disagreement."""
+    """A function from every contender's result to one line on how well they agree; it raises Disagreement."""
     at_least: Mapping[str, float] = field(default_factory=dict)
-    """How many times a peer's time we want to be faster."""
+    """The target for the speedup over a peer, by the peer's name."""
     at_most: float | None = None
-    """Seconds our median should not exceed."""
+    """The target for our median time in seconds."""
     work: Mapping[str, float] = field(default_factory=dict)
-    """The work done once, as {"FLOP": …, "bytes": …, "tokens": …}; reported per second of our
-    median."""
+    """The amount of work done in a run, as {"FLOP": …, "bytes": …, "tokens": …}; it is reported per
+    second of our median."""
     memory: bool = False
-    """Measure each contender's peak memory too, alone in a process of its own."""
+    """Whether to measure each contender's peak memory too, in a process of its own."""
     less_memory: Mapping[str, float] = field(default_factory=dict)
-    """How many times a peer's peak memory ours should be below."""
+    """The target for a peer's peak memory divided by ours."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A contender's rounds, in seconds."""
+    """The times of one contender's rounds, in seconds."""
 
     seconds: list[float]
     ratio: float | None
-    """Median over rounds of its time over ours; None for ours."""
+    """The median over rounds of the contender's time divided by ours; None for ours."""
     peak_bytes: int | None = None
 
     @property
@@ -106,7 +106,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """(slowest − fastest) / median."""
+        """The spread of the times: (slowest − fastest) / median."""
         return (max(self.seconds) - min(self.seconds)) / self.median
 
 
@@ -118,19 +118,19 @@ class Measured:
     agreement: str
     timings: Mapping[str, Timing]
     compilations: Mapping[str, int]
-    """XLA compilations in each contender's first run; the rounds must need none."""
+    """The number of XLA compilations in each contender's first run; the rounds must not need any."""
     missed: list[str]
-    """Targets that were not reached, in words."""
+    """The targets that were not reached, in words."""
     work: Mapping[str, float]
 
 
 def load_cases(subject: str, settings: Settings) -> Iterator[Case]:
-    """The subject's cases, made one by one."""
+    """Yield the subject's cases, each created when it is needed."""
     return importlib.import_module(f"benchmarks.subjects.{subject}").cases(settings)
 
 
 def measure(subject: str, case: Case, settings: Settings) -> Measured:
-    """Run every contender once and compare, then `rounds` rounds of each in turn.
+    """Run every contender once and compare the results, then run `rounds` rounds of each in turn.
 
     The first run also compiles and fills caches. Each round goes through all contenders, so that
     whatever else slows the machine meets all of them alike, and ratios are taken within a round. A
@@ -169,7 +169,7 @@ def measure(subject: str, case: Case, settings: Settings) -> Measured:
 
 
 def call_seconds(run: Contender, at_least: float) -> float:
-    """The median seconds of a call, of as many calls as take `at_least` seconds together."""
+    """Return the median duration of a call in seconds, over as many calls as take `at_least` seconds together."""
     calls: list[float] = []
     while not calls or sum(calls) < at_least:
         start = time.perf_counter()
@@ -179,7 +179,7 @@ def call_seconds(run: Contender, at_least: float) -> float:
 
 
 def finished(result: Any) -> Any:
-    """The result, once the device has computed it."""
+    """Return a result after the device has computed it."""
     return jax.block_until_ready(result)
 
 
@@ -200,7 +200,8 @@ def _missed(case: Case, timings: Mapping[str, Timing]) -> list[str]:
 
 
 def peak_memory(subject: str, case: str, contender: str, settings: Settings) -> int:
-    """Bytes by which one run of a contender raises the memory in use, in a process of its own.
+    """Return the bytes by which one run of a contender raises the memory in use, in a process of
+    its own.
 
     The run is its second: what is kept from the first, such as compiled code, does not count.
     """
@@ -222,7 +223,7 @@ def peak_memory(subject: str, case: str, contender: str, settings: Settings) -> 
 
 
 def table(measured: Measured) -> str:
-    """The case as lines of text."""
+    """Return a case as lines of text."""
     lines = [f"{measured.name}  ({measured.agreement})"]
     for name, timing in measured.timings.items():
         ratio = "" if timing.ratio is None else f"{timing.ratio:8.2f} x"
@@ -241,7 +242,7 @@ def table(measured: Measured) -> str:
 def write(
     folder: Path, subject: str, machine: Mapping[str, Any], settings: Settings, rows: list[Measured]
 ) -> Path:
-    """`<subject>-<device>.json`: the machine, the settings, every round of every contender."""
+    """Write `<subject>-<device>.json` with the machine, the settings and every round of every contender."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{subject}-{settings.device}.json"
     cases = [

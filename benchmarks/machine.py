@@ -1,5 +1,4 @@
-"""The machine that numbers are measured on, in words, and the two floors that no program gets
-below."""
+"""A description of the machine on which numbers are measured, and two lower bounds on the time of any program."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ PACKAGES = (
 
 
 def describe() -> dict[str, Any]:
-    """Device, processor, memory, versions, settings and the load when it began."""
+    """Return a description of the machine: device, processor, memory, versions, settings and the
+    load at the start."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": jax.devices()[0].device_kind,
@@ -48,8 +48,8 @@ def describe() -> dict[str, Any]:
 
 
 def floors(small: bool = False) -> dict[str, float]:
-    """Bytes a second that a device streams from memory, and float32 operations a second in a matrix
-    product.
+    """Return the bytes per second that a device streams from memory, and its float32 operations per
+    second in a matrix product.
 
     The best of a few runs: of a sum over an array far larger than the caches, and of a square
     product in full float32.

@@ -1,5 +1,5 @@
-"""One contender's peak memory: `python -m benchmarks.memory SUBJECT CASE CONTENDER SETTINGS`,
-called by the harness, prints bytes.
+"""The peak memory of one contender: the harness calls `python -m benchmarks.memory SUBJECT CASE
+CONTENDER SETTINGS`, which prints bytes.
 
 On a GPU it is what JAX's allocator counts; a contender in another library must be measured by that
 library. On a CPU it is the process's resident memory, whose high-water mark Linux resets on
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def resident(field: str) -> int:
-    """VmRSS or VmHWM of this process, in bytes."""
+    """Return VmRSS or VmHWM of this process, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -27,7 +27,7 @@ def resident(field: str) -> int:
 
 
 def peak(subject: str, name: str, contender: str, settings_json: str) -> int:
-    """Bytes above what was in use before, at the highest."""
+    """Return the peak memory of a run in bytes, above the memory in use before."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 

@@ -1,4 +1,4 @@
-"""Registries that users can extend, plugins, and functions named `module:function`."""
+"""Registries that users can extend, plugins, and functions that are named as `module:function`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Registry(dict[str, T]):
         self.hint = hint
 
     def register(self, name: str, value: T, *, replace: bool = False) -> None:
-        """Add a value. A UserError if the name is taken, unless `replace` is set."""
+        """Add a value under a name. A name that is taken is a UserError, unless `replace` is set."""
         if name in self and not replace:
             raise UserError(
                 f"a {self.kind} {name!r} is registered already; take another name, or pass "
@@ -54,7 +54,7 @@ class Registry(dict[str, T]):
         self[name] = value
 
     def require(self, name: str) -> None:
-        """Raise a UserError, which suggests a known name, unless the name is registered."""
+        """Raise a UserError, which suggests a known name, for a name that is not registered."""
         self[name]
 
     @contextmanager

@@ -19,7 +19,7 @@ WIDTH = 384
 QUERIES = 1_101
 CLUSTERS = 20_000
 SPREAD = 0.8
-"""Length of the noise relative to the cluster's centre."""
+"""The length of the noise relative to that of the cluster's centre."""
 BLOCK = 50_000
 
 

@@ -1,4 +1,4 @@
-"""Two variants of BM25, compared without an LM: ours, and Okapi's as in CEIL's released code.
+"""Comparison of two variants of BM25 without an LM: ours, and Okapi's as in CEIL's released code.
 
     python experiments/bm25_variants.py --data-dir DATA --tasks nl2bash mtop
 
@@ -33,7 +33,7 @@ B = 0.75
 
 
 def with_case(text: str) -> list[str]:
-    """Return words and marks as they stand."""
+    """Return the words and punctuation marks of a text, without changing their case."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 

@@ -1,5 +1,4 @@
-"""The cause of what training gains: EPR and CEIL differ in four things at once, and here is a row for
-each of them.
+"""Ablation of training: EPR and CEIL differ in four ways, and each of them has a row here.
 
     python experiments/cause.py --tasks cogs.ps --scale small --bank-limit 1000 --limit 400 \\
         --seeds 0 1 2 --data-dir DATA
@@ -31,7 +30,7 @@ from ceil_jax.methods.untrained import Untrained
 from ceil_jax.pipeline.config import RunConfig
 
 TRADE_OFF = 0.001
-"""λ that tuning chose in all recorded runs of COGS and of the template split."""
+"""The λ that tuning chose in all recorded runs of COGS and of the template split."""
 TRADE_OFFS = (0.01, 0.05, 0.1)
 RATE = 1e-4
 """CEIL's learning rate."""
@@ -43,15 +42,14 @@ PAPER_EPOCHS = (30, 100)
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    """Return the rows of a task: the nearest, EPR and what lies between it and CEIL, CEIL and what
-    lies around it."""
+    """Return the rows of a task: the nearest examples, EPR with steps towards CEIL, and CEIL with variants."""
     base = config.with_method(CEIL, trade_off=TRADE_OFF)
     nearest = Entry(ROWS["topk"].label, config.task, Cell(base, "topk"))
     return [nearest, *_epr_rows(base), *_ceil_rows(base)]
 
 
 def _epr_rows(base: RunConfig) -> Iterator[Entry]:
-    """EPR, and EPR's own candidates and scores with what CEIL does otherwise."""
+    """Yield the rows of EPR, and of EPR's own candidates and scores with other settings taken from CEIL."""
 
     def row(name: str, **settings: Any) -> Entry:
         return Entry(name, base.task, Cell(base.with_method(EPR, **settings), "epr"))
@@ -68,7 +66,7 @@ def _epr_rows(base: RunConfig) -> Iterator[Entry]:
 
 
 def _ceil_rows(base: RunConfig) -> Iterator[Entry]:
-    """Singles as sets, CEIL, and CEIL with other losses, λ and sets."""
+    """Yield the rows of CEIL: with single examples as sets, as it is, and with other losses, λ and sets."""
 
     def row(name: str, method: str = "ceil_topk", **settings: Any) -> Entry:
         return Entry(name, base.task, Cell(base.with_method(CEIL, **settings), method))

@@ -1,5 +1,5 @@
-"""COGS with every form asked equally often: what training gains when no form weighs more than
-another.
+"""COGS with every form asked equally often: the gain from training if all forms have the same
+weight.
 
     python experiments/cogs_forms.py --task cogs.ps --scale small --bank-limit 1000 --seeds 0 1 2 \\
         --data-dir DATA
@@ -32,7 +32,7 @@ from ceil_jax.tasks.registry import TASKS, register_task
 from ceil_jax.tasks.structures import form_without_words
 
 EACH = 4
-"""The most queries of a form."""
+"""The maximum number of queries of a form."""
 TRAINED_WITH: Literal["bfloat16"] = "bfloat16"
 """The number format of the LM whose scores `cause.py` recorded."""
 METHODS = ("topk", "epr", "second_round", "ceil")
@@ -51,7 +51,7 @@ def evenly(queries: Sequence[Example], each: int, seed: int) -> list[Example]:
 
 
 def forms_task(config: RunConfig) -> str:
-    """Register the task with the configuration's queries drawn evenly, and return its name."""
+    """Register the task with an even draw of the configuration's queries, and return its name."""
     spec = TASKS[config.task]
     name = f"{spec.name}.forms"
     if name not in TASKS:

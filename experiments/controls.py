@@ -1,4 +1,4 @@
-"""Controls for `free_rows` on labels without an LM: other explanations of its gains.
+"""Controls for `free_rows` on tasks with labels, without an LM: other explanations of its gains.
 
     python experiments/controls.py --data-dir DATA --record experiments/results.jsonl
 
@@ -53,7 +53,7 @@ QUERIES = 400
 BANK = 8600
 VOTERS = 16
 SETTINGS = ("encoder", "shots", "order", "token_budget", "fit")
-"""What the record of a control says of the configuration."""
+"""Settings of the configuration that the record of a control contains."""
 
 
 @kept("voted", files=ROWS_FILE)
@@ -82,19 +82,19 @@ def controls(setup: Setup) -> dict[str, Answers]:
 
 
 def scored(setup: Setup) -> int:
-    """Return how many examples of the bank EPR and CEIL have scores of."""
+    """Return the number of bank examples for which EPR and CEIL have LM scores."""
     return setup.config.method(EPR).training_query_count
 
 
 def whole_bank(setup: Setup, run: Run) -> Published:
-    """Return the record of the classifier of the whole bank."""
+    """Return the record of the classifier that is trained on the whole bank."""
     record = evaluate(run, setup, setup.row("classifier"))
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     return Published(**vars(record), experiment=EXPERIMENT, column=record.task, date=date)
 
 
 def measured(setup: Setup, run: Run, label: str, answers: Answers) -> Published:
-    """Return the record of a control: that of the classifier with its own answers and cost."""
+    """Return the record of a control, which is the classifier's record with the control's answers and cost."""
     stage = row_stages.metric(setup, setup.row("classifier")).changed(predictions=answers)
     statistics, cost = run.get(stage).statistics, run.cost([stage])
     base = whole_bank(setup, run)

@@ -1,5 +1,5 @@
-"""The settings of a selector with an encoder that learnt nothing: λ, near-duplicates, the number of
-examples and their order.
+"""The settings of a selector with an untrained encoder: λ, near-duplicates, the number of examples
+and their order.
 
     python experiments/defaults.py --data-dir DATA             # to choose, on queries from train
     python experiments/defaults.py --data-dir DATA --report    # what was chosen, on validation
@@ -39,16 +39,16 @@ from ceil_jax.tasks.words import overlap
 
 TASKS = ("sst5", "mrpc", "geoquery", "geoquery.template", "nl2bash", "webqs")
 BANK = 2000
-"""The most examples of a bank."""
+"""The maximum number of examples in a bank."""
 REPEATED = 0.8
-"""The cosine on the scale of the bank from which an example is counted as a near-duplicate."""
+"""The cosine, on the scale of the bank, from which an example counts as a near-duplicate."""
 _DRAW = 7
-"""Seed of the queries that are drawn from train."""
+"""Seed for drawing queries from the training split."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Settings of a selector under a name of the table."""
+    """A way of choosing: settings of a selector, with their name in the table."""
 
     name: str
     k: int = 4
@@ -69,7 +69,7 @@ WAYS = (
 
 
 def with_queries_of_train(task: Task, count: int) -> Task:
-    """Return a task whose queries are drawn from its bank, and left out of the bank."""
+    """Return a task whose queries are drawn from its bank and removed from the bank."""
     drawn = np.random.default_rng(_DRAW).permutation(len(task.train))[:count]
     out = set(drawn.tolist())
     bank = [example for position, example in enumerate(task.train) if position not in out]
@@ -77,7 +77,7 @@ def with_queries_of_train(task: Task, count: int) -> Task:
 
 
 def repeated(selector: CeilSelector) -> float:
-    """Return the share of the bank that has a near-duplicate, on the scale of the bank."""
+    """Return the share of bank examples that have a near-duplicate, on the scale of the bank."""
     vectors = selector.bank.snapshot.vectors
     cosines, _ = top_k(vectors, vectors, 2)
     mean = vectors.mean(axis=0)

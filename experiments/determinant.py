@@ -1,4 +1,5 @@
-"""Where a determinant pays: greedy MAP less the nearest examples, by λ and the number of examples K.
+"""When a determinant pays: the gain of greedy MAP over the nearest examples, by λ and by the number
+of examples K.
 
     python experiments/determinant.py --data-dir DATA
     python experiments/determinant.py --data-dir DATA --answer 220 --splits geoquery.template
@@ -50,12 +51,12 @@ COUNTS = (4, 8, 16, 50)
 SHORTLIST = 100
 SPLITS = {"geoquery": "GeoQuery", "geoquery.template": "template split"}
 WORDINGS = ("{}", "please tell me : {}", "i would like to know {}")
-"""An example of the bank with near-copies stands there once in each of these wordings."""
+"""The wordings in each of which a bank with near-copies has every example once."""
 NEAREST = "dense top-k"
 
 
 class Choice(NamedTuple):
-    """The examples of every query by one λ, or the nearest where that is None."""
+    """The examples of every query, chosen with one λ, or the nearest ones if λ is None."""
 
     trade_off: float | None
     positions: np.ndarray
@@ -71,7 +72,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Bank:
-    """A task, with its own bank or with near-copies, and the unit vectors of both sides."""
+    """A task with its own bank or with near-copies, and the unit vectors of queries and bank."""
 
     task: Task
     name: str
@@ -104,7 +105,7 @@ def with_near_copies(task: Task) -> Task:
 
 
 def coverage(task: Task, positions: np.ndarray) -> np.ndarray:
-    """Return the share of each query's structures that its examples have together, float [Q]."""
+    """Return the share of each query's structures that its examples cover together, float [Q]."""
     parser = structure_parser_of(task.train)
     assert parser is not None, f"the outputs of {task.name} are not programs"
     parts = [parser(example.output) for example in task.train]
@@ -117,7 +118,7 @@ def coverage(task: Task, positions: np.ndarray) -> np.ndarray:
 
 
 class Gain(NamedTuple):
-    """The points that MAP has over the nearest examples."""
+    """The gain of MAP over the nearest examples, in points."""
 
     panel: str
     shots: int
@@ -127,7 +128,7 @@ class Gain(NamedTuple):
 
 
 def coverage_gains(bank: Bank) -> Iterator[Gain]:
-    """Yield the gains in coverage of every K and λ; intervals resample programs."""
+    """Yield the gains in coverage for each K and λ; their intervals resample programs."""
     groups = programs(bank.task.validation, bank.task.train)
     title = f"coverage, {SPLITS[bank.task.name]}{bank.name}"
     for count in COUNTS:
@@ -144,7 +145,7 @@ def coverage_gains(bank: Bank) -> Iterator[Gain]:
 def answered(
     bank: Bank, count: int, lm: CachedLM, encoder: str, shots_column: str
 ) -> Iterator[Published]:
-    """Yield a record for each choice: what the LM answers with it, by exact match."""
+    """Yield the record of each choice: the exact match of the LM's answers with its examples."""
     task = bank.task
     metric = METRICS[task.metric]
     prompt = Prompt(task.template)
@@ -192,8 +193,8 @@ def answered(
 
 
 def answer_gains(records: Sequence[Published], *, best: bool = False) -> Iterator[Gain]:
-    """Yield the recorded gains in exact match over as many nearest examples; with `best`, over that
-    number of nearest examples which answers most in the bank."""
+    """Yield the recorded gains in exact match over the same number of nearest examples; with
+    `best`, over the best number of nearest examples in that bank."""
     answers = [record for record in records if record.experiment == "determinant"]
     for record in answers:
         near = ", near-copies" if "near-copies" in record.column else ""
@@ -227,7 +228,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 } .head { font-weight: 60
 """
 LEFT = 34
 TOP = 72
-"""Where the first panel begins, in pixels, like all sizes here."""
+"""The top of the first panel, in pixels, like all sizes here."""
 WIDTH = 210
 HEIGHT = 150
 """The size of a panel."""
@@ -238,7 +239,7 @@ COLUMNS = 2
 
 
 def drawing(gains: Sequence[Gain]) -> str:
-    """Return the figure as SVG: a panel for each measure and bank, a line for each K."""
+    """Return the figure as SVG, with a panel for each measure and bank, and a line for each K."""
     panels = list(dict.fromkeys(gain.panel for gain in gains))
     rows = -(-len(panels) // COLUMNS)
     width = LEFT + COLUMNS * (WIDTH + GAP)
@@ -296,7 +297,7 @@ def _panel(gains: Sequence[Gain], left: float, top: float) -> Iterator[str]:
 
 
 def table(gains: Sequence[Gain]) -> str:
-    """Return the gains as Markdown, a row for each measure, bank and K, a column for each λ."""
+    """Return the gains as Markdown, with a row for each measure, bank and K, and a column for each λ."""
     body: list[list[str | None]] = []
     for panel, count in dict.fromkeys((gain.panel, gain.shots) for gain in gains):
         by_trade_off = {

@@ -1,5 +1,5 @@
-"""Draw the points over the nearest examples of CEIL, EPR and free on every task, next to the
-paper's points on the same task, and print them as a table.
+"""Draw the gains of CEIL, EPR and free over the nearest examples on every task, next to the paper's
+gains on the same task, and print them as a table.
 
 `python experiments/evidence.py` writes docs/evidence.svg from experiments/results.jsonl: of EPR and
 CEIL the first of `table2` and `cause` that has a task, of free `free_rows`, each less the nearest
@@ -31,7 +31,7 @@ LM = "SmolLM2-135M-Instruct@bfloat16"
 ENCODER = "all-MiniLM-L6-v2"
 BASE = "dense top-k"
 SERIES = {"CEIL": ("table2", "cause"), "EPR": ("table2", "cause"), "free": ("free_rows",)}
-"""Rows → the experiments, of which the first that has a task counts."""
+"""Rows → experiments; the first one that has the task counts."""
 TASKS = {
     "mtop": "MTOP",
     "cogs.ps": "COGS, new roles",
@@ -46,27 +46,27 @@ TASKS = {
     "webqs": "WebQuestions",
     "nl2bash": "NL2Bash",
 }
-"""Tasks → what pages call them, in the order of the figure."""
+"""Tasks → their names on pages, in the order of the figure."""
 
 
 class Gain(NamedTuple):
-    """The points that a row has over the nearest examples on one task."""
+    """The gain of a row over the nearest examples on one task, in points."""
 
     row: str
     tokens: float
-    """LM tokens of the first seed beyond those of the nearest examples, in millions."""
+    """LM tokens of the first seed, in addition to those of the nearest examples, in millions."""
     seeds: int
     by_query: Estimate
     by_program: Estimate | None
-    """With every program weighing the same; None where queries share none."""
+    """The gain if every program has the same weight; None if no queries share a program."""
     paper: float | None
-    """The row's points over BERT in CEIL's paper, with GPT-Neo 2.7B."""
+    """The row's gain over BERT in CEIL's paper, with GPT-Neo 2.7B, in points."""
 
 
 def places(
     records: Sequence[Published], experiment: str, shots: int = SHOTS, lm: str = LM
 ) -> dict[Place, Runs]:
-    """Return the runs of each row on each task, of one experiment, number of examples and LM."""
+    """Return the runs of each row on each task, for one experiment, number of examples and LM."""
     by_place: dict[Place, list[Published]] = {}
     for record in records:
         if (record.experiment, record.config["shots"], record.lm) == (experiment, shots, lm):
@@ -77,7 +77,7 @@ def places(
 
 
 def gains(records: Sequence[Published]) -> dict[str, list[Gain]]:
-    """Return the gains on each task."""
+    """Return the gains of the rows on each task."""
     names = dict.fromkeys(name for experiments in SERIES.values() for name in experiments)
     runs = {name: places(records, name) for name in names}
     by_task: dict[str, list[Gain]] = {}
@@ -114,7 +114,7 @@ def _gain(task: str, ours: Runs, base: Runs) -> Gain:
 
 
 def _paper(task: str, row: str) -> float | None:
-    """Return the row's points over the nearest by BERT in CEIL's Tables 2 and 3 (GPT-Neo 2.7B)."""
+    """Return the row's gain over the nearest examples by BERT in CEIL's Tables 2 and 3 (GPT-Neo 2.7B), in points."""
     numbers = ALL_TASKS[task].paper or dict(
         zip(("BERT", "EPR", "CEIL"), TABLE_3["gpt-neo"].get(task, ()), strict=False)
     )
@@ -170,8 +170,8 @@ TICK = 10
 
 
 def drawing(by_task: Mapping[str, Sequence[Gain]]) -> str:
-    """Return the figure as SVG: for each task a mark for each row, and where queries share programs
-    a hollow one with every program weighing the same."""
+    """Return the figure as SVG: on each task a mark for each row and, if queries share programs, a
+    hollow mark for the gain with every program weighing the same."""
     intervals = [
         one.interval
         for gains_of_task in by_task.values()
@@ -228,7 +228,7 @@ def _name(task: str) -> str:
 
 
 def _marks(gain: Gain, x: Callable[[float], float], y: float) -> Iterator[str]:
-    """The marks of a row on a task, and the paper's next to the first."""
+    """Yield the marks of a row on a task, with the paper's mark next to the first."""
     for place, one in enumerate([gain.by_query, gain.by_program]):
         if one is None:
             continue
@@ -247,7 +247,7 @@ def _diamond(x: float, y: float) -> str:
 
 
 def _legend() -> Iterator[str]:
-    """The names of the marks, on two lines."""
+    """Yield the legend of the marks, on two lines."""
     x = 10
     for row, width in zip(COLOURS, (60, 56, 56), strict=True):
         yield f'<circle class="{row} full-{row} mark" cx="{x}" cy="55" r="4"/>'

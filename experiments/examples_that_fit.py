@@ -1,5 +1,5 @@
-"""How many of 50 examples fit into a prompt, compared with #ICE of the paper's Table 1, without LM
-calls.
+"""The number of the 50 nearest examples that fit into a prompt, compared with #ICE of the paper's
+Table 1, without LM calls.
 
     python experiments/examples_that_fit.py FOLDER --data-dir DATA
 
@@ -46,7 +46,7 @@ PAPER = {
 
 
 class Counting(LanguageModel):
-    """GPT-Neo's context length and its tokenizer, without the model."""
+    """An LM that has GPT-Neo's context length and tokenizer, but no weights."""
 
     name = "gpt-neo-tokens"
     context_length = 2048
@@ -77,7 +77,7 @@ class Options:
 
 
 def examples_that_fit(lm: LanguageModel, options: Options, name: str) -> list[float]:
-    """The mean number of the 50 nearest examples that fit into a task's prompts, at each limit."""
+    """Return the mean number of the 50 nearest examples that fit into a task's prompts, for each limit."""
     task = load_task(name, options.data_dir, options.limit, bank_limit=options.bank_limit)
     encoder = load_encoder(options.encoder)
     bank = encoder.encode([example.input for example in task.train])

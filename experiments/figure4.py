@@ -74,8 +74,7 @@ def draw(table: ExperimentTable) -> Figure:
 
 
 def draw_ranks(axes: Axes, bins: Sequence[str], shares: Mapping[str, Sequence[float]]) -> None:
-    """Draw histograms side by side: for each method, the share (%) of its examples in each bin of
-    ranks."""
+    """Draw a histogram for each method, side by side: the share (%) of its examples in each bin of ranks."""
     width = 0.8 / len(shares)
     for i, ((name, values), colour) in enumerate(zip(shares.items(), PALETTE, strict=False)):
         at = np.arange(len(bins)) + (i - (len(shares) - 1) / 2) * width

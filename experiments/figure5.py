@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 EXAMPLES = (1, 2, 4, 8, 16, 32)
 NAMES = ("topk", "epr", "ceil")
 CLAIMS = ((4, "epr"), (1, "topk"))
-"""(examples of CEIL, the method that it is compared with at the most examples)."""
+"""The paper's claims, as (number of CEIL's examples, the method with which it is compared at the
+largest number of examples)."""
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:

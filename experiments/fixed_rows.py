@@ -1,5 +1,5 @@
 """Prompts that begin with the same examples for every query (not in a paper), compared with random
-and the nearest examples.
+and nearest examples.
 
     python experiments/fixed_rows.py --tasks sst5 movie_reviews mrpc qnli geoquery mtop.intents \\
         --plugin intents --scale small --limit 400 --seeds 0 1 2 --data-dir DATA

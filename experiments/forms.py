@@ -1,5 +1,5 @@
-"""What a prompt's form and an instruction change (no paper's table): text and turns, with an instruction and
-without, zero and four examples.
+"""The effect of a prompt's form and of an instruction (not in a paper): text and turns, with and
+without an instruction, with zero and four examples.
 
     python experiments/forms.py --tasks sst5 mrpc geoquery nl2bash --scale small --limit 400 --seeds 0 \\
         --data-dir DATA
@@ -22,13 +22,13 @@ INSTRUCTIONS = {
     "geoquery": "Write the query to the geography database that answers the question, and nothing else.",
     "nl2bash": "Write the bash command that does what the text says, and nothing else.",
 }
-"""By task; NAMES_LABELS for the others."""
+"""The instruction of each task; NAMES_LABELS for tasks that are not here."""
 FORMS: tuple[Form, ...] = ("text", "turns")
 METHODS = {"zero": "zero examples", "topk": "four nearest"}
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    """Return a row for each number of examples, form and instruction."""
+    """Return a row for each combination of a number of examples, a form and an instruction."""
     instruction = INSTRUCTIONS.get(config.task, NAMES_LABELS)
     return [
         Entry(

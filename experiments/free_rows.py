@@ -1,14 +1,12 @@
 """Supervision without an LM (not in a paper): what a bank's own outputs are worth, compared with
 the nearest neighbours.
 
-    python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600
-    --data-dir DATA python experiments/free_rows.py --tasks geoquery.template --scale small
-    --epr.start free --method epr ceil python experiments/free_rows.py --tasks geoquery.template
-    --scale small --epr.candidates 40 --method epr
+    python experiments/free_rows.py --tasks sst5 geoquery.template --scale small --limit 600 --data-dir DATA
+    python experiments/free_rows.py --tasks geoquery.template --scale small --epr.start free --method epr ceil
+    python experiments/free_rows.py --tasks geoquery.template --scale small --epr.candidates 40 --method epr
 
-Rows that do not apply to a task are left out of it. With
-`--epr.start free` EPR's candidates come from the free row's shortlists, and its encoder takes
-over that row's cosines; CEIL starts from EPR.
+Rows that do not apply to a task are left out of it. With `--epr.start free`, EPR's candidates come
+from the free row's shortlists, and its encoder takes over that row's cosines; CEIL starts from EPR.
 """
 
 import sys
@@ -38,8 +36,8 @@ NAMES = (
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
-    """A row for each method that applies to the task; those that learn from the LM only where they
-    are asked for."""
+    """Return a row for each method that applies to the task; methods that learn from the LM are
+    left out unless asked for."""
     task = load_task(config.task, config.data_dir, limit=2)
     # with more candidates EPR reads as many LM tokens as CEIL: the row at an equal price
     candidates = config.method(EPR).candidates

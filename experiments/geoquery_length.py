@@ -1,4 +1,4 @@
-"""geoquery.length: GeoQuery, length split: the test is longer than the bank."""
+"""geoquery.length: GeoQuery, length split: test programs are longer than those of the bank."""
 
 from runner import run
 

@@ -1,4 +1,4 @@
-"""geoquery.template: GeoQuery, template split: query templates of the test are new."""
+"""geoquery.template: GeoQuery, template split: the query templates of the test are not in the bank."""
 
 from runner import run
 

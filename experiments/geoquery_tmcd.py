@@ -1,4 +1,4 @@
-"""geoquery.tmcd: GeoQuery, TMCD split: compounds diverge between bank and test."""
+"""geoquery.tmcd: GeoQuery, TMCD split: compounds are distributed differently in bank and test."""
 
 from runner import run
 

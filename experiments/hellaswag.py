@@ -1,4 +1,4 @@
-"""hellaswag: which of four endings follows? HellaSwag itself, which the paper does not measure."""
+"""hellaswag: HellaSwag itself, which of four endings follows; the paper does not measure it."""
 
 from runner import run
 

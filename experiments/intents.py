@@ -1,4 +1,4 @@
-"""MTOP's intents, as a task with many labels, from outside the package.
+"""MTOP's intents as a task with many labels, defined outside the package.
 
     python experiments/fixed_rows.py --plugin intents --tasks mtop.intents --data-dir DATA
 

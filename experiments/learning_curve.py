@@ -1,5 +1,5 @@
-"""Learning curves (no paper's figure): EPR and CEIL with more training queries, untrained at first
-or from free.
+"""Learning curves (not in a paper): EPR and CEIL with more training queries, starting untrained or
+from free.
 
     python experiments/learning_curve.py --tasks geoquery.template --scale small --data-dir DATA
     python experiments/learning_curve.py --tasks sst5 --scale small --ceil.instances 1600
@@ -80,9 +80,9 @@ def with_agreement(grid: Grid, table: ExperimentTable) -> ExperimentTable:
 
 
 def agreement(grid: Grid, measured: Measured) -> float:
-    """Return how alike the outputs of the chosen examples are to their query's, from 0 to 1, in the
-    first seed's run: the mean F1 of their structures or, where they are not programs, the share that
-    is equal."""
+    """Return how well the outputs of the chosen examples agree with the query's output, from 0 to
+    1, in the first seed's run: the mean F1 of their structures or, if they are not programs, the
+    share of equal outputs."""
     cell = measured.entry.cell.seeded(measured.seeds[0])
     run, setup = grid.open(cell)
     task = grid.task(cell.config)

@@ -1,4 +1,4 @@
-"""movie_reviews: five grades of sentiment of film-review sentences, embedded: no hub needed."""
+"""movie_reviews: five grades of sentiment of film-review sentences, from a package, so that no hub is needed."""
 
 from runner import run
 

@@ -58,7 +58,7 @@ TASKS = (
     "mrpc",
     "nl2bash",
 )
-"""The cheapest first."""
+"""The tasks, the cheapest first."""
 
 TUNE = "ceil-jax tune"
 PROMPT = "ceil-jax tune, its best prompt"
@@ -66,14 +66,14 @@ WINNER = "ceil-jax tune, winner of its race"
 
 
 class Entrant(NamedTuple):
-    """A way to prepare, with its name in tables."""
+    """A method to compare, with its name in tables."""
 
     label: str
     prepare: Callable[[Arena], Chosen]
 
 
 def entrants(only: Sequence[str]) -> list[Entrant]:
-    """Return the methods that `tune` is compared with, the cheapest first; some of them by name."""
+    """Return the methods that `tune` is compared with, the cheapest first, or those among them with given names."""
     try:
         from peers import dspy_programs, langchain_selectors, optuna_search
     except ModuleNotFoundError as missing:
@@ -94,7 +94,7 @@ def entrants(only: Sequence[str]) -> list[Entrant]:
 
 
 def judged(arena: Arena, label: str, chosen: Chosen, preparing: Cost) -> Published:
-    """Return the record of what a method has chosen, answering the rows that judge."""
+    """Return the record of a method's choice: how it answers the judging rows."""
     queries = arena.judging
     if chosen.predictions is not None:
         predictions = chosen.predictions(queries)
@@ -141,14 +141,14 @@ def judged(arena: Arena, label: str, chosen: Chosen, preparing: Cost) -> Publish
 
 
 def key_of(arena: Arena, label: str) -> str:
-    """Return the hash of what a record depends on."""
+    """Return a hash of everything that a record depends on."""
     name = arena.task.name
     return digest([EXPERIMENT, label, name, arena.split, asdict(arena.sizes), arena.config.lm])[:12]
 
 
 def of_tune(arena: Arena) -> list[Published]:
-    """Return the records of `ceil-jax tune`: what it recommends, its best prompt if that is another
-    way, and the winner of its race."""
+    """Return the records of `ceil-jax tune`: its recommendation, its best prompt if it recommends
+    another way, and the winner of its race."""
     began = time.perf_counter()
     outcome = tune(arena)
     preparing = Cost(time.perf_counter() - began, outcome.tokens)
@@ -165,7 +165,7 @@ def of_tune(arena: Arena) -> list[Published]:
 
 
 def of_peer(arena: Arena, entrant: Entrant) -> Published:
-    """Return the record of another method."""
+    """Return the record of a method other than `tune`."""
     began = time.perf_counter()
     with arena.lm.metered(f"{entrant.label}, preparing") as meter:
         chosen = entrant.prepare(arena)
@@ -174,7 +174,7 @@ def of_peer(arena: Arena, entrant: Entrant) -> Published:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure what is not on record."""
+    """Measure everything that is not on record yet."""
     sizes = Sizes(**{field.name: getattr(options, field.name) for field in fields(Sizes)})
     shared = Shared(options.lm, options.encoder)
     peers = [] if options.methods == [TUNE] else entrants(options.methods)
@@ -224,7 +224,7 @@ def _keep(file: Path, records: Sequence[Published]) -> None:
 
 
 def recorded(file: Path) -> list[Published]:
-    """Return the records of a file; none if it is not there yet."""
+    """Return the records in a file; none if the file does not exist yet."""
     return read_results(file) if file.exists() else []
 
 

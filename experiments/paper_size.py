@@ -1,5 +1,5 @@
-"""GeoQuery at the size of CEIL's paper in all but the models: 50 candidates for EPR, 50 sets of 16
-for CEIL, 50 examples a prompt cut by the context, both encoders trained.
+"""GeoQuery at the size of CEIL's paper, except for the models: 50 candidates for EPR, 50 sets of 16
+for CEIL, 50 examples in a prompt cut to the context, both encoders trained.
 
     python experiments/paper_size.py --task geoquery --scale paper --encoder all-MiniLM-L6-v2 \\
         --lm SmolLM2-135M-Instruct --data-dir DATA
@@ -26,7 +26,7 @@ EPOCHS = (30, 120)
 
 
 def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
-    """Return a row for each way of choosing, CEIL's for each number of epochs."""
+    """Return a row for each way of choosing; those of CEIL for each number of epochs."""
     paper = TASKS[config.task].paper
     all_entries = [
         Entry(

@@ -53,7 +53,7 @@ from ceil_jax.training.samplers import epr_candidates, k_dpp_sets, uniform_sets
 
 DEFAULT = CEIL()
 CHUNK = 16
-"""Queries whose sets are scored at a time."""
+"""Number of queries whose sets are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -61,39 +61,39 @@ class Options:
     """Train CEIL on a planted score."""
 
     task: str = "movie_reviews"
-    """A task, whose bank gives queries and examples."""
+    """The task whose bank supplies queries and examples."""
     data_dir: Path | None = None
     """A folder of datasets; by default the hub or the package."""
     bank_limit: int | None = None
-    """Examples in the bank at most."""
+    """The maximum number of examples in the bank."""
     encoder: str = "all-MiniLM-L6-v2"
     """"tiny", a packaged name or a folder."""
     queries: int = DEFAULT.instances
-    """Training queries, held-out ones too."""
+    """Number of training queries, including held-out ones."""
     independent: int = 300
-    """Queries that training never sees."""
+    """Number of queries that training never sees."""
     judged: int = 20
-    """Sets of an independent query."""
+    """Number of sets of each independent query."""
     shots: int = 8
-    """Examples in the sets of independent queries."""
+    """Number of examples in the sets of independent queries."""
     sets: int = DEFAULT.subsets
-    """Candidate sets of a query."""
+    """Number of candidate sets of each training query."""
     size: int = DEFAULT.size
-    """Examples of a set."""
+    """Number of examples in a candidate set."""
     shortlist: int = DEFAULT.shortlist
-    """Nearest examples that sets come from."""
+    """Number of nearest examples from which sets are drawn."""
     noise: float = 0.0
-    """Relative to the score's spread within a query."""
+    """Standard deviation of the noise, relative to the score's spread within a query."""
     planted: Literal["mean", "max"] = "mean"
-    """The score of a set, from the similarities of its examples."""
+    """The formula for the score of a set, from the similarities of its examples."""
     candidates: int = 0
-    """Start from EPR, trained on so many single examples a query."""
+    """Start from EPR, trained on this many single examples for each query; 0 to start untrained."""
     sampler: Literal["random", "k_dpp"] = "random"
     learning_rate: float = DEFAULT.learning_rate
     epochs: int = DEFAULT.epochs
     batch_size: int = DEFAULT.batch_size
     trade_off: float = 0.05
-    """λ."""
+    """λ of the kernel."""
     train_context: Literal["frozen", "shared", "both"] = "frozen"
     loss: str = DEFAULT.loss
     """A registered loss."""
@@ -123,7 +123,7 @@ def config_of(options: Options) -> CEIL:
 def planted_scores(
     similar: np.ndarray, subsets: np.ndarray, noise: float, seed: int, planted: str = "mean"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the planted scores [Q, M] with the noise, and without it.
+    """Return the planted scores [Q, M], with noise and without.
 
     Args:
         similar: float [Q, n]: similarity of each shortlisted example's output to the query's
@@ -161,8 +161,7 @@ def judged_sets(
     vectors: np.ndarray,
     cosines: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Return the sets that independent queries are judged on, int [Q, M, k] each, without the
-    top-k."""
+    """Return the sets on which independent queries are judged, int [Q, M, k] each, without the top-k."""
     count = options.judged + 1
     size = options.shots
     seed = options.seed
@@ -195,7 +194,7 @@ def map_score(
 
 
 def run(options: Options, task: Task) -> dict[str, Any]:
-    """Train once and return what was measured."""
+    """Train once, and return the measurements."""
     encoder = load_encoder(options.encoder)
     bank = task.train
     size = options.size

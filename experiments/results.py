@@ -97,7 +97,7 @@ def _title(record: Published) -> str:
 
 
 def _crossed(title: str, records: Sequence[Published], minus: Sequence[str]) -> Crossed:
-    """Return the records under one title, by their places in its table."""
+    """Return the table for records under one title."""
     places: dict[Place, list[Published]] = {}
     for record in records:
         here = places.setdefault((record.row, record.column), [])
@@ -121,9 +121,9 @@ def _crossed(title: str, records: Sequence[Published], minus: Sequence[str]) -> 
 
 
 def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place, Runs]:
-    """Return what the runs are compared with, by their places: a row in the same column, or in its
-    only one (an untrained row beside numbers of training queries); or, where a column has that
-    name, the same row there."""
+    """Return the runs with which others are compared, by their places: a row in the same column, or
+    in its only column (as for an untrained row next to numbers of training queries); or, if a
+    column has that name, the same row in it."""
     columns = [column for row, column in runs if row == other]
     bases = {}
     for (row, column), runs_of_place in runs.items():
@@ -145,7 +145,7 @@ def _compared(title: str, runs: Mapping[Place, Runs], other: str) -> dict[Place,
 
 
 def _kept(table: Crossed) -> list[str]:
-    """Return a line for each row whose trained runs gave the very answers of a baseline, as where
+    """Return a line for each row whose trained runs gave exactly the answers of a baseline, as when
     training was rejected and its start was kept."""
     lines = []
     for name, bases in table.minus.items():
@@ -164,7 +164,7 @@ def _kept(table: Crossed) -> list[str]:
 
 
 def _where(table: Crossed) -> str:
-    """Return a line on the queries, the devices and the dates."""
+    """Return a line on the number of queries, the devices and the dates."""
     records = [record for runs in table.runs.values() for record in runs.records]
     where = sorted(
         {f"{record.device}, {record.date}" for record in records if isinstance(record, Published)}
@@ -291,7 +291,7 @@ def _of_tasks(records: Sequence[Published], tasks: Sequence[str]) -> list[Publis
 
 
 def _read(file: Path) -> list[Published]:
-    """Return the records of a file that has some."""
+    """Return the records in a file. A file without records is a UserError."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; name one that --record wrote")
     if not (records := read_results(file)):

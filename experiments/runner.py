@@ -1,4 +1,4 @@
-"""Runs a dataset script: `ceil-jax compare` on its task, with all of that command's flags."""
+"""The main function of dataset scripts: `ceil-jax compare` on a task, with all of that command's flags."""
 
 import sys
 from typing import NoReturn

@@ -15,36 +15,36 @@ from typing import NamedTuple
 # `make demo` of 2026-11-22: film reviews, SmolLM2-135M, 240 training queries with 12 sets of 6, and
 # the query
 CEIL_TOKENS = 757_407
-"""LM tokens of CEIL, with those of EPR, from which it starts."""
+"""Number of LM tokens of CEIL, including those of EPR, from which it starts."""
 EPR_TOKENS = 206_102
-"""LM tokens of EPR."""
+"""Number of LM tokens of EPR."""
 TOKENS_A_TEXT = (CEIL_TOKENS - EPR_TOKENS) / (240 * 12 * 7)
-"""Mean over examples and queries, separators included."""
+"""Mean number of tokens of an example or query, separators included."""
 
 # one rented GPU of 80 GB: guesses
 PEAK = 989e12
-"""bf16 FLOP/s, without sparsity."""
+"""Peak speed of the GPU in bf16 FLOP/s, without sparsity."""
 UTILISATION = 0.4
-"""Share of the peak in prefill, in full batches of some hundred tokens."""
+"""Share of the peak speed reached in prefill, in full batches of some hundred tokens."""
 SPLIT_UTILISATION = 0.3
-"""The same for an LM that is split over GPUs."""
+"""Share of the peak speed reached by an LM that is split over GPUs."""
 MEMORY = 80e9
-"""Bytes."""
+"""Memory of the GPU in bytes."""
 ROOM = 0.6
 """The share of the memory for weights; the rest is for keys, values and activations."""
 DISK = 2e9
-"""Bytes a second from which a host reads weights."""
+"""Speed at which a host reads weights, in bytes per second."""
 PRICE = 2.5
-"""Dollars a GPU-hour."""
+"""Price of a GPU-hour in dollars."""
 
 INSTANCES = 44_000
-"""Training queries."""
+"""Number of training queries."""
 SETS = 50
-"""Sets, or single examples, of each training query."""
+"""Number of sets, or of single examples, for each training query."""
 SIZE = 16
-"""Examples of a set."""
+"""Number of examples in a set."""
 LMS = {"7B": (7e9, 32, 4096), "70B": (70e9, 80, 8192)}
-"""Parameters, layers, width."""
+"""LMs by name, with their number of parameters, layers and width."""
 TABLE_1 = {
     "sst5": (8_534, 1_101, 40),
     "mrpc": (3_668, 408, 27),
@@ -59,18 +59,18 @@ TABLE_1 = {
     "mtop": (15_564, 2_235, 41),
     "smcalflow": (102_491, 14_751, 22),
 }
-"""Of CEIL's Table 1: training examples, queries, and the mean number of examples in a prompt."""
+"""Numbers of CEIL's Table 1: training examples, queries, and the mean number of examples in a prompt."""
 PROMPT = 1_600
-"""The tokens at which the release cuts a prompt of GPT-Neo. So many examples fill it on average, or
-less than that where 50 fit."""
+"""The maximum number of tokens of a prompt for GPT-Neo in the released code. A prompt has this
+length on average, or is shorter if 50 examples fit."""
 WAYS = 8
-"""The rows of Table 2, each of which answers all queries."""
+"""The number of rows of Table 2, each of which answers all queries."""
 GPT_NEO = 2.7e9
-"""Parameters."""
+"""Number of parameters of GPT-Neo."""
 
 
 class Scoring(NamedTuple):
-    """LM scoring of 44,000 × 50 prompts on a number of GPUs."""
+    """The cost of LM scoring for 44,000 × 50 prompts on a number of GPUs."""
 
     tokens: float
     flops: float
@@ -115,7 +115,7 @@ def scoring_table() -> str:
 
 
 def table_2() -> str:
-    """Return the LM tokens of CEIL's Table 2 by task, at most, and hours of one GPU."""
+    """Return upper bounds on the LM tokens of CEIL's Table 2, by task, and on the hours of one GPU."""
     rows = [
         "| task | training queries | queries | tokens a text, at most | million LM tokens: EPR's scores "
         "| CEIL's scores | eight rows of answers | GPU-hours |",

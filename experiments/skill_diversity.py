@@ -1,5 +1,5 @@
-"""Skills with diversity: nearest skills and DPP-MAP over skills, those of gold outputs and those of
-the LM."""
+"""Skills with diversity: nearest skills and DPP-MAP over skills, for the LM's skills and for those
+of gold outputs."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Skill-KNN's Figure 5: tables of the database and length of the SQL of the variants' examples."""
+"""Skill-KNN's Figure 5: database tables and length of SQL in the examples that each variant selects."""
 
 from skill_knn.command import SelectedOptions, run
 from skill_knn.comparison import DATABASES, SKILLS

@@ -1,4 +1,4 @@
-"""recall@N: 100 answers are sampled at temperature 0.7 and ranked by how often they were drawn."""
+"""recall@N of sampled answers: 100 answers at temperature 0.7, ranked by how often they were drawn."""
 
 from skill_knn.command import RecallOptions, run
 

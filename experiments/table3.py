@@ -40,7 +40,7 @@ from ceil_jax.tasks.load import load_task
 UNTRAINED = ("random", "bm25", "topk", "dpp")
 TRAINED = ("epr", "ceil")
 STANDARD = {"geoquery": "geoquery", "smcalflow_cs": "smcalflow"}
-"""The family of a split → the task that the paper trains its retriever on."""
+"""The family of a split → the task on which the paper trains the split's retriever."""
 PAPER = {
     "gpt-neo": {
         "geoquery": (66.79, 68.57, 73.21),
@@ -63,8 +63,8 @@ PAPER = {
         "smcalflow_cs.32c": (49.72, 48.06, 55.28),
     },
 }
-"""A part of the LM's name → task → top-k with BERT, EPR, CEIL: the paper's numbers stand beside its
-own LMs alone."""
+"""A part of the LM's name → task → top-k with BERT, EPR, CEIL: the paper's numbers, which are shown
+only for the paper's LMs."""
 ON_STANDARD = "trained on the standard split"
 ON_OWN = "trained on this split"
 LESS_TWINS = "trained on standard less twins"
@@ -104,8 +104,7 @@ def trainings(config: RunConfig) -> dict[str, RunConfig]:
 
 
 def less_twins(config: RunConfig) -> str:
-    """Return the name of a task: GeoQuery's standard split less the template twins of a split's
-    queries."""
+    """Return the name of a task: GeoQuery's standard split without the template twins of a split's queries."""
     name = f"geoquery.standard_less_{config.task.partition('.')[2]}_twins"
     spec = TASKS["geoquery"]
 
@@ -125,7 +124,7 @@ def less_twins(config: RunConfig) -> str:
 
 
 def template_of(output: str) -> str:
-    """Return a FunQL query without its entities, which are m0, m1, …"""
+    """Return a FunQL query with its entities replaced by m0, m1, …"""
     return re.sub(r"\bm\d+\b", "m", output)
 
 

@@ -44,7 +44,7 @@ def entries(config: RunConfig, _: ExperimentOptions) -> list[Entry]:
 
 
 def top_subset_mrr(scores: np.ndarray) -> float:
-    """Return the mean over queries of 1 / rank of set 0, the top-k, among the scored sets, [Q, M];
+    """Return the mean reciprocal rank of the top-k set (set 0) among a query's scored sets, [Q, M];
     equal scores share the best rank."""
     rank = 1 + (scores > scores[:, :1]).sum(axis=1)
     return float((1 / rank).mean())

@@ -1,4 +1,4 @@
-"""Table 6: inference by top-k or by MAP, with every encoder.
+"""Table 6: inference by top-k and by MAP, with every encoder.
 
     python experiments/table6.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 

@@ -1,4 +1,4 @@
-"""Table 8: the size n of the shortlist that MAP chooses from: score and latency.
+"""Table 8: score and latency by the size n of the shortlist from which MAP chooses.
 
     python experiments/table8.py --tasks geoquery movie_reviews --scale tiny --data-dir DATA
 

@@ -1,5 +1,5 @@
-"""Simulated worlds for `ceil-jax tune`: candidates whose true scores are known race, and the final
-rows judge them.
+"""Simulated worlds for `ceil-jax tune`, in which candidates with known true scores race and the
+final rows judge them.
 
     python experiments/tune_worlds.py            # 500 seeds, some minutes, no LM
 
@@ -25,30 +25,30 @@ from ceil_jax.tuning.race import Race, Round, hold
 from ceil_jax.tuning.verdict import Verdict, judge
 
 METHODS = 6
-"""Methods of a made-up search."""
+"""Number of methods in a simulated search."""
 SHOTS = (2, 4, 8, 16)
-"""Its numbers of examples; with zero examples there are 25 candidates."""
+"""Numbers of examples in a simulated search; with zero examples there are 25 candidates."""
 
 LIKENESS = 0.7
-"""The share of a row's answer that is the row's own difficulty: how much two candidates' answers
-are alike."""
+"""The share of an answer that depends on the row's own difficulty, and so how much two candidates'
+answers are alike."""
 
 PER_EXAMPLE = 35
-"""LM tokens of an example."""
+"""Number of LM tokens of an example."""
 
 TOLERANCE = 0.02
-"""As the command's --tolerance."""
+"""The default of the command's --tolerance, as a share."""
 
 
 class World(NamedTuple):
-    """Candidates with known scores, and what they answer."""
+    """Candidates with known scores, and their answers."""
 
     truth: np.ndarray
-    """float [A]: the probability with which each candidate is right."""
+    """float [A]: the probability that each candidate answers a row correctly."""
     tokens: np.ndarray
-    """float [A]: LM tokens of a row."""
+    """float [A]: the LM tokens that a row takes."""
     answers: np.ndarray
-    """float [A, N]: 1 where a candidate is right."""
+    """float [A, N]: 1 if a candidate answers a row correctly, else 0."""
 
 
 def random_world(seed: int, rows: int, spread: float = 0.06) -> World:
@@ -105,7 +105,7 @@ def race_in(world: World, tuning: int, budget: float) -> Raced:
 
 
 class Played(NamedTuple):
-    """A race and its end in one world."""
+    """A race and the final comparison in one world."""
 
     race: Race
     finalists: tuple[int, ...]
@@ -131,15 +131,14 @@ def play(world: World, tuning: int, budget: float, resamples: int = 1000) -> Pla
 
 
 def finalists_of(race: Race) -> tuple[int, ...]:
-    """Return who answers the final rows: the winner, the cheapest within noise, top-k, zero
-    examples."""
+    """Return the candidates that answer the final rows: the winner, the cheapest within noise,
+    top-k, zero examples."""
     top_k = 1 + SHOTS.index(8)
     return tuple(dict.fromkeys((race.winner(), race.near(TOLERANCE)[0], top_k, 0)))
 
 
 def random_search(world: World, tuning: int, budget: float, seed: int) -> int:
-    """Return the best of the candidates that a random search can ask for all rows with the same
-    tokens."""
+    """Return the best candidate of a random search that spends the same tokens on asking candidates for all rows."""
     order = np.random.default_rng([seed, 24]).permutation(len(world.truth))
     affordable = [
         i
@@ -150,8 +149,8 @@ def random_search(world: World, tuning: int, budget: float, seed: int) -> int:
 
 
 def by_budget(budgets: Sequence[float], seeds: int, tuning: int = 200) -> Table:
-    """Return how good the winner is against the budget of the race, compared with random search
-    with the same tokens."""
+    """Return a table of how good the winner is, by the budget of the race and compared with random
+    search for the same tokens."""
     lines: list[list[Value]] = []
     for budget in budgets:
         losses = []
@@ -184,16 +183,16 @@ def by_budget(budgets: Sequence[float], seeds: int, tuning: int = 200) -> Table:
 
 
 class Honesty(NamedTuple):
-    """How often the final rows tell the truth, in percent."""
+    """How often statements about the final rows are true, in percent."""
 
     scores: float
-    """Intervals of the winner's score that contain it."""
+    """Share of intervals of the winner's score that contain the true score."""
     differences: float
-    """Intervals of winner − top-k that contain it."""
+    """Share of intervals of winner − top-k that contain the true difference."""
     false: float
-    """Races in which any finalist is called significantly better than one that is as good or better."""
+    """Share of races in which any finalist is called significantly better than one that is as good or better."""
     recommended_worse: float
-    """Races whose recommended candidate is truly more than 5 points worse than the winner."""
+    """Share of races whose recommended candidate is truly more than 5 points worse than the winner."""
 
 
 def honesty(
@@ -204,7 +203,7 @@ def honesty(
     budget: float = 400_000,
     resamples: int = 1000,
 ) -> Honesty:
-    """Return how honest the ends of many races are.
+    """Return how often statements at the end of many races are true.
 
     Args:
         seeds: how many worlds.
@@ -241,12 +240,12 @@ def honesty(
 
 
 class Evidence(NamedTuple):
-    """The loss of a cheaper finalist against the winner, by two sets of rows."""
+    """The loss of a cheaper finalist against the winner, estimated from two sets of rows."""
 
     final: Loss
-    """Its loss by the final rows."""
+    """The loss on the final rows."""
     all_rows: Loss
-    """Its loss by the rows of the race too, as far as both have answered them."""
+    """The loss on the final rows and on the race's rows that both have answered."""
 
 
 RULES: dict[str, Callable[[Evidence], bool]] = {
@@ -257,27 +256,27 @@ RULES: dict[str, Callable[[Evidence], bool]] = {
     "expected loss, final rows": lambda evidence: evidence.final.expected <= TOLERANCE,
     "expected loss, all rows": lambda evidence: evidence.all_rows.expected <= TOLERANCE,
 }
-"""Rules for taking a cheaper finalist in place of the winner; the last is `judge`'s."""
+"""Rules for taking a cheaper finalist in place of the winner; the last is the rule of `judge`."""
 
 EXTENTS = {24: 40, 100: 80, 200: 160, 500: 300}
-"""Rows to race on, by the number of final rows."""
+"""The number of rows to race on, by the number of final rows."""
 
 
 class Taking(NamedTuple):
     """The results of a rule in many worlds."""
 
     taken: float
-    """Worlds in which a cheaper finalist is taken, in percent."""
+    """Share of worlds in which a cheaper finalist is taken, in percent."""
     lost: float
-    """Points by which what is taken is truly below the winner, on average over all worlds."""
+    """Points by which the candidate taken is truly below the winner, on average over all worlds."""
     far_below: float
-    """Worlds in which it is more than 5 points below, in percent."""
+    """Share of worlds in which the candidate taken is truly more than 5 points below the winner, in percent."""
     tokens: float
-    """Tokens of what is taken, in percent of the winner's."""
+    """Tokens of the candidate taken, in percent of the winner's."""
 
 
 def taking(seeds: int, spread: float, final: int) -> dict[str, Taking]:
-    """Return what each of RULES does.
+    """Return the results of each of RULES.
 
     Args:
         seeds: how many worlds.
@@ -301,7 +300,7 @@ def taking(seeds: int, spread: float, final: int) -> dict[str, Taking]:
 
 
 def evidence(world: World, race: Race, winner: int, other: int, tuning: int) -> Evidence:
-    """Return what a finalist may lose against the winner."""
+    """Return the evidence on what a finalist may lose against the winner."""
     ahead = world.answers[winner] - world.answers[other]
     both = min(len(race.scores[winner]), len(race.scores[other]))
     all_rows = np.concatenate([ahead[:both], ahead[tuning:]])
@@ -309,8 +308,8 @@ def evidence(world: World, race: Race, winner: int, other: int, tuning: int) -> 
 
 
 def cheaper(seeds: int) -> Table:
-    """Return what the rules for taking a cheaper finalist save where all are equally good, and lose
-    where they are not."""
+    """Return a table on the rules for taking a cheaper finalist: what they save if all are equally
+    good, and what they lose if not."""
     lines: list[list[Value]] = []
     for final in EXTENTS:
         equal = taking(seeds, 0.0, final)

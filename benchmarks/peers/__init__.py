@@ -1,1 +1,1 @@
-"""The methods that ours are compared with and that no package has, written from the papers."""
+"""Methods that ours are compared with and that no package has, implemented from the papers."""

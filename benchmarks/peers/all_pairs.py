@@ -1,7 +1,6 @@
-"""The CEIL training step by all pairs, in torch: for each query the kernel of all the batch's
-unique contexts, [B, U, U], from which the subsets' blocks are cut. The released code works so, with
-U up to B n.
-"""
+"""CEIL's training step on all pairs, in torch: for each query the kernel of all unique contexts of
+the batch, [B, U, U], from which the blocks of subsets are cut. The released code does the same,
+with U up to B n."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import numpy as np
 
 
 class AllPairs:
-    """Loss and gradients of one step, from vectors.
+    """The loss of one training step and its gradients with respect to vectors.
 
     Args:
         queries: float32 [B, D].
@@ -46,7 +45,7 @@ class AllPairs:
         self.trade_off = trade_off
 
     def __call__(self) -> dict[str, Any]:
-        """{"loss": …, "queries": d loss / d queries, [B, D]}"""
+        """Return {"loss": …, "queries": d loss / d queries, [B, D]}."""
         import torch
 
         self.queries.grad = self.items.grad = None
@@ -68,7 +67,7 @@ class AllPairs:
 
 
 def pairwise_loss(log_probs: Any, lm_scores: Any) -> Any:
-    """CEIL, equation 6, as the mean over the pairs of an instance, then over instances."""
+    """Return the loss of CEIL's equation 6: the mean over the pairs of an instance, then over instances."""
     import torch
 
     size = lm_scores.shape[1]

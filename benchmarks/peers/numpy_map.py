@@ -1,5 +1,5 @@
-"""Greedy MAP in numpy as Chen, Zhang & Zhou 2018 wrote it (Algorithm 1), a query at a time, and in
-a process pool.
+"""Greedy MAP in numpy as in Algorithm 1 of Chen, Zhang & Zhou (2018), one query at a time, and in a
+process pool.
 
 Numpy alone: a worker of the pool must start fast and hold no accelerator.
 """
@@ -15,8 +15,8 @@ _shared: dict[str, np.ndarray] = {}
 
 
 def greedy_map(kernel: np.ndarray, k: int, epsilon: float = 1e-10) -> list[int]:
-    """Algorithm 1: j ← argmax d_i²; e_i = (L_ji − ⟨c_j, c_i⟩) / d_j, c_i ← [c_i, e_i], d_i² ← d_i²
-    − e_i²; until k items are chosen or d_j² < ε."""
+    """Run Algorithm 1: j ← argmax d_i²; e_i = (L_ji − ⟨c_j, c_i⟩) / d_j, c_i ← [c_i, e_i], d_i² ←
+    d_i² − e_i²; until k items are chosen or d_j² < ε."""
     factor = np.zeros((k, len(kernel)), kernel.dtype)
     residual = np.diagonal(kernel).copy()
     chosen: list[int] = []
@@ -36,7 +36,8 @@ def greedy_map(kernel: np.ndarray, k: int, epsilon: float = 1e-10) -> list[int]:
 def from_embeddings(
     queries: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int, trade_off: float
 ) -> np.ndarray:
-    """int32 [Q, k], −1 after the last: each query's kernel L' from unit rows, then Algorithm 1."""
+    """Return the sets of all queries, int32 [Q, k] with −1 after the last item: form each query's
+    kernel L' from unit rows, then run Algorithm 1."""
     chosen = np.full((len(queries), k), -1, np.int32)
     for row, (query, shortlist) in enumerate(zip(queries, shortlists, strict=True)):
         features = items[shortlist]
@@ -51,8 +52,7 @@ def from_embeddings(
 def from_embeddings_one_thread(
     queries: np.ndarray, items: np.ndarray, shortlists: np.ndarray, k: int, trade_off: float
 ) -> np.ndarray:
-    """`from_embeddings` with one BLAS thread: more of them cost more than they give on small
-    matrices."""
+    """Run `from_embeddings` with one BLAS thread, because more threads cost more than they give on small matrices."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
@@ -60,14 +60,14 @@ def from_embeddings_one_thread(
 
 
 def pool(workers: int, items: np.ndarray) -> Pool:
-    """Worker processes that hold the bank; each computes with one thread."""
+    """Return a pool of worker processes that hold the bank; each computes with one thread."""
     return multiprocessing.get_context("spawn").Pool(workers, _start_worker, (items,))
 
 
 def from_embeddings_in_pool(
     workers: Pool, count: int, queries: np.ndarray, shortlists: np.ndarray, k: int, trade_off: float
 ) -> np.ndarray:
-    """`from_embeddings` with the queries split among `count` workers."""
+    """Run `from_embeddings` with the queries split among `count` workers."""
     parts = zip(np.array_split(queries, count), np.array_split(shortlists, count), strict=True)
     return np.concatenate(workers.starmap(_worker, [(*part, k, trade_off) for part in parts]))
 

@@ -1,5 +1,5 @@
-"""Scoring as CEIL's released scorer does it: padded batches in the order given, one whole text a
-row, logits for every position, the answer's log-probabilities masked out of all."""
+"""Scoring as in CEIL's released scorer: padded batches in the given order, one whole text in each
+row, logits for every position, and a mask for the answer's log-probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = 8
 
 
 class PaddedLM:
-    """A folder's model with the attention that transformers gives it."""
+    """The model of a folder, with the attention that transformers gives it."""
 
     def __init__(self, folder: str, dtype: torch.dtype, device: str):
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
@@ -25,7 +25,7 @@ class PaddedLM:
 
     @torch.inference_mode()
     def log_likelihood(self, prompts: Sequence[str], continuations: Sequence[str]) -> np.ndarray:
-        """float64 [N]: Σ log P of each continuation's tokens, which are those that ours scores."""
+        """Return Σ log P of each continuation's tokens, float64 [N]; these are the tokens that our LM scores."""
         rows = self.tokens.pairs(prompts, continuations)
         return np.concatenate(
             [self._batch(rows[i : i + BATCH]) for i in range(0, len(rows), BATCH)]
@@ -50,7 +50,7 @@ class PaddedLM:
     def choice_log_likelihood(
         self, prompts: Sequence[str], choices: Sequence[Sequence[str]]
     ) -> list[np.ndarray]:
-        """One whole pass for each option of each prompt."""
+        """Return the log-likelihood of each option of each prompt, with one whole pass for each."""
         return [
             self.log_likelihood([prompt] * len(options), options)
             for prompt, options in zip(prompts, choices, strict=True)

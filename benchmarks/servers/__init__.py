@@ -1,5 +1,6 @@
-"""Real servers: started with the packaged weights, asked as a user asks them, compared with the
-same models in process. `make servers-check` runs all; it is no part of the tests.
+"""Checks with real servers, which are started with the packaged weights, called as a user calls
+them, and compared with the same models in process. `make servers-check` runs all; they are not part
+of the tests.
 
 - `__main__`: the command
 - `environment`: a virtual environment for each server, made once

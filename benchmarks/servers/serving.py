@@ -1,4 +1,4 @@
-"""A server's process, from its start until it is ended."""
+"""The process of a server, from its start to its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTING_SECONDS = 600.0
 
 
 def free_port() -> int:
-    """Return a port that nothing listens at."""
+    """Return a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -32,8 +32,9 @@ def running(
     ready: str,
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Path]:
-    """Run a server within the block, once it answers at the address `ready`, or has printed that
-    text where it is no http://; yields the file with what it prints.
+    """Run a server inside the block once it is ready, and yield the file with its output. It is
+    ready when it answers at the address `ready` or, if that is no http:// address, has printed that
+    text.
 
     Args:
         command: starts it.

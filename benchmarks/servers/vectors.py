@@ -1,4 +1,4 @@
-"""An embeddings server."""
+"""A comparison of an embeddings server with the same model in process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENCODER = "all-MiniLM-L6-v2"
 
 
 def infinity(out: Path) -> dict[str, str]:
-    """Embed reviews by Infinity and in process; return a row of the table."""
+    """Embed reviews with Infinity and in process, and return a row of the table."""
     python = environment("infinity", ("infinity-emb[all]",))
     port = free_port()
     [folder] = [path.parent for path in fetch(ENCODER).rglob("modules.json")]

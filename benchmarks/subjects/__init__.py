@@ -1,1 +1,1 @@
-"""One file a subject: see `benchmarks.harness`."""
+"""The subjects of the benchmarks, one file each; see `benchmarks.harness`."""

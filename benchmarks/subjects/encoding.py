@@ -1,5 +1,5 @@
-"""Sentences to vectors with all-MiniLM-L6-v2, against sentence-transformers: film reviews of
-natural length."""
+"""Encoding of sentences with all-MiniLM-L6-v2, compared with sentence-transformers, on film reviews
+of natural length."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def same_vectors(results: Mapping[str, np.ndarray]) -> str:
-    """The furthest entry of the unit vectors."""
+    """Return a line on the largest difference between entries of the unit vectors."""
     furthest = max(float(np.abs(results[OURS] - theirs).max()) for theirs in results.values())
     if furthest > 1e-4:
         raise Disagreement(f"vectors differ by {furthest:.2g}")

@@ -1,5 +1,5 @@
-"""The gradient of a step of EPR: 16 queries, as many positives and hard negatives, film reviews,
-all-MiniLM-L6-v2.
+"""The gradient of a step of EPR's training: 16 queries, as many positives and hard negatives, film
+reviews, all-MiniLM-L6-v2.
 
 Ours encodes the texts in four chunks of similar length, each distinct text once. One peer encodes
 all 48 as one batch that is padded to 32 or 64 tokens, with the same encoder, as training did
@@ -137,7 +137,7 @@ def _torch(texts: list[str], rows: np.ndarray, device: str) -> Any:
 
 
 def same_gradients(results: Mapping[str, Any]) -> str:
-    """The furthest loss and length of a gradient, relative to ours."""
+    """Return a line on the largest differences of the loss and of a gradient's length, relative to ours."""
     ours = results[OURS]
     furthest = max(
         float(np.max(np.abs(theirs[name] - ours[name]) / np.abs(ours[name])))

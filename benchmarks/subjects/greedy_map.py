@@ -1,5 +1,5 @@
-"""Greedy MAP from embeddings to indices: the size of SST-5's validation set, in the paper's Table 8
-about 6 s at n = 100 and 88 s at n = 800.
+"""Greedy MAP from embeddings to indices, at the size of SST-5's validation set; in the paper's
+Table 8 it takes about 6 s at n = 100 and 88 s at n = 800.
 
 Ours and the peers start from the same arrays: queries, bank and shortlists. On a GPU the bank lies
 on it.
@@ -25,11 +25,11 @@ BANK = 20_000
 TRADE_OFF = 0.05
 
 SIZES = ((100, 16, 5), (100, 50, 5), (800, 50, 3))
-"""n, K, and how many times faster than numpy we want to be."""
+"""Cases as (n, K, target for the speedup over numpy)."""
 
 TOLERANCE = 1e-3
-"""In log det of a set. Where two items tie but for rounding, each is as good a choice, and all
-later steps may differ."""
+"""The largest difference in log det of a set. Where two items tie up to rounding, either is a right
+choice, and all later steps may differ."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -69,8 +69,7 @@ def _ours(queries: np.ndarray, bank: jax.Array, shortlists: np.ndarray, k: int) 
 
 
 def same_sets(queries: np.ndarray, items: np.ndarray, results: Mapping[str, np.ndarray]) -> str:
-    """Each peer's sets are ours, or differ from a tie on: their log dets, in float64, are the
-    same."""
+    """Check that each peer's sets equal ours, or differ only after a tie: their log dets in float64 are the same."""
     ours = results[OURS]
     different = 0
     for peer, theirs in results.items():
@@ -87,8 +86,7 @@ def same_sets(queries: np.ndarray, items: np.ndarray, results: Mapping[str, np.n
 
 
 def log_det(query: np.ndarray, chosen: np.ndarray) -> float:
-    """log det L'_S of a set of unit rows in float64, up to the constant that sets of one size
-    share."""
+    """Return log det L'_S of a set of unit rows in float64, up to a constant that sets of one size share."""
     rows = chosen.astype(np.float64)
     relevance = (1 + rows @ query.astype(np.float64)) / 2
     return float(relevance.sum() / TRADE_OFF + np.linalg.slogdet((1 + rows @ rows.T) / 2)[1])

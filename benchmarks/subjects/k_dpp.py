@@ -1,5 +1,5 @@
-"""Exact k-DPP samples from one kernel, against dppy, which computes the eigenvectors once and keeps
-them.
+"""Exact k-DPP samples from one kernel, compared with dppy, which computes the eigenvectors once and
+keeps them.
 
 Ours computes them in every call. dppy stays on the CPU, in float64.
 """
@@ -26,11 +26,10 @@ DIM = 384
 TRADE_OFF = 0.1
 
 BATCH = 512
-"""Samples in one call on a CPU, where each core makes calls of its own."""
+"""Number of samples in one call on a CPU, where each core makes its own calls."""
 
 SIGMAS = 5
-"""Standard errors of an item's frequency, or of the mean log det, beyond which distributions
-differ."""
+"""The number of standard errors of an item's frequency, or of the mean log det, beyond which distributions differ."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -73,8 +72,7 @@ def _dppy(kernel: np.ndarray, count: int, k: int) -> partial[np.ndarray]:
 
 
 def same_distribution(kernel: np.ndarray, k: int, results: Mapping[str, np.ndarray]) -> str:
-    """Every contender's item frequencies are the exact marginals, and the mean log dets are one
-    another's."""
+    """Check that every contender's item frequencies are the exact marginals, and that the mean log dets agree."""
     expected = marginals(kernel, k)
     log_dets = {}
     for name, samples in results.items():
@@ -104,8 +102,7 @@ def same_distribution(kernel: np.ndarray, k: int, results: Mapping[str, np.ndarr
 
 
 def marginals(kernel: np.ndarray, k: int) -> np.ndarray:
-    """P(i ∈ S) of the k-DPP: Σ_j v_ij² λ_j e_{k−1}(λ without λ_j) / e_k(λ)  (Kulesza & Taskar 2012,
-    5.2)."""
+    """Return P(i ∈ S) of the k-DPP: Σ_j v_ij² λ_j e_{k−1}(λ without λ_j) / e_k(λ) (Kulesza & Taskar 2012, 5.2)."""
     values, vectors = np.linalg.eigh(kernel)
     with jax.enable_x64(True):
         log_values = np.log(np.maximum(values, 1e-300))

@@ -1,4 +1,4 @@
-"""`jax.jit(jax.vmap(greedy_map_from_features))`, as the documentation lifts it, from features to
+"""`jax.jit(jax.vmap(greedy_map_from_features))`, lifted as in the documentation, from features to
 indices.
 
 The peer is numpy's greedy MAP on kernels that are ready, a query at a time, so that forming them is
@@ -24,10 +24,10 @@ DIM = 384
 TRADE_OFF = 0.05
 
 TOLERANCE = 1e-2
-"""In log det of a set."""
+"""The largest difference in log det of a set."""
 
 SIZES = ((400, 100, 50, 5), (400, 100, 16, 5), (48, 800, 50, 3))
-"""Queries, n, K, and how many times faster than numpy we want to be."""
+"""Cases as (queries, n, K, target for the speedup over numpy)."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -75,7 +75,7 @@ def _log_det(kernel: np.ndarray, chosen: np.ndarray) -> float:
 
 
 def same_sets(kernels: np.ndarray, results: Mapping[str, np.ndarray]) -> str:
-    """The sets are the same, or their log dets in float64 are."""
+    """Check that the sets are the same, or that their log dets in float64 are."""
     ours, theirs = results.values()
     differ = np.flatnonzero((np.sort(ours, axis=1) != np.sort(theirs, axis=1)).any(axis=1))
     for row in differ:

@@ -1,5 +1,4 @@
-"""Choosing among 5 options behind 8 and 16 examples. The peer makes one whole pass for each
-option."""
+"""Choosing among 5 options after 8 and 16 examples. The peer makes one whole pass for each option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading prompts: the share of the machine's products that is reached.
+"""Reading of prompts: the share of the machine's speed in matrix products that it reaches.
 
 16 prompts of 8 film reviews each, and the log-probability of an answer of one token. The prompts
 share nothing, so that prefixes are no help; `lm_choice` and `lm_subsets` measure what sharing
@@ -56,7 +56,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def linear_weights(lm: PaddedLM) -> list[torch.Tensor]:
-    """The weights of all layers, without those of the logits."""
+    """Return the weights of all layers, without those of the logits."""
     head = lm.model.get_output_embeddings()
     linear = (
         part
@@ -68,7 +68,7 @@ def linear_weights(lm: PaddedLM) -> list[torch.Tensor]:
 
 @torch.inference_mode()
 def products(weights: Sequence[torch.Tensor], tokens: int) -> None:
-    """Multiply as many rows by every weight."""
+    """Multiply the given number of rows by every weight."""
     rows = {
         width: torch.ones(CHUNK, width, dtype=weights[0].dtype, device=weights[0].device)
         for width in {weight.shape[1] for weight in weights}
@@ -81,7 +81,7 @@ def products(weights: Sequence[torch.Tensor], tokens: int) -> None:
 
 
 def same_scores(dtype: str, results: Mapping[str, np.ndarray]) -> str:
-    """The plain reader's log-probabilities are ours."""
+    """Check that the plain reader's log-probabilities equal ours."""
     return lm_workloads.same_scores(
         dtype, {name: values for name, values in results.items() if name != PRODUCTS}
     )

@@ -1,4 +1,4 @@
-"""Scoring subsets with the LM: 50 subsets of 16 examples for an instance, drawn uniformly.
+"""Scoring of subsets with the LM: 50 subsets of 16 examples for each instance, drawn uniformly.
 
 The peer is the released scorer's way. `tokens` counts what stands in the prompts, so that tokens/s
 is the effective rate, what is shared included; `FLOP` counts what was read.

@@ -1,4 +1,4 @@
-"""Exact nearest items by dot product, against faiss's flat index, on the CPU.
+"""Exact search for the nearest items by dot product, compared with faiss's flat index, on the CPU.
 
 Both hold the bank in the CPU's memory; on a GPU, ours moves it there block by block in every call.
 """
@@ -20,7 +20,7 @@ DIM = 768
 K = 100
 
 TOLERANCE = 1e-5
-"""The difference of two scores of unit vectors beyond which they are no tie."""
+"""The difference of the scores of two unit vectors beyond which they are not a tie."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -42,7 +42,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def same_neighbours(results: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    """Equal scores at every rank, so that only ties may be other items; how many are."""
+    """Check that scores are equal at every rank, so that items differ only in ties, and return how many differ."""
     scores, items = map(np.asarray, results[OURS])
     others = 0
     for name, (their_scores, their_items) in results.items():

@@ -1,5 +1,4 @@
-"""The selection service: one query against a bank of 100,000, everything loaded, without encoding
-the query."""
+"""The selection service: one query and a bank of 100,000, with everything loaded, and without encoding the query."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ K = 8
 
 
 class KnownVectors:
-    """Stands for an encoder: a query's text is its number, its vector known already."""
+    """A stand-in for an encoder: a query's text is its number, and its vector is already known."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors = vectors
@@ -51,7 +50,7 @@ def _select(selector: CeilSelector, texts: Iterator[str]) -> Selection:
 
 
 def full(results: Mapping[str, Selection]) -> str:
-    """As many different examples as asked for, and the most relevant stands last."""
+    """Check that there are as many different examples as requested, and that the most relevant is last."""
     picks = results[OURS].picks
     if len({pick.example.id for pick in picks}) != K or picks[-1].relevance != max(
         p.relevance for p in picks

@@ -1,4 +1,4 @@
-"""The time before anything happens: `import ceil_jax`, and `ceil-jax --help`.
+"""The start-up times of `import ceil_jax` and of `ceil-jax --help`.
 
 Each run is a process of its own, and the time is all of it, the interpreter's start included.
 """

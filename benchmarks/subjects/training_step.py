@@ -1,4 +1,4 @@
-"""The CEIL training step from vectors to gradients, without the encoder that both share.
+"""CEIL's training step from vectors to gradients, without the encoder that both contenders share.
 
 Ours takes the M blocks k × k of each instance out of its n × n matrix; with frozen contexts their
 log dets are computed before training, once. The peer forms the kernel of all unique contexts of the
@@ -33,7 +33,7 @@ BANK = 44_000
 TRADE_OFF = 0.1
 
 TOLERANCE = 2e-3
-"""Relative, of the loss and of the gradient's length: both compute in float32."""
+"""The largest relative difference of the loss and of the gradient's length: both contenders compute in float32."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -117,7 +117,7 @@ def _loss(
 
 
 def same_gradients(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Loss and the queries' gradient, relative."""
+    """Return a line on the relative differences of the loss and of the queries' gradient."""
     furthest = 0.0
     for theirs in results.values():
         for what in ("loss", "queries"):

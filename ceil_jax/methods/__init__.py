@@ -1,4 +1,4 @@
-"""The methods, which train the encoders of a comparison's rows.
+"""The methods: how the encoders of each row of a comparison are trained.
 
 Each is a frozen dataclass in a file of its own.
 

@@ -112,7 +112,7 @@ class Steps(Protocol):
         """
 
     def trade_off(self, value: float | Literal["tuned"], learnt: Learnt) -> float | Lazy[float]:
-        """Return λ itself, or for "tuned" the value of a grid that is best for some encoders."""
+        """Return λ itself, or for "tuned" the value from a grid that works best with some encoders."""
 
     def candidate_sets(
         self,
@@ -197,7 +197,7 @@ def method_flag(name: str, setting: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """How the encoders are trained, or that they stay untrained.
+    """A method: how the encoders of a row are trained, if they are.
 
     A subclass is a frozen dataclass. Its fields are settings: `epochs: int = 3` in a method called
     `ceil` is the flag `--ceil.epochs`, and part of the key of the encoders that it trains.
@@ -219,7 +219,7 @@ class Method:
     """The method's name in messages and model cards, and in the title of a row that starts from
     it."""
     version: ClassVar[int] = 1
-    """Raised when the same settings give other weights."""
+    """Version number, raised when the same settings give other weights."""
 
     def __post_init__(self) -> None:
         check_ranges(self, f"{self.name}.")
@@ -340,14 +340,14 @@ class Method:
         return self
 
     def smaller(self) -> Method | None:
-        """Return the method with about half the work, for a budget that is too small for it.
+        """Return the method with about half the work, for a budget that does not pay for all of it.
 
         None if it cannot be made smaller.
         """
         return None
 
     def is_used(self, summary: Mapping[str, Any]) -> bool:
-        """Return whether its encoders differ from those of its start.
+        """Return whether the encoders differ from those of the method's start.
 
         Args:
             summary: the summary of its training stage.
@@ -356,7 +356,7 @@ class Method:
 
     @property
     def remark_if_unused(self) -> str:
-        """A remark in tables for the case that training left the encoders unchanged."""
+        """The remark in tables if training left the encoders unchanged."""
         return ""
 
     def training_data(self, bank_size: int, summary: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The answer without an LM for tasks without options: the nearest example's own output."""
+"""A method without an LM, for tasks without options: the answer is the nearest example's own output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Copied(Untrained):
         return False
 
     def refusal(self, task: Task) -> str:
-        """Return the reason if the task's answers are chosen and not written; else ""."""
+        """Return the reason why the method cannot be used if the task's answers are chosen among options; else ""."""
         if not task.validation[0].choices:
             return ""
         return f"{task.name} has options to choose from; a classifier answers these without an LM"

@@ -67,7 +67,7 @@ class EPR(EPRTraining, LearnsFromScores):
         return self.train_context == "both"
 
     def candidate_sampler(self, bank_size: int) -> Sampler:
-        """Return the sampler of candidates: BM25, or the nearest examples by the start.
+        """Return the sampler of candidates: BM25, or the nearest examples by the start's encoders.
 
         With an untrained start, BM25 is used, as in EPR's paper.
         """

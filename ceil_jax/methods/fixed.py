@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from ceil_jax.store.kept import Lazy
 
 LEAST_ROWS = 4
-"""The fewest rows in a round; with fewer, the scores of sets hardly differ."""
+"""The smallest number of rows in a round; with fewer, the scores of sets hardly differ."""
 
 
 @dataclass(frozen=True)
 class FixedPrompt(Method):
-    """The best of random sets of K examples, measured on rows of the bank that are held back.
+    """The best of several random sets of K examples, as measured on rows of the bank that are held
+    back.
 
     The LM scores all sets on a few of these rows. The better half is scored on more rows, until each
     set has twice as many, and so on until one set is left: successive halving (Jamieson & Talwalkar,

@@ -1,4 +1,4 @@
-"""Fixed examples first, then some near ones.
+"""A prompt that begins with fixed examples and ends with some near ones.
 
 Most of a prompt is the same for every query, so that a provider can cache it (Golchin et al., arXiv
 2507.16217).

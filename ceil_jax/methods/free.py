@@ -43,7 +43,7 @@ class Labels(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def refusal(self, task: Task) -> str:
-        """Return the reason if the task's outputs are not labels; else ""."""
+        """Return the reason why the method cannot be used if the task's outputs are not labels; else ""."""
         return no_labels(task)
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
@@ -73,7 +73,7 @@ class Free(LearnsFromOutputs):
     version: ClassVar[int] = 4
 
     def fits(self, bank: Sequence[Example]) -> Mapping[str, Fit]:
-        """Return the heads that fit the bank's outputs, with the plain cosine as another one.
+        """Return the heads that suit the bank's outputs, and the plain cosine as an alternative.
 
         The cosine is used if no head fits the outputs.
         """

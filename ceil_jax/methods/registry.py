@@ -1,4 +1,4 @@
-"""The registry of rows, and how others are added to it: `register_row` and `register_retriever`."""
+"""The registry of rows, and `register_row` and `register_retriever`, which add to it."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def usable_with(lm: LanguageModel, rows: Sequence[Row], task: Task | None = None
 
 
 def _no_log_probs(lm: LanguageModel, task: Task | None) -> str | None:
-    """Return which outputs an LM gives no log-probabilities for; "" for all, None for none."""
+    """Return for which outputs an LM gives no log-probabilities, in words: "" for all, None for none."""
     if lm.can_score:
         return None
     if not lm.can_weigh:

@@ -17,7 +17,7 @@ from ceil_jax.methods.ceil import LearnsFromSets
 
 @dataclass(frozen=True)
 class SecondRound(LearnsFromSets):
-    """Training on the LM's scores of the single examples nearest by EPR's encoder."""
+    """Training on the LM's scores of single examples, the nearest ones by EPR's encoder."""
 
     name: ClassVar[str] = "second_round"
     title: ClassVar[str] = "second round"

@@ -126,7 +126,7 @@ def resampled_values(
 
 @lru_cache(maxsize=16)
 def _first_draws(count: int, rows: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Return the first draws of a seed, and the generator after them.
+    """Return the first draws of a seed, and the generator for further draws.
 
     They are kept for samples of the same size.
     """

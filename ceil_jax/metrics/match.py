@@ -36,7 +36,7 @@ def exact_match(prediction: str, example: Example) -> float:
 
 
 def _canonical(text: str) -> str:
-    """Return a text in Unicode's normal form NFC, without blanks at its ends.
+    """Return a text in Unicode's normal form NFC, without white space at its ends.
 
     Line ends are line feeds.
     """

@@ -48,7 +48,7 @@ MODULES = frozenset(
 )
 """Kinds of virtual tables that are part of SQLite and read only their own database."""
 MODULE = re.compile(r"""\susing\s+["'`\[]?(\w+)["'`\]]?\s*(?:\(|\Z)""", re.IGNORECASE)
-"""Matches the kind of table in the definition of a virtual table."""
+"""Pattern of the kind of table in the definition of a virtual table."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 SECONDS = 1.5
 """The time limit of a predicted query; or twice the time of the gold query, if that is more."""

@@ -1,4 +1,4 @@
-"""The answers to queries, and their metrics."""
+"""The steps that answer queries and measure the answers."""
 
 from __future__ import annotations
 
@@ -198,11 +198,11 @@ def copy(queries: Examples, bank: Examples, choice: Choice) -> list[Row] | Noted
 
 
 ANSWERS = (answer, most_common, classify, copy)
-"""All functions that answer."""
+"""All kept functions that answer queries."""
 
 
 class Measured(NamedTuple):
-    """The result of measuring predictions: the metric of all queries, and that of each."""
+    """The result of measuring predictions: the value of the metric over all queries, and for each query."""
 
     value: float
     """The metric over all queries, from 0 to 1; for corpus metrics it is not the mean of
@@ -266,4 +266,4 @@ def measure(
 
 
 Metrics = Lazy[Measured]
-"""A value of `measure`."""
+"""The lazy value of a call of `measure`."""

@@ -1,4 +1,4 @@
-"""The examples that a retriever chooses for each query, and candidate sets for training."""
+"""The steps that choose examples for each query, and that draw candidate sets for training."""
 
 from __future__ import annotations
 

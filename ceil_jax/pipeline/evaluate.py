@@ -1,4 +1,4 @@
-"""The evaluation of rows: answers, metrics, costs and remarks."""
+"""The evaluation of a comparison's rows: answers, metrics, costs and remarks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ceil_jax.tasks import TASKS
 
 @dataclass(frozen=True)
 class Lineup:
-    """Rows in the order of their table.
+    """The rows of a comparison in the order of its table, with their stages.
 
     Their stages are put together once, and a dry run, a reduction to some minutes and the
     evaluation use them.
@@ -46,7 +46,7 @@ class Lineup:
 
     @cached_property
     def plan(self) -> Plan:
-        """The work of the stages that are not on disk when it is first asked for.
+        """The work of the stages that are not on disk, as found on first access.
 
         The LM is loaded if it has to answer.
         """
@@ -54,7 +54,7 @@ class Lineup:
 
 
 def lineup_of(run: Run, setup: Setup, rows: Sequence[Row]) -> Lineup:
-    """Return rows with their stages.
+    """Return the lineup of some rows, which puts their stages together.
 
     Nothing is computed; the encoder is loaded if a row compares vectors.
 

@@ -75,7 +75,7 @@ def _measured(metrics: Mapping[str, float]) -> str:
 
 
 def classifier_of(run: Run, setup: Setup, row: Row) -> LabelClassifier:
-    """Return the classifier of a row that answers with one. What is missing is trained.
+    """Return the classifier of a row that answers with one. Missing parts are trained.
 
     Raises:
         UserError: the task's outputs are not labels, or --text is skill.
@@ -115,7 +115,7 @@ def save(selector: CeilSelector, folder: Path) -> None:
 
 
 def selector_of(run: Run, setup: Setup, row: Row) -> CeilSelector:
-    """Return a row as a selector; what is missing is trained.
+    """Return a row as a selector. Missing parts are trained.
 
     The row chooses by DPP-MAP, takes the nearest examples or has fixed ones.
 
@@ -229,7 +229,7 @@ def _metrics(run: Run, setup: Setup, row: Row) -> dict[str, float]:
 
 
 def _training_data(run: Run, setup: Setup, used: Sequence[Method]) -> str:
-    """A line for the model card on the training data of the methods that are used."""
+    """Return a line for the model card on the data that the row's methods were trained on."""
     steps = StepsOf(setup)
     lines = [
         method.training_data(len(setup.bank), run.notes(steps.learnt(method).training))

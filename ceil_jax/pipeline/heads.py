@@ -57,7 +57,7 @@ def _counted(fit: Fit, progress: Any) -> Fit:
 
 
 HeadValue = Lazy["Head | None"]
-"""A value of `train_head`."""
+"""The lazy value of a call of `train_head`."""
 
 
 def head_encoder(run: Run, head: HeadValue) -> FreeEncoder | None:
@@ -124,7 +124,7 @@ def train_head(
 def _best(
     method: LearnsFromOutputs, parser: str, fits: Mapping[str, Fit], rows: Observations
 ) -> tuple[str, Mapping[str, np.ndarray]]:
-    """The name of the head that is best for the bank, and by what it was chosen."""
+    """Return the name of the head that is best for the bank, and the measure by which it was chosen."""
     name, *others = fits
     if not others:
         if name == "cosine":

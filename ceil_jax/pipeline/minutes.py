@@ -23,10 +23,10 @@ from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.draws import draw
 
 FEWEST_QUERIES = 150
-"""The fewest queries that are answered; with fewer, intervals are too wide to be of use."""
+"""The smallest number of queries that are answered; with fewer, intervals are too wide to be of use."""
 
 LEAST_TRAINING = 40
-"""The fewest training queries of a method; if even these take too long, its rows are dropped."""
+"""The smallest number of training queries of a method; if even these take too long, its rows are dropped."""
 
 _WARM = 8
 """Number of queries that are answered before the LM's speed is measured."""
@@ -36,14 +36,14 @@ _PROBE = 64
 has the row `random`, else without examples."""
 
 _SHARES = (1.0, 0.75, 0.5, 0.25)
-"""The shares of the training queries that are tried, before a row is dropped."""
+"""The shares of a method's training queries that are tried before its rows are dropped."""
 
 SHARE = 0.95
-"""The share of the minutes that is planned; the rest is for loading models and writing the page."""
+"""The share of the minutes that is used for planning; the rest is for loading models and writing the page."""
 
 
 class Comparison(NamedTuple):
-    """A comparison that fits the time limit."""
+    """A comparison that was reduced to fit the time limit."""
 
     lineup: Lineup
     message: str
@@ -74,7 +74,7 @@ def cut_to_fit(lineup: Lineup, minutes: float) -> Comparison:
 def first_cut_that_fits(
     run: Run, targets: tuple[str, ...], minutes: float, whole: Lineup
 ) -> Comparison | Noted:
-    """Return the first cut that fits, kept as its number in `cuts`, with its message.
+    """Return the first cut that fits, recorded by its number in `cuts`, and its message.
 
     Args:
         run: measures the machine.
@@ -210,7 +210,7 @@ def _message(
     whole: float,
     seconds: float,
 ) -> str:
-    """The cuts in words, in one line.
+    """Return the cuts as one line of text.
 
     `whole` and `seconds` are the times of the whole comparison and of the one with these rows.
     """

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """A cache of loaded LMs and encoders, each loaded once; runs may share one."""
+    """A cache of LMs and encoders, so that each is loaded once, also by several runs."""
 
     def __init__(self) -> None:
         self._loaded: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, load: Callable[[], Any]) -> Any:
-        """Return the value of a key, which is made on first use."""
+        """Return the value for a key, which is created on first use."""
         if key not in self._loaded:
             self._loaded[key] = load()
         return self._loaded[key]
@@ -130,7 +130,7 @@ class NamedLM(NamedModel):
         )
 
     def reader(self) -> Reader | None:
-        """Return what reads its prompts in Ray actors; None if this process reads them."""
+        """Return a reader that reads the LM's prompts in Ray actors; None if this process reads them."""
         if not self.actors:
             return None
         from ceil_jax.lm.ray_reading import actor_pool
@@ -163,7 +163,7 @@ class NamedLM(NamedModel):
         return (self.is_served or self.is_function) and self.get().reads_messages
 
     def writer(self) -> LanguageModel:
-        """Return an LM that writes messages as texts and counts their tokens as this one does.
+        """Return an LM that renders messages as text and counts tokens as this LM does.
 
         A local one without its weights.
         """
@@ -225,14 +225,14 @@ class NamedModels(NamedTuple):
 
     @property
     def on_hub(self) -> dict[str, str]:
-        """The ids of those that are on the hub, by flag."""
+        """The hub ids of those models that are on the hub, by flag."""
         models: dict[str, NamedModel] = {"--lm": self.lm, "--encoder": self.encoder}
         if self.skill_lm is not self.lm:
             models["--skills.lm"] = self.skill_lm
         return {flag: model.spec for flag, model in models.items() if model.is_on_hub}
 
     def ask_servers(self) -> None:
-        """Load the models that are on servers, whose first answers show what they can do."""
+        """Load the models that are on servers; the first answers of a server show what it can do."""
         for lm in (self.lm, self.skill_lm):
             if lm.is_served:
                 lm.get()
@@ -242,7 +242,7 @@ class NamedModels(NamedTuple):
 
 
 def named_models(config: RunConfig, models: Models) -> NamedModels:
-    """Return the models that the settings of a run name; `models` holds those that are loaded."""
+    """Return the models that the settings of a run name; loaded ones come from `models`."""
     actors = config.actors if config.engine == "ray" else 0
     lm = NamedLM(models, config.lm, config.dtype, config.device_map, config.endpoint, actors)
     rewriter = config.skills.lm

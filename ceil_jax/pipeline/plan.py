@@ -1,4 +1,4 @@
-"""Plans: the stages that some targets would need to have computed, their LM tokens and their time.
+"""Plans: the stages to be computed for some targets, with their LM tokens and their time.
 
 Nothing is computed.
 """
@@ -15,11 +15,11 @@ from ceil_jax.store.kept import Lazy, Work
 
 
 class Plan(dict[Lazy[Any], Work]):
-    """The work of each stage that would be computed, in order of dependency."""
+    """The work of each stage that has to be computed, dependencies first."""
 
     @property
     def tokens(self) -> float:
-        """The LM tokens to read and to generate."""
+        """The number of LM tokens to read and to generate."""
         return sum(work.read + work.written for work in self.values())
 
     def seconds(self, machine: Machine) -> float:
@@ -36,7 +36,7 @@ def plan(run: Run, targets: Sequence[Lazy[Any]]) -> Plan:
 
 
 def minutes_for(seconds: float, share: float) -> str:
-    """Return the --minutes that are enough for work of `seconds`, rounded up.
+    """Return a value for --minutes, rounded up, that is enough for work of `seconds`.
 
     Only `share` of the minutes is planned.
     """

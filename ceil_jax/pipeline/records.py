@@ -80,24 +80,22 @@ class Record:
     files."""
 
     root: Path = Path()
-    """The folder of stages. This field and those down to `kept` are empty in a record of a results
-    file."""
+    """The folder of stages. In a record from a results file, this field and all fields down to `kept` are empty."""
     predictions: str = ""
     metrics: str = ""
     """Names of the stages of predictions and of metrics."""
     answering: Cost = field(default_factory=Cost)
-    """The part of `cost` for answering and for the metrics, with what an LM reads of each query
-    before."""
+    """The part of `cost` spent on answering and on metrics, and on readings of the queries before that."""
     more: Mapping[str, float] = field(default_factory=dict)
     """The task's other metrics, in percent."""
     gains: str = ""
-    """The name of the examples' gains if they are shown: the log determinant, for DPP-MAP."""
+    """The name of the examples' gains if pages show them: the log determinant, for DPP-MAP."""
     kept: str = ""
     """A remark on training, such as "training kept EPR's encoder"; "" if there is none."""
     troubles: Mapping[str, int] = field(default_factory=dict)
     """Number of answers that are probably wrong, by kind of trouble (`pipeline.ways`)."""
     answer_limit: int | None = None
-    """The most tokens of an answer; None if it was not recorded."""
+    """The maximum number of tokens of an answer; None if it was not recorded."""
 
     @property
     def preparing(self) -> Cost:

@@ -16,7 +16,7 @@ from ceil_jax.tasks.bank import Examples
 from ceil_jax.tasks.example import Example
 
 _COUNTED = 32
-"""About the number of prompts whose tokens are counted to estimate those of all."""
+"""The approximate number of prompts whose tokens are counted to estimate those of all."""
 
 
 def rewriter(
@@ -75,11 +75,11 @@ def skills_of(
 
 
 Skills = Lazy[list[str]]
-"""A value of `skills_of`."""
+"""The lazy value of a call of `skills_of`."""
 
 
 def usage_of_rewriting(run: Run, skills: Skills) -> Usage:
-    """Return the mean numbers of tokens that the LM reads and writes of an input.
+    """Return the mean numbers of tokens that the LM reads and writes to rewrite an input.
 
     The demonstrations are the beginning of each prompt.
     """

@@ -1,4 +1,4 @@
-"""The stages of a row, from its examples to its metric, as lazy values.
+"""The stages of a row, from choosing examples to measuring the answers, as lazy values.
 
 `run.Run.get` computes them.
 
@@ -34,13 +34,13 @@ from ceil_jax.tasks.bank import Examples
 
 
 def metric(setup: Setup, row: Row) -> Metrics:
-    """Return the stage of the task's metrics of a row's answers to the task's queries."""
+    """Return the stage that measures a row's answers to the task's queries by the task's metrics."""
     task = setup.task
     return measure(predictions(setup, row), task.metric, tuple(task.more_metrics))
 
 
 def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answers:
-    """Return the stage of the answers to queries; by default to the task's.
+    """Return the stage that answers queries, by default those of the task.
 
     Raises:
         UserError: the row's method cannot learn on the task.
@@ -70,7 +70,7 @@ def predictions(setup: Setup, row: Row, queries: Examples | None = None) -> Answ
 
 
 def choice(setup: Setup, row: Row, queries: Examples | None = None) -> Lazy[Choice]:
-    """Return the stage that chooses a row's examples for queries; by default for those of the task.
+    """Return the stage that chooses a row's examples for queries, by default for those of the task.
 
     Raises:
         UserError: the row's method cannot learn on the task, or skills without demonstrations.

@@ -1,4 +1,4 @@
-"""`Run`, which returns the values of lazy ones: from memory, from disk, or computed."""
+"""`Run`, which resolves lazy values: from memory, from disk, or by computing them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ceil_jax.store.progress import running_bar
 T = TypeVar("T")
 
 _IN_MEMORY = 64
-"""Number of values that a run holds in memory; the others are on disk."""
+"""Number of values that a run holds in memory; other values are read from disk again."""
 
 
 class Run:
-    """Returns the values of lazy ones: from memory, from disk, or computed, dependencies first.
+    """Resolves lazy values: from memory, from disk, or by computing them, dependencies first.
 
     Args:
         root: the folder that holds the values' folders.
@@ -138,7 +138,7 @@ class Run:
         return {**notes, "cost": [round(seconds, 3), cost.tokens]}
 
     def estimate(self, lazy: Lazy[Any]) -> Work:
-        """Return the work of computing a value, without its needs.
+        """Return the work of computing a value, without that of its dependencies.
 
         A value is estimated once for each folder, by all runs that share models: the cells of a
         table are planned in a run each, and share values. Another folder has an estimate of its own,
@@ -147,19 +147,19 @@ class Run:
         return self.models.once(key, lambda: lazy.function.work(self, lazy))
 
     def own_cost(self, lazy: Lazy[Any]) -> Cost:
-        """Return the cost of a value, without its needs; zero if it is not on disk."""
+        """Return the cost of a value, without that of its dependencies; zero if it is not on disk."""
         return Cost(*self.notes(lazy).get("cost", ()))
 
     def costs(self, targets: Iterable[Lazy[Any]]) -> dict[str, tuple[str, Cost]]:
-        """Return the description and cost of the targets and all that they need, by key."""
+        """Return the description and cost of the targets and of all their dependencies, by key."""
         return {lazy.key: (lazy.what, self.own_cost(lazy)) for lazy in closure(targets)}
 
     def cost(self, targets: Iterable[Lazy[Any]]) -> Cost:
-        """Return the cost of the targets and all that they need, each counted once."""
+        """Return the cost of the targets and of all their dependencies, each counted once."""
         return sum((cost for _, cost in self.costs(targets).values()), Cost())
 
     def missing(self, targets: Iterable[Lazy[Any]]) -> list[Lazy[Any]]:
-        """Return what would have to be computed for the targets, dependencies first.
+        """Return the values that have to be computed for the targets, dependencies first.
 
         Nothing on disk changes.
         """

@@ -1,4 +1,4 @@
-"""Scores of candidate sets, and the choice of λ by such scores.
+"""The steps that score candidate sets, and that choose λ by such scores.
 
 The scores are the LM's or the similarity of outputs.
 """
@@ -103,7 +103,7 @@ def lm_scores(
 
 
 class _Scored(NamedTuple):
-    """The prompts and outputs to score, in the form that the LM reads."""
+    """Prompts and outputs in the form in which the LM scores them."""
 
     prompting: Prompting
     queries: Sequence[Example]
@@ -115,7 +115,7 @@ class _Scored(NamedTuple):
 def _as_scored(
     lm: LanguageModel, prompting: Prompting, queries: Sequence[Example], bank: Sequence[Example]
 ) -> _Scored:
-    """Return the prompts and outputs to score.
+    """Return the prompts and outputs to score, in the form in which the LM scores them.
 
     The labels are replaced by letters if the LM gives log P of labels only and these begin with the
     same token.
@@ -139,7 +139,7 @@ def _as_scored(
 
 
 Scores = Lazy[dict[str, np.ndarray]]
-"""A value of `lm_scores`, or of `output_scores`."""
+"""The lazy value of a call of `lm_scores` or `output_scores`."""
 
 
 def requests(
@@ -184,7 +184,7 @@ def random_sets(bank: int, queries: int, sets: int, size: int) -> CandidateSets:
 def output_scores(
     queries: np.ndarray, bank: np.ndarray, sets: CandidateSets
 ) -> dict[str, np.ndarray]:
-    """Return TST's scores, in place of an LM's.
+    """Return TST's scores of candidates, the similarities of outputs, in place of an LM's.
 
     The cosine between a query's output and each candidate's, from the vectors of outputs, unit
     rows.
@@ -205,7 +205,7 @@ def scored_sets(sets: CandidateSets, scores: dict[str, np.ndarray]) -> ScoredSet
     lazily=("scores",),
 )
 def tuned(run: Run, scores: Scores, label: str = "") -> float | Noted:
-    """Return the tuned λ.
+    """Return the tuned λ: the one of the grid whose MAP sets the LM's scores favour.
 
     It is the value of the grid whose MAP sets make the right outputs of training queries most
     probable. A note is logged if it is so small that the determinant has no influence.

@@ -28,7 +28,7 @@ from ceil_jax.tasks.registry import TASKS
 log = logging.getLogger(__name__)
 
 TOLD = "earlier-stages.told"
-"""The file that marks a folder whose stages of an earlier version were reported."""
+"""The file that marks a folder whose stages of an earlier version have been reported to the user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class Setup:
 
 
 class Session(NamedTuple):
-    """A run and a setup: `run.get(row_stages.metric(setup, row))` is all of running."""
+    """A run and a setup: `run.get(row_stages.metric(setup, row))` evaluates a row."""
 
     run: Run
     setup: Setup
@@ -181,7 +181,8 @@ def setup_of(
 
 
 def tell_of_older_stages(root: Path) -> None:
-    """Log a line, once a folder, if it has stages of a version whose keys were others.
+    """Log a warning, once for each folder, if it has stages of an earlier version, whose keys
+    differ.
 
     They are computed again, but cached LM outputs are kept.
     """

@@ -1,4 +1,4 @@
-"""The speed of a machine, from which times are estimated. That of this machine is measured once."""
+"""The speed of a machine, for estimates of time. The speed of this machine is measured once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tokens_as_read(work: Work) -> float:
 
 
 NAME = "this machine (from its speed when it was first measured)"
-"""The name of this machine in dry runs."""
+"""The name of this machine in dry runs and plans."""
 
 LAYOUT = 1
 """The version of the measurement."""
@@ -56,8 +56,8 @@ ENCODING = {"cpu": 1.28, "gpu": 0.1}
 """The speed of encoding as a share of that of a float32 matrix product; measured as below."""
 
 TRAINING = {"cpu": 0.24, "gpu": 0.033}
-"""The same share for training. On a CPU it was measured with all-MiniLM-L6-v2, whose embeddings
-count as parameters but take no products; on a GPU it is a guess."""
+"""The speed of training as the same kind of share. On a CPU it was measured with all-MiniLM-L6-v2,
+whose embeddings count as parameters but take no products; on a GPU it is a guess."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The tokens that a row reads and writes for a query, for prices."""
+"""The numbers of tokens that a row reads and writes for a query, from which prices are computed."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class TextFacts(NamedTuple):
 def text_facts(
     encoders: Lazy[EncoderPair], view: Texts, quantile: float, training: bool = False
 ) -> TextFacts:
-    """Return the amounts from which the work of encoding retrieval texts is estimated.
+    """Return the numbers from which the work of encoding retrieval texts is estimated.
 
     Args:
         encoders: the encoders, untrained or trained.

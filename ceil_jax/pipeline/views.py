@@ -14,8 +14,7 @@ from ceil_jax.tasks.example import Example, context_text
 from ceil_jax.training.free.encoder import check_pairs
 
 Texts = Lazy[Sequence[Example]]
-"""Examples whose `input` is the retrieval text: given by one of the functions below, or of
-`rewriting`."""
+"""Examples whose `input` is the retrieval text, as returned by a function below or in `rewriting`."""
 
 
 @kept("inputs")

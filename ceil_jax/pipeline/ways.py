@@ -22,13 +22,13 @@ from ceil_jax.pipeline.prompting import Prompting
 from ceil_jax.tasks.example import Example
 
 NO_OPTION = "no option"
-"""The trouble of a generated answer that is none of the options."""
+"""The kind of trouble of a generated answer that is none of the options."""
 
 
 _AROUND_LABEL = 8
-"""Tokens that are planned for what a chat writes around a label: marks, `Label:`, or JSON."""
+"""Number of tokens that are planned for what a chat writes around a label: marks, `Label:`, or JSON."""
 _SHOWN = 80
-"""The most characters that a note shows of an answer."""
+"""The maximum number of characters of an answer that a note shows."""
 
 TROUBLE_COLUMNS = {
     NO_OPTION: "unmatched",
@@ -60,7 +60,7 @@ class Way(Protocol):
         """Return the LM's answer to each query's prompt."""
 
     def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
-        """Return float [N]: about the most tokens that each answer takes besides its prompt."""
+        """Return float [N]: an estimate of the maximum number of tokens that each answer takes besides its prompt."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,8 @@ class WritingAnOption(Writing):
     held: bool = False
 
     def most_tokens(self, lm: LanguageModel, queries: Sequence[Example]) -> np.ndarray:
-        """Return float [N]: the tokens of the longest label, and a few around it.
+        """Return float [N]: the number of tokens of the longest label, and a few for what surrounds
+        it.
 
         An LM that writes more is charged for what it writes.
         """

@@ -50,7 +50,7 @@ class Comparison(RunTable):
 
     @property
     def _preparing(self) -> list[float]:
-        """Return the cost of preparing each row in money, as if all of its tokens were read."""
+        """Return the price of preparing each row, as if all of its tokens were read."""
         assert self.price is not None
         return [self.price.of_tokens(row.record.preparing.tokens) for row in self.rows]
 
@@ -100,7 +100,7 @@ class Comparison(RunTable):
         return folder / "report.html"
 
     def _money(self) -> list[dict[str, Any]]:
-        """The costs of each row in money, as JSON values; {} for each without a price."""
+        """Return the costs of each row in money, as JSON values; {} for each row if there is no price."""
         if self.price is None:
             return [{} for _ in self.rows]
         return [

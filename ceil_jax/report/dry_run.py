@@ -16,7 +16,7 @@ from ceil_jax.report.table import Table
 from ceil_jax.store.kept import Lazy, closure
 
 WITHOUT_LM = "this machine, without the time of the LM"
-"""The name of this machine where the LM is a server or a function."""
+"""The name of this machine in dry runs whose LM is a server or a function."""
 
 SHOWN_FROM = 10.0
 """Seconds below which no total is shown, because starting and compiling take longer."""
@@ -33,7 +33,7 @@ class DryRun:
 
     machines: dict[str, Machine] = field(default_factory=lambda: {"this machine": this_machine()})
     stages: dict[Lazy[Any], str] = field(default_factory=dict)
-    """The name of the task of each stage, in an order in which they could run."""
+    """The name of each stage's task, in an order in which the stages could run."""
     missing: Plan = field(default_factory=Plan)
     """The work of the stages that are not on disk."""
 

@@ -1,4 +1,4 @@
-"""The HTML page: tables, charts, figures and the browser of examples in one self-contained file."""
+"""The HTML page: tables, charts, figures and the example browser in one self-contained file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ceil_jax.report.table import typeset
 from ceil_jax.store.cost import Cost
 
 BROWSED = 1000
-"""How many queries of a table the browser of examples has."""
+"""The number of queries of a table that the example browser shows."""
 
 _LONGEST = 1500
-"""The most characters that the browser shows of a text."""
+"""The maximum number of characters of a text that the example browser shows."""
 
 
 def render(

@@ -1,4 +1,4 @@
-"""Drawing functions for figures.
+"""The drawing of figures with matplotlib.
 
 Their palette is that of Okabe and Ito, whose colours colour-blind readers can tell apart.
 """

@@ -39,11 +39,11 @@ class RunTable:
 
     rows: tuple[Runs, ...]
     differences: tuple[Difference, ...]
-    """Each row against its baselines, and the best row against every other."""
+    """The differences of each row to its baselines, and of the best row to every other."""
     others: tuple[Difference, ...]
-    """The significant differences between all other pairs."""
+    """The significant differences between other pairs of rows."""
     paper: Mapping[str, float]
-    """The paper's numbers of methods that the table does not have."""
+    """The paper's scores of methods that the table does not have."""
 
     @property
     def record(self) -> Record:
@@ -64,7 +64,7 @@ class RunTable:
 
     @property
     def significance(self) -> str:
-        """Sentences on the significant differences.
+        """Return sentences on the significant differences.
 
         They also say how many queries would settle the others.
         """
@@ -185,7 +185,8 @@ def _differences(pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
 
 
 def tables(records: Sequence[Record]) -> list[RunTable]:
-    """Return a table for each combination of queries, bank, metric and LM among some records.
+    """Return a table for each combination of queries, bank, metric and LM that occurs among some
+    records.
 
     Rows are in the order of ROWS.
 
@@ -270,7 +271,7 @@ def recorded_label(record: Record) -> str:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Settings as text, those of a group with its name in front: `ceil.loss`."""
+    """Return settings as text, with the name of a group before its settings: `ceil.loss`."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
@@ -281,7 +282,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _paper_name(record: Record) -> str:
-    """Return the name of the method's row in CEIL's Table 2, whose encoders are of BERT's size.
+    """Return the name that a record's method has in CEIL's Table 2, whose encoders are of BERT's
+    size.
 
     "" if there is none.
     """

@@ -45,7 +45,7 @@ class Runs:
 
     records: Sequence[Record]
     where: np.ndarray | None = field(default=None, repr=False)
-    """bool [N]: the queries that the numbers are of; None for all queries."""
+    """bool [N]: the queries to which the numbers are restricted; None for all queries."""
     paper: float | None = None
     label: str = ""
     """The name of the method in a table, with the settings in which it differs from its other runs
@@ -142,18 +142,18 @@ class Runs:
         return metric_interval(self._by_query, self.questions).percent()
 
     def minus(self, other: Runs) -> Interval:
-        """Return the points by which the method is above another one on the same queries.
+        """Return the method's score minus that of another one on the same queries, in points.
 
         The interval is a paired bootstrap interval.
         """
         return bootstrap_interval(*paired(self.sample, other.sample)).percent()
 
     def parts(self) -> Mapping[str, np.ndarray]:
-        """Return the parts of the queries whose scores are shown apart: name → bool [N]."""
+        """Return the parts of the queries that have scores of their own in tables: name → bool [N]."""
         return {} if self.record.overlap is None or not self.known else self.record.overlap.parts()
 
     def only(self, where: np.ndarray) -> Runs:
-        """Return the same runs with the numbers of some queries, bool [N]."""
+        """Return the same runs with their numbers restricted to some queries, given as bool [N]."""
         return Runs(self.records, where)
 
     @property

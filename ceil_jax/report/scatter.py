@@ -15,12 +15,12 @@ _LEFT = 40
 _RIGHT = 14
 _TOP = 14
 _BOTTOM = 44
-"""The size of the chart, and its margins for the axes."""
+"""The size of the chart, and its margins around the axes."""
 
 _LINE = 14
-"""The height of a label."""
+"""The height of a label's line."""
 _LETTER = 6.6
-"""About the width of a letter of a label."""
+"""The approximate width of a letter in a label."""
 
 
 class Point(NamedTuple):
@@ -33,7 +33,7 @@ class Point(NamedTuple):
     low: float
     high: float
     best: bool = False
-    """Whether it is recommended."""
+    """Whether the point is the recommended one."""
 
 
 def scatter(points: Sequence[Point], xlabel: str, ylabel: str, title: str) -> str:
@@ -127,7 +127,7 @@ def _axes(frame: _Frame, xlabel: str, ylabel: str) -> list[str]:
 
 
 def _background(point: Point, frame: _Frame) -> str:
-    """A small dot."""
+    """Return a small dot for a point in the background."""
     x = frame.x(point.tokens)
     y = frame.y(point.score)
     return f'<circle class="raced" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>'

@@ -1,4 +1,4 @@
-"""An explanation of one query of a row.
+"""An explanation of how a row answered one query.
 
 Its examples, its answer, and the scored candidate sets that the row's encoders were trained on.
 """
@@ -24,10 +24,9 @@ from ceil_jax.store.kept import Lazy
 from ceil_jax.tasks.example import Example
 
 _SETS = 6
-"""The number of candidate sets of a training query that are shown, the best and the worst by the
-LM."""
+"""The number of a training query's candidate sets that are shown, the best and the worst by the LM's scores."""
 _LONGEST = 90
-"""The most characters of a text in a line."""
+"""The maximum number of characters of a text that is shown on one line."""
 
 
 def explanation(run: Run, setup: Setup, row: Row, query_id: str) -> str:
@@ -80,7 +79,8 @@ def _training_ids(setup: Setup, row: Row) -> set[str]:
 
 
 def _trainings(setup: Setup, row: Row) -> Iterator[tuple[Method, Lazy[EncoderPair]]]:
-    """The methods of a row that learn from scored candidate sets, with the step in which they do.
+    """Return those of a row's methods that learn from scored candidate sets, with the step in which
+    they learn.
 
     The first to be trained first.
     """

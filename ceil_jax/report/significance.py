@@ -9,7 +9,7 @@ from ceil_jax.metrics.bootstrap import Interval
 from ceil_jax.report.table import signed
 
 _NAMED = 4
-"""The most differences that a sentence names; further ones are only counted."""
+"""The maximum number of differences that a sentence names; further ones are only counted."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def significance(
 
 
 def _without_numbers(differences: Sequence[Difference]) -> list[str]:
-    """A text for each better row, with the rows that it outperforms.
+    """Return a text for each row that is better than others, with the rows that it outperforms.
 
     `free over random and BM25`.
     """

@@ -1,4 +1,4 @@
-"""The page of folders of finished runs."""
+"""The writing of one HTML page for the finished runs in some folders."""
 
 from __future__ import annotations
 

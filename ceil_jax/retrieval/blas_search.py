@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 BLAS_QUERIES = 1536
-"""The most queries in one product, below 2 ** 16."""
+"""The maximum number of queries in one product, which has to stay below 2 ** 16."""
 
 BLAS_SCORES = 6 * 2**20
 """Scores in one product: 24 MiB, below the 32 MiB from which glibc returns memory to the system
@@ -19,7 +19,7 @@ each time. With few queries, many rows are multiplied at once, because each prod
 threads of the BLAS."""
 
 ROWS_COPIED = 32_768
-"""The most rows that are converted to float32 at a time."""
+"""The maximum number of rows that are converted to float32 at a time."""
 
 
 def top_k_by_blas(
@@ -44,7 +44,7 @@ def top_k_by_blas(
 
 
 class _Best:
-    """The k best items so far of some queries, and candidates that are not sorted in yet."""
+    """The k best items so far for some queries, and candidates that are not yet sorted in."""
 
     def __init__(self, queries: Float[np.ndarray, "b d"], k: int) -> None:
         self._queries = queries

@@ -1,4 +1,4 @@
-"""The nearest examples of each query by vectors, without those that the query must not get."""
+"""The nearest examples of each query by vectors, without those that must not be chosen for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH = 64
 """Number of queries in one call of the compiled score."""
 
 SCORES_AT_ONCE = 2**26
-"""The most scores of queries with the whole bank that are held at once: 256 MiB."""
+"""The maximum number of scores of queries with the whole bank that are held at once: 256 MiB."""
 
 Score = Callable[[Any, Any], Any]
 """A function in jax: vectors of q queries, vectors of n examples → scores [q, n]."""

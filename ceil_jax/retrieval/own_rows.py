@@ -1,4 +1,4 @@
-"""The rows of a bank that are the query itself.
+"""The rows of a bank that are the same question as a query.
 
 They are left out, so that no prompt contains its own answer.
 """
@@ -16,13 +16,13 @@ from ceil_jax.tasks.identity import question_key
 log = logging.getLogger(__name__)
 
 KnownBy = Literal["words", "id"]
-"""The way to recognise a query among the rows of the bank: by the words of its input, or by its id.
-Ids are used if queries and bank are of one task, where many rows may have the same input, a
-skill."""
+"""How a query is recognised among the rows of the bank: by the words of its input, or by its id.
+Ids are used if queries and bank are from one task, where many rows may have the same input, such as
+a skill."""
 
 
 class OwnRows:
-    """A function that finds the rows of a bank that are the query itself.
+    """A function that finds, for each query, the rows of a bank that are the same question.
 
     Such a row must not become an example, because it is the same question.
 

@@ -1,4 +1,4 @@
-"""Ranking by score: highest first, ties by position.
+"""Ranking by score: the highest first, and ties in order of position.
 
 `index.top_k` searches vectors; this module sorts scores that have already been computed.
 """
@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 
 
 def best_first(scores: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " k"]:
-    """Return the positions of the k highest scores, highest first, ties by position.
+    """Return the positions of the k highest scores, the highest first, and ties in order of
+    position.
 
     If k is larger than the number of scores, all are returned.
 

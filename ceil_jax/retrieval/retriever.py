@@ -1,4 +1,4 @@
-"""The protocol of retrievers: what they need and are given, and their choice."""
+"""The protocol of retrievers: what they need, what they are given, and what they return."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Needs:
     """
 
     vectors: Literal["none", "inputs", "outputs", "skills"] = "none"
-    """The vectors of bank and queries that it compares."""
+    """Which vectors of bank and queries the retriever compares."""
     encoder: bool = False
     """Whether it embeds texts itself."""
     trade_off: float | Literal["tunable"] | None = None

@@ -27,7 +27,7 @@ _UNSPACED = (
 their blocks."""
 
 _EMOJI = r"[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
-"""The two letters of a flag, or one picture."""
+"""Pattern of one emoji: the two letters of a flag, or a picture."""
 
 _DRAWN_ONLY = re.compile("[\u0640\u20e3\U0001f3fb-\U0001f3ff]")
 """Characters that only change how a text is drawn: the Arabic lengthening stroke, the frame of a

@@ -35,11 +35,11 @@ QUERIES_AT_ONCE = 64
 """The number of queries that are scored against the bank in one matrix product."""
 
 FIRST_SORTED = 4
-"""The search sorts the best 4 n first; usually n of these pass the filter and repeat no text."""
+"""The factor of the first search: it sorts the best 4 n, of which usually n pass the filter and repeat no text."""
 
 
 MOST_ALIKE = 0.99
-"""The largest mean cosine of a bank: its examples may be copies of one."""
+"""Upper bound on the mean cosine of a bank, whose examples may all be copies of one."""
 
 
 class Shortlist(NamedTuple):
@@ -51,7 +51,7 @@ class Shortlist(NamedTuple):
     cosines: np.ndarray
     """Their cosines with the query, float32 [n]."""
     excluded: int
-    """How many examples were left out because they are the query's own question."""
+    """The number of examples that were left out because they are the query's own question."""
     distant: float | None = None
     """The relevance of the nearest example that `min_relevance` left out; None if it left out
     none."""
@@ -221,7 +221,7 @@ class Bank:
         self._rows = {example.id: row for row, example in enumerate(examples)}
         self.snapshot = Snapshot(examples, vectors, np.ones(len(examples), bool))
         self._room = vectors
-        """The vectors of the snapshot, with free rows for further ones."""
+        """The vectors of the snapshot, in an array with free rows for further ones."""
         self.next_id = next_id
         self._changing = threading.Lock()
 

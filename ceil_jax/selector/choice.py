@@ -60,17 +60,17 @@ def select_from(
 
 
 class _Steps(NamedTuple):
-    """The steps of a choice: the fixed examples first, then the others in order of choice."""
+    """The steps of a choice: first the fixed examples, then the others in order of choice."""
 
     picks: list[Pick]
     stopped: Stopped
-    """Why there are no more."""
+    """The reason why there are no more examples."""
     repeats: set[int]
     """The items that repeat others."""
 
 
 class _Choice:
-    """The choice for one query.
+    """The state of the choice for one query.
 
     It takes examples one after another, as long as they fit into the token budget. An item is a
     position in the shortlist.
@@ -157,7 +157,8 @@ class _Choice:
                 yield Pick(item, 0.0, 1.0)
 
     def _dependent(self) -> Iterator[Pick]:
-        """Yield further examples whose question is not among those taken, from each group in turn.
+        """Yield further examples whose questions are not among those taken, from each group in
+        turn.
 
         Greedy MAP never takes these, because their vectors are linear combinations of those taken,
         as the vectors of copies are.

@@ -184,4 +184,4 @@ class LabelClassifier:
 
 
 def _nothing(content: Path) -> None:
-    """The save of a classifier has no files except its encoder's."""
+    """Write no files: a saved classifier has none except its encoder's."""

@@ -1,4 +1,5 @@
-"""Filters on the examples that may be chosen: by fields, and leaving out the query's own question.
+"""Filters on the examples that may be chosen, by fields, and the exclusion of the query's own
+question.
 
 Metadata are texts, which `tasks.cells.says` compares with the values of a filter. Names of fields
 are compared by `question_key`.
@@ -21,7 +22,7 @@ ANSWER = ("output", "label")
 
 
 def of_this_bank(call: CallSettings, examples: Iterable[Example]) -> CallSettings:
-    """Return a call in which `filter` and `balance` use the selector's own name for the output.
+    """Return a call whose `filter` and `balance` name the output as the selector does.
 
     "output" and "label" mean the output, unless examples have a field of that name.
     """

@@ -1,4 +1,4 @@
-"""Saving a selector as a folder, loading it, and fetching one from the Hugging Face hub.
+"""Saving a selector to a folder, loading it, and fetching a saved one from the Hugging Face hub.
 
 Without pickles or code.
 
@@ -46,10 +46,10 @@ VECTORS = "vectors.npy"
 CARD = "README.md"
 
 _NOT_SAVED = "count_tokens"
-"""The setting that is a function."""
+"""The setting that is not saved, because it is a function."""
 
 _UNIT = 1e-3
-"""The most by which a vector's length may differ from 1."""
+"""The largest difference between a vector's length and 1."""
 
 _ROWS_AT_ONCE = 65_536
 
@@ -160,7 +160,7 @@ def read_examples(files: Files) -> list[Example]:
 def read_vectors(
     files: Files, examples: int, encoders: Mapping[str, Any]
 ) -> Float[np.ndarray, "n d"]:
-    """Return the vectors of a save, float32 [N, D], memory-mapped if there are any.
+    """Return the vectors of a saved bank, float32 [N, D], memory-mapped unless the bank is empty.
 
     Args:
         files: the files of the save.

@@ -30,10 +30,10 @@ from ceil_jax.store.opened import MOST_FILES, STRICT, Files, RelativePath, Title
 
 LOCK = ".lock"
 _CONTENT = r"content-[1-9][0-9]{0,17}"
-"""The form of the name of a save's folder."""
+"""Pattern of the name of the folder that holds the content of a save."""
 
 _LOOKS = 50
-"""The number of attempts of a reader of a folder that others replace continually."""
+"""The number of attempts to read a folder that other processes keep replacing."""
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ def save_content(
     settings: Mapping[str, Any],
     next_id: int = 0,
 ) -> None:
-    """Replace what a folder holds.
+    """Replace the content of a saved folder in one step.
 
     Args:
         folder: the folder; created if needed.
@@ -179,7 +179,7 @@ def read_encoders(manifest: Manifest, files: Files, given: Mapping[str, Any]) ->
 
 
 def _plain(value: Any) -> Any:
-    """A dataclass or a number of numpy as a JSON value."""
+    """Return a dataclass or a numpy number as a JSON value."""
     return value.item() if hasattr(value, "item") else vars(value)
 
 

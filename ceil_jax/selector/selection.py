@@ -59,14 +59,13 @@ class Selection:
     tokens: int | None
     """The number of tokens of `text`; None without a token budget."""
     layout: Prompt
-    """How the prompt is written, with the instruction as the LM reads it."""
+    """The form of the prompt, with the instruction as the LM reads it."""
     trade_off: float | None
     """λ; None for the nearest examples."""
     excluded: int = 0
-    """How many examples were left out because they are the query's own question."""
+    """The number of examples that were left out because they are the query's own question."""
     repeats: int = 0
-    """How many chosen examples repeat others; they were taken because no different ones were
-    left."""
+    """The number of chosen examples that repeat others; they were taken because no different ones were left."""
     input_key: str = "input"
     output_key: str = "output"
     """`input_key` and `output_key` are the names of input and output in the selector's rows."""

@@ -333,7 +333,7 @@ class CeilSelector(Settings):
         return None if count is None else count(self.examples)
 
     def add(self, examples: Iterable[ExampleLike]) -> list[str]:
-        """Embed examples (see `from_examples`), add them to the bank, and return the id of each.
+        """Embed examples, add them to the bank, and return the id of each; see `from_examples`.
 
         Examples that are in the bank already, with the same input, output, fields and, if they have
         one, id, are left out and counted in a log line; their ids are those in the bank. Examples of a label that the

@@ -108,7 +108,7 @@ class Settings:
     """The order of the examples in a prompt: the most relevant last, next to the query, or an order
     that `register_order` adds."""
     k: Annotated[int | None, _AT_LEAST_0] = None
-    """The most examples of a prompt, unless a call of `select` says otherwise; None for no limit."""
+    """The maximum number of examples in a prompt, unless a call of `select` says otherwise; None for no limit."""
     context: Context = "input"
     """The text of a bank example that is encoded: its "input", or its input and output
     ("example")."""
@@ -141,7 +141,7 @@ class Settings:
             )
 
     def written(self, labels: Callable[[], Sequence[str]]) -> Prompt:
-        """Return the form of a prompt.
+        """Return the form of prompts under these settings.
 
         `labels` gives the bank's labels, if the instruction names them.
         """
@@ -196,12 +196,12 @@ class Options(TypedDict, total=False):
     """The arguments of one call of `select`."""
 
     k: int | None
-    """The most examples; 0 for none, None for no limit. By default the selector's."""
+    """The maximum number of examples; 0 for none, None for no limit. By default the selector's."""
     token_budget: int | None
-    """The most tokens of the prompt before the query: the instruction and the examples, separators
-    included."""
+    """The maximum number of tokens of the prompt before the query: the instruction and the
+    examples, separators included."""
     trade_off: float | None
-    """λ for this call, in place of the selector's; likewise for the next four."""
+    """λ for this call, in place of the selector's; the next four options likewise replace settings."""
     near_duplicate: float | None
     """The cosine from which an example counts as a repetition; None for no limit."""
     min_relevance: float | None

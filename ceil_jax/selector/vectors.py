@@ -29,7 +29,7 @@ from ceil_jax.tasks.assets import cache_path, has_cache
 log = logging.getLogger(__name__)
 
 KEPT_FROM = 1000
-"""The number of texts from which the vectors of a file are kept."""
+"""The number of texts from which the vectors of a file are kept in the cache."""
 
 Encodes = TextEncoder | Callable[[list[str]], Any] | str | os.PathLike[str] | Any
 """Anything that is accepted as an encoder: see `as_encoders`."""

@@ -1,4 +1,4 @@
-"""Skill-KNN's rewriting (An et al. 2023).
+"""The rewriting of inputs as skills, as in Skill-KNN (An et al. 2023).
 
 An LM states the skill that an input needs, independent of its topic.
 
@@ -213,7 +213,7 @@ class Rewriter:
         return Rewrites([skills[prompt] for prompt in prompts], failures, copies, len(inputs))
 
     def _failure(self, input: str, skill: str, tokens: int) -> str:
-        """The kind of failure of a rewrite; "" if it did not fail."""
+        """Return the kind of failure of a rewrite; "" if it did not fail."""
         if not skill:
             return "empty"
         if tokens >= RUNAWAY * MAX_NEW_TOKENS:

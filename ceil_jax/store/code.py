@@ -1,4 +1,5 @@
-"""The code of plugins as part of a key, so that results belong to the code that made them.
+"""The code of plugins as part of keys, so that changed code does not reuse the results of the old
+code.
 
 In a key, a registered function or class of a plugin, such as a retriever, a metric or a loss, is
 identified by its name and by a digest of the file of its module and of those of the user's own
@@ -51,7 +52,7 @@ def code_digest(*values: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """The functions, classes and simple values that a value is made of."""
+    """Yield the functions, classes and simple values that a value consists of."""
     if isinstance(value, _SIMPLE):
         yield value
     elif isinstance(value, functools.partial):

@@ -65,7 +65,7 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def _damaged(folder: Path, record: Any) -> Path | None:
-    """The first file that is missing, changed, or of another folder; None if there is none."""
+    """Return the first file that is missing, changed, or of another folder; None if there is none."""
     try:
         content = [record["name"], record["summary"], record["files"]]
         if record["name"] != folder.name or record["checksum"] != digest(content):
@@ -81,7 +81,7 @@ def _damaged(folder: Path, record: Any) -> Path | None:
 
 
 def complete(folder: Path, content: str, fill: Callable[[], Mapping[str, Any]]) -> None:
-    """Fill a folder, unless it is finished by now. Other processes wait until it is.
+    """Fill a folder, unless it is finished; other processes wait until it is.
 
     What is found of a damaged folder is moved to a folder under `damaged`, with a warning. If the
     process is killed, the folder is unfinished, and keeps its files for the next one.
@@ -105,7 +105,7 @@ def complete(folder: Path, content: str, fill: Callable[[], Mapping[str, Any]]) 
 
 
 def read_key(folder: Path) -> dict[str, Any] | None:
-    """Return what a folder depends on.
+    """Return the values that a folder's content depends on.
 
     None if the file that says so is missing, damaged, or of another folder.
     """

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 NO_KEY = {"key": False}
-"""The metadata of a dataclass field that is left out of a stage's key."""
+"""Metadata that keep a dataclass field out of the keys of stages."""
 
 _POINTER = b"version https://git-lfs"
 
 POINTER = "is a Git LFS pointer, not the file itself; fetch the file: git lfs pull"
-"""The end of a message that begins with such a file."""
+"""The end of an error message about a file that is only a pointer to another."""
 
 _SIDECARS = {
     "thumbs.db",
@@ -103,7 +103,8 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 
 def is_sidecar(relative: PurePath) -> bool:
-    """Return whether a file is one that systems, file managers and editors leave in folders.
+    """Return whether a file is one that operating systems, file managers and editors leave in
+    folders.
 
     It is never content. Any part of its relative path is hidden (`._x`, `.DS_Store`, `.nfs…`,
     `.ipynb_checkpoints`), an editor's backup (`x~`), or has a known name such as `Thumbs.db`.

@@ -1,4 +1,4 @@
-"""A check whether the Hugging Face hub can be reached, and the content of its cache."""
+"""A check whether the Hugging Face hub can be reached, and look-ups in its cache on this machine."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def in_hub_cache(name: str) -> bool:
 
 
 def hub_name(folder: Path) -> str:
-    """Return the name of a folder to show: `owner/name` in the hub's cache, else its own name."""
+    """Return the name to show for a folder: `owner/name` in the hub's cache, else its own name."""
     resolved = folder.resolve()
     for path in (resolved, *resolved.parents[:2]):
         kind, *names = path.name.split("--")

@@ -25,8 +25,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 FLAT = {"flat": True}
-"""The metadata of a dataclass field whose own fields are part of keys as if they were the
-dataclass's."""
+"""Metadata of a dataclass field whose own fields enter keys as if they were the dataclass's."""
 
 _FROM_RUN = ("run", "folder")
 """Parameters of a kept function that the run fills in: itself, and the folder of the value."""
@@ -197,13 +196,13 @@ class Lazy(Generic[T_co]):
 
     @property
     def kind(self) -> str:
-        """The beginning of the folder's name."""
+        """The kind of the value, with which the folder's name begins."""
         kind = self.function.kind
         return kind if isinstance(kind, str) else kind(self)
 
     @property
     def what(self) -> str:
-        """The step in words, for progress bars and tables."""
+        """A description of the step, for progress bars and tables."""
         what = self.function.what
         return what if isinstance(what, str) else what(self)
 

@@ -101,7 +101,7 @@ def move_aside(folder: Path, parent: Path) -> Path:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raise the system's OSError for a full disk unless `size` bytes fit into a folder.
+    """Raise the system's OSError for a full disk unless a folder has room for `size` bytes.
 
     Some libraries report a full disk less clearly.
 
@@ -117,7 +117,7 @@ def check_room(folder: Path, size: int) -> None:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[IO[bytes]]:
-    """Yield a temporary file beside a target.
+    """Yield a temporary file that replaces the target when the block ends.
 
     When the block ends, flush it to the disk and rename it to the target.
 

@@ -1,4 +1,4 @@
-"""Reading a folder that anybody may have written.
+"""Reading of folders that anybody may have written.
 
 Its regular files are data, with checked sizes and types; nothing in them is a name of code, an
 address, or a path out of the folder.
@@ -40,17 +40,17 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 AGAIN = "save or fetch it again"
 
 MOST_TEXT = 64 * 2**20
-"""The most bytes of a JSON file, or of a line of a JSONL file."""
+"""The maximum size of a JSON file, or of a line of a JSONL file, in bytes."""
 
 MOST_FILES = 200
 MOST_BYTES = 32 * 2**30
-"""The most files that a saved folder may name, and the most bytes of one of them."""
+"""The maximum number of files that a saved folder may name, and the maximum size of each in bytes."""
 
 _SPARSE = 2**30
-"""Files of more bytes are refused if nearly all of them are holes."""
+"""The size in bytes from which a file is refused if nearly all of it is holes."""
 
 _MOST_HEADER = 8 * 2**20
-"""The most bytes of the header of a safetensors file; BERT-large has 40,000."""
+"""The maximum size of the header of a safetensors file in bytes; BERT-large has 40,000."""
 
 _MOST_ARRAYS = 2**30
 

@@ -1,4 +1,4 @@
-"""The home folder, which some processes do not have, and paths that begin with `~`."""
+"""The home folder, which some processes do not have, and the paths that begin with `~`."""
 
 from __future__ import annotations
 

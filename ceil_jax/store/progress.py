@@ -1,4 +1,4 @@
-"""Progress bars by tqdm: one for the whole command, and below it one for the current stage."""
+"""Progress bars by tqdm: one for the whole command, and one below it for the current stage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DELAY = 1.0
 """Seconds before a bar is shown, so that short work shows nothing."""
 
 _IN_A_LOG = 30.0
-"""The fewest seconds between two updates where neither a terminal nor a notebook shows them."""
+"""The minimum number of seconds between two updates if neither a terminal nor a notebook shows them."""
 
 running_bar: ContextVar[CommandBar | None] = ContextVar("command bar", default=None)
 
 
 def _tqdm(**options: Any) -> Any:
-    """A bar with some options of tqdm, removed at its end; `TQDM_DISABLE` (--quiet) hides it."""
+    """Return a bar of tqdm, which is removed at its end; `TQDM_DISABLE` (--quiet) hides it."""
     is_notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
     interval = 0.1 if sys.stderr.isatty() or is_notebook else _IN_A_LOG
     # tqdm reads the variable when it is imported, which is before --quiet sets it

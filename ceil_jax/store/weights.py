@@ -18,7 +18,7 @@ Use = Literal["lm", "encoder"]
 _CLASSES: dict[Use, str] = {"lm": "AutoModelForCausalLM", "encoder": "AutoModel"}
 
 _NAMED = 3
-"""The most files of a folder that the message names."""
+"""The maximum number of a folder's files that the message names."""
 
 
 def no_model(folder: Path, use: Use) -> UserError:

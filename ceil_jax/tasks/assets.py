@@ -122,7 +122,7 @@ def fetch(name: str) -> Path:
 
 
 def once(relative: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache.
+    """Return a folder of the cache, which is filled the first time.
 
     If it does not exist yet, `fill` is given an empty folder to write the content into.
 

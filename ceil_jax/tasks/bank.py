@@ -36,7 +36,7 @@ class BankQueries(Examples):
 
     bank: Examples
     positions: np.ndarray
-    """int32 [Q]: their bank positions, ascending."""
+    """int32 [Q]: the bank positions of the queries, ascending."""
 
 
 @dataclass(frozen=True, eq=False)

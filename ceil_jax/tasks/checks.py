@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def check_names(names: Sequence[str], source: str) -> None:
-    """Raise a UserError if two columns have one name, compared by `question_key`.
+    """Raise a UserError if two columns have the same name, compared by `question_key`.
 
     Columns without a name are ignored.
 
@@ -53,7 +53,7 @@ def check_names(names: Sequence[str], source: str) -> None:
 
 
 def check_columns(needed: Sequence[str], row: Row, source: str, hint: str = "") -> None:
-    """Raise a UserError if a table has not all columns that are needed.
+    """Raise a UserError if a table lacks columns that are needed.
 
     Args:
         needed: their names, which are compared by `question_key`.
@@ -92,7 +92,7 @@ def missing_names(needed: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def needed(name: str, value: Any, *, blank: bool = False) -> str:
-    """Return the text of a cell that is used.
+    """Return the text of a cell in a column that is used.
 
     Args:
         name: the column, for messages.
@@ -127,7 +127,7 @@ def check_text(name: str, text: str) -> str:
 
 
 def check_end(answer: str, ends: Iterable[str], name: str = "output") -> None:
-    """Raise a FieldError if an answer contains a string that ends a generated answer."""
+    """Raise a FieldError if an answer contains a string that would end a generated answer."""
     for end in ends:
         if end in answer.rstrip():
             way = f"text without {end!r}, which ends an answer (--stop or stop=… names another end)"

@@ -65,7 +65,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{(?P<name>(?:[^{}]|\{[^{}]*\})+)\}|[^{}]+|(?P<s
 
 
 _MOST_NAMES = 100
-"""The most names of a pattern: each may stand for a text of any length."""
+"""The maximum number of names in a pattern: each may stand for a text of any length."""
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Detection of labels: whether the outputs of a bank are a few texts that many examples share."""
+"""The detection of labels: whether the outputs of a bank are a few texts that many examples share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from ceil_jax.tasks.example import Example
 
 ROWS_PER_LABEL = 5
-"""Outputs are labels if each is shared by at least so many examples on average. Free-form outputs are
-shared by one to three: 1.0 on COGS, 2.4 on the length split of GeoQuery."""
+"""The average number of examples that must share an output for outputs to count as labels.
+Free-form outputs are shared by one to three: 1.0 on COGS, 2.4 on the length split of GeoQuery."""
 
 MOST_LABELS = 200
-"""The most distinct outputs that count as labels, however many examples there are."""
+"""The maximum number of distinct outputs that count as labels, however many examples there are."""
 
 
 def labels_of(bank: Sequence[Example]) -> tuple[str, ...]:

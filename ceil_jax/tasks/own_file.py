@@ -33,7 +33,7 @@ sql_execution needs it."""
 
 
 OF_LABELS = ("accuracy", "macro_f1", "balanced_accuracy")
-"""The metrics of labels, among which the LM chooses."""
+"""The metrics for labels; with them, the LM chooses among the labels."""
 
 FREE_WORDS = 5
 """The mean number of words from which outputs count as free text."""
@@ -41,7 +41,7 @@ FREE_WORDS = 5
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a user's table is read and what its columns mean.
+    """The options for a user's table: how it is read, and what its columns mean.
 
     The options are keywords of `load_file`, and flags of every command that takes --data.
     """
@@ -63,11 +63,11 @@ class FileOptions:
     or one that --plugin registers; by default accuracy where outputs are labels, number_match where
     all are numbers, else exact_match."""
     stop: Sequence[str] | None = None
-    """The text that ends a generated answer, also between examples; by default a newline, or an
-    empty line if outputs have several lines or are JSON."""
+    """The text that ends a generated answer, also used between examples; by default a newline, or
+    an empty line if outputs have several lines or are JSON."""
     max_new_tokens: Annotated[int | None, Range(1)] = None
-    """The most tokens of a generated answer, reasoning included; by default half the bytes of the
-    longest output, from 128 to 2,048."""
+    """The maximum number of tokens of a generated answer, reasoning included; by default half the
+    bytes of the longest output, from 128 to 2,048."""
     delimiter: str | None = None
     """The character between the values of a .csv or .tsv file, such as ':'; by default the one of
     , ; | and tab that its header shows."""
@@ -211,7 +211,7 @@ def load_file(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Turns the rows of a table into examples."""
+    """A converter of a table's rows to examples."""
 
     options: FileOptions
     metric: str

@@ -1,4 +1,4 @@
-"""Rows as examples.
+"""Conversion of table rows to examples.
 
 The columns that are used are checked, and others are kept if they hold text.
 """

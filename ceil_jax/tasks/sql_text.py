@@ -33,8 +33,8 @@ class Token(NamedTuple):
     """A piece of a query."""
 
     kind: str
-    """blank, comment, string, name (in quotes), word (a keyword or an unquoted name), number or
-    sign."""
+    """The kind of the piece: blank, comment, string, name (in quotes), word (a keyword or an
+    unquoted name), number or sign."""
     text: str
 
     def is_word(self, word: str) -> bool:
@@ -130,7 +130,7 @@ def as_spider(query: str) -> str:
 
 
 def _end(tokens: list[Token], position: int, *expected: str) -> int:
-    """Return the position after the `expected` tokens if these follow `position`; else 0.
+    """Return the position after the `expected` tokens if they follow `position`; else 0.
 
     Blanks and comments between them do not count.
     """

@@ -21,9 +21,9 @@ _OPEN = "(["
 _CLOSE = ")]"
 _VALUE = re.compile(r"""-?\d+(\.\d+)?L?|".*"|'.*'""", re.DOTALL)
 _NAMED = re.compile(r"[(,][\w.]+=[\w*]")
-"""A named argument."""
+"""Pattern of a named argument."""
 _WORD = re.compile(r"\*?[\w.]+(?![\w.]*=)")
-"""A word of a program of named arguments, with COGS' mark of a definite noun."""
+"""Pattern of a word in a program of named arguments, with COGS' mark of a definite noun."""
 _TOKEN = re.compile(
     r"""\s+|,|[()\[\]]|"[^"]*"|(?P<role>[\w.]+)=(?=[\w*"])|(?P<word>[^\s()\[\],"=]+=*)|="""
 )
@@ -171,7 +171,7 @@ def _is_sql(output: str) -> bool:
 
 
 def _is_bracketed(output: str) -> bool:
-    """Whether the whole output is one pair of brackets, possibly with a name before it."""
+    """Return whether the whole output is one pair of brackets, possibly with a name before it."""
     program = re.sub(r"^[\w.*:]*", "", re.sub(r'"[^"]*"', "", output.strip()))
     depths = list(itertools.accumulate((mark in _OPEN) - (mark in _CLOSE) for mark in program))
     return bool(depths) and depths[-1] == 0 and min(depths[:-1], default=0) > 0

@@ -45,12 +45,13 @@ DELIMITERS = ",;\t|"
 
 SMALL = 64 * 2**20
 RATIO = 100
-"""A compressed file may hold SMALL bytes, or RATIO times its own size if that is more: texts are 3
-to 20 times as large as their gzip files, a file that is made to fill the memory 1,000 times."""
+"""Factor of the size limit for compressed files: such a file may hold SMALL bytes, or RATIO times
+its own size if that is more. Texts are 3 to 20 times as large as their gzip files; a file that is
+made to fill the memory may be 1,000 times as large."""
 
 MOST_ROWS = 5_000_000
 MOST_UNUSABLE = 100_000
-"""The most rows of a text, and the most of them that cannot be used."""
+"""The maximum number of rows of a text file, and the maximum number of them that may be unusable."""
 
 csv.field_size_limit(2**31 - 1)  # the default is below the limit of `checks.check_text`
 
@@ -167,7 +168,7 @@ def _read_file(file: Path, delimiter: str | None, encoding: str) -> Table:
 
 
 def _bounded(rows: Iterable[tuple[int, Row | RowError]]) -> list[tuple[int, Row | RowError]]:
-    """The rows of a text.
+    """Return the rows of a text file.
 
     A ValueError if there are more than fit into memory, which a small compressed file may hold, or
     too many that cannot be used.
@@ -230,7 +231,7 @@ _PACKED: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open,
 
 
 def _unpacked(file: Path) -> tuple[str, bytes]:
-    """The ending of a file's name, without that of its compression, and its content."""
+    """Return the ending of a file's name, without that of its compression, and the file's unpacked content."""
     most = max(SMALL, RATIO * file.stat().st_size)
     ending = file.suffix.lower()
     inner = Path(file.stem)

@@ -1,4 +1,5 @@
-"""The queries that are also in the bank, and the papers' comparison of questions.
+"""The overlap of queries with the bank and with one another, by the papers' comparison of
+questions.
 
 The papers remove duplicates from their banks by this looser comparison.
 """

@@ -1,4 +1,4 @@
-"""What a bank's outputs say about generated answers.
+"""Defaults for generated answers, derived from the bank's outputs.
 
 The default stop string and length limit, and whether they are numbers.
 """
@@ -14,17 +14,17 @@ from decimal import Decimal
 
 LEAST_TOKENS = 128
 MOST_TOKENS = 2048
-"""The bounds of `default_limit`."""
+"""The smallest and the largest value of `default_limit`."""
 
 _BYTES_A_TOKEN = 2
-"""Fewer bytes than a token usually has in text (4), code (3) or SQL (3), so that the limit does not
-cut an answer of ordinary length."""
+"""The assumed number of bytes of a token, which is fewer than is usual in text (4), code (3) or SQL
+(3), so that the limit does not cut an answer of ordinary length."""
 
 _NUMBER = re.compile(
     r"(?<![\w.,])[+\-−]?(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?![\w,.]*\d)", re.ASCII
 )
-"""Digits that are no part of a word, a list or a code such as 007: with a sign, thousands separated
-by commas, and decimals after a point."""
+"""Pattern of a number: digits that are no part of a word, a list or a code such as 007; with a
+sign, thousands separated by commas, and decimals after a point."""
 
 _ENDS = ("\n\n", "---", "###", "====")
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ceil_jax.encoders.encoder import Encoder
 
 _HELD_OUT_QUERIES = 128
-"""Number of held-out queries in a batch of an evaluation. An example that several of their sets
-share is encoded once."""
+"""Number of held-out queries in a batch of an evaluation. An example that occurs in several of
+their sets is encoded once."""
 
 _DRAWS = 3
 """The seed of the random stream that draws the sets of a step."""
@@ -55,7 +55,7 @@ class CEILBatch(NamedTuple):
     """
 
     queries: Tokens | TokensBesideBlocks
-    """int32 [B, T]"""
+    """The token ids of the queries, int32 [B, T]."""
     subsets: Int32[Any, "b m k"]
     """The examples of each set, as positions among the n examples of its query; −1 at empty
     positions."""

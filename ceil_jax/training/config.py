@@ -38,8 +38,8 @@ class LoopSettings:
     learning_rate: Annotated[float, Range(above=0)] = 1e-4
     """The peak of the learning-rate schedule."""
     clip: Annotated[float | None, Range(above=0)] = None
-    """The largest global norm of a gradient; longer ones are scaled down to it (1.0 in CEIL's
-    released code, 2.0 in EPR's). No limit by default."""
+    """The largest allowed global norm of a gradient; longer gradients are scaled down to it (1.0 in
+    CEIL's released code, 2.0 in EPR's). No limit by default."""
 
 
 @dataclass(frozen=True)

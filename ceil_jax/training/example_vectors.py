@@ -1,4 +1,4 @@
-"""The vectors of the examples in a training on sets: frozen, or encoded in every step.
+"""The vectors of examples in a training on sets: frozen, or encoded in every step.
 
 `FrozenExamples` keep the vectors of the starting weights: log det S_S never changes, and a step
 encodes only queries. `LearningExamples` are encoded in every step, each text once, by the weights

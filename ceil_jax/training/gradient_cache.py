@@ -23,8 +23,8 @@ from ceil_jax.distributed.devices import device_mesh, jit_whole, over_devices, w
 from ceil_jax.training.token_table import Texts
 
 _KEPT = 256
-"""The most texts in a batch whose activations are kept for the backward pass: about 1 GiB for a
-small encoder."""
+"""The maximum number of texts in a batch whose activations are kept for the backward pass: about 1
+GiB for a small encoder."""
 
 
 class GradientCache:

@@ -10,10 +10,10 @@ import numpy as np
 from ceil_jax.errors import UserError
 
 _MOST_OF_A_QUARTER = 100
-"""The most held-out queries where they are a quarter of all, so of 400 to 1,000 queries."""
+"""The maximum number of queries that are held out as a quarter of all; above 1,000 queries, a tenth is more."""
 
 _MOST_OF_A_TENTH = 1000
-"""The most held-out queries where they are a tenth of all, so of any training."""
+"""The maximum number of queries that are held out as a tenth of all."""
 
 _SPLIT = 1
 """The part of the random key, next to the seed, for the draw of held-out queries."""

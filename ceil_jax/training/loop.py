@@ -26,7 +26,7 @@ from ceil_jax.training.config import LoopSettings
 log = logging.getLogger(__name__)
 
 QUALITY = "kendall_tau"
-"""The name in a history of the measure that compares weights."""
+"""The name, in a training's history, of the measure by which weights are compared."""
 
 HeldOut = Callable[[Any], Float[np.ndarray, " q"]]
 """Weights → τ of each held-out query's candidates (`losses.ranking_quality`)."""
@@ -40,8 +40,8 @@ _BEYOND_NOISE = 2.0
 chosen."""
 
 _EVALUATIONS = 8
-"""The most held-out evaluations of a training, besides the one before the first step: a training
-of fewer steps has one after each."""
+"""The maximum number of held-out evaluations of a training, besides the one before the first step;
+a training of fewer steps has one after each step."""
 
 _AVERAGED = 0.25
 """The last share of the steps, over which weights are averaged."""
@@ -90,8 +90,9 @@ class Ending(NamedTuple):
     """The weights that a training ended with, and how well each choice ranked held-out sets."""
 
     kept: str
-    """average: weights averaged over the end of training; best: the weights of the evaluation at
-    which held-out sets were ranked best; start: the starting weights."""
+    """Which weights were kept. average: weights averaged over the end of training; best: the
+    weights of the evaluation at which held-out sets were ranked best; start: the starting
+    weights."""
     quality: dict[str, float]
     """Mean held-out τ of each choice."""
 

@@ -18,8 +18,8 @@ from ceil_jax.errors import UserError, unknown_name
 from ceil_jax.registry import Registry
 
 SMALLEST_RANGE = 0.1
-"""In nats: a narrower range of log-probabilities is noise, and is not stretched to 1. The absolute
-values of the gradient therefore sum to at most 2 / SMALLEST_RANGE."""
+"""The smallest range of log-probabilities, in nats, that is stretched to 1; a narrower range is
+noise. The absolute values of the gradient therefore sum to at most 2 / SMALLEST_RANGE."""
 
 
 class SetScores(NamedTuple):

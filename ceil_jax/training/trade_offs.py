@@ -25,8 +25,7 @@ TUNING_QUERIES = 64
 
 
 NEAREST_ONLY = 0.05
-"""If the spread of log det is a smaller share of the spread of Σ r, the best set is the nearest
-examples."""
+"""The smallest spread of log det, as a share of the spread of Σ r; below it, the best set is the nearest examples."""
 
 _SPREAD_SETS = 200
 """Number of random sets of a query from which the spreads are computed."""

@@ -1,4 +1,4 @@
-"""Sentences about the finalists.
+"""Sentences of advice about the finalists of a search.
 
 They say what is recommended and why, and which differences are significant.
 """
@@ -96,8 +96,8 @@ def _recommendation(finals: Finals) -> list[str]:
 
 
 def _against_zero(finals: Finals) -> list[str]:
-    """A sentence that says whether examples help; none if another finalist than the recommended one
-    does."""
+    """Return a sentence that says whether the recommended prompt's examples help; [] if only those
+    of another finalist do."""
     verdict = finals.verdict
     numbers = range(len(finals.standings))
     zero = next(i for i in numbers if finals.standings[i].candidate == ZERO)

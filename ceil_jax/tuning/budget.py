@@ -10,7 +10,7 @@ from ceil_jax.pipeline.plan import duration, minutes_for
 from ceil_jax.store.cost import Cost
 
 LM_TOKENS = 1_000_000
-"""The default budget: 15 minutes of SmolLM2-135M on 2 quiet CPU cores, an hour on busy ones."""
+"""The default budget in LM tokens: 15 minutes of SmolLM2-135M on 2 idle CPU cores, an hour on busy ones."""
 
 
 def token_limit(lm_tokens: int | None, minutes: float | None, lm: str) -> int | None:
@@ -58,15 +58,15 @@ class Budget:
         self.minutes = minutes
         self.tokens = 0
         self._measured_estimate = 0.0
-        """The estimated tokens of the work by which the LM's speed is measured."""
+        """The estimated tokens of the work with which the LM's speed was measured."""
         self._measured_tokens = 0.0
-        """The tokens that the LM counted for it."""
+        """The tokens that the LM counted for this work."""
         self._measured_seconds = 0.0
-        """The time that it took."""
+        """The seconds that this work took."""
         self._missed_tokens = 0.0
-        """The estimated tokens of what the budget did not pay for."""
+        """The estimated tokens of the work that the budget did not pay for."""
         self._missed_seconds = 0.0
-        """The time that it takes besides the LM's."""
+        """The seconds that this work takes, without the LM's."""
         self._preparing_seconds = 0.0
         """The time of all encoding and training before the race, if some was left out."""
         self._began = time.perf_counter() if began is None else began
@@ -142,7 +142,7 @@ class Budget:
         return max(0.0, (self.limit - self.tokens) / self.ratio)
 
     def left(self, reserve: float = 0.0) -> float:
-        """Return how many estimated LM tokens may be read now, at least 0.
+        """Return how many estimated LM tokens may still be read now, at least 0.
 
         `reserve` estimated LM tokens are kept for later.
 
@@ -155,7 +155,7 @@ class Budget:
         return max(0.0, rest)
 
     def miss(self, tokens: float = 0.0, seconds: float = 0.0, preparing: float = 0.0) -> None:
-        """Note work that the budget does not pay for, for `hint`.
+        """Record work that the budget does not pay for; `hint` uses it.
 
         Args:
             tokens: its estimated LM tokens.
@@ -167,7 +167,8 @@ class Budget:
         self._preparing_seconds = max(self._preparing_seconds, preparing)
 
     def hint(self) -> str:
-        """Return the flags of a budget that pays for all that was missed; "" if nothing was.
+        """Return the flags of a budget that pays for all the work left out; "" if none was left
+        out.
 
         They are --lm-tokens and --minutes: those whose limit is too low, or all of them if none is.
         """

@@ -24,11 +24,11 @@ class Candidate:
     row: Row
     """A method and the retriever that chooses with its vectors."""
     shots: int
-    """K; 0 without examples."""
+    """K, the number of examples; 0 for prompts without examples."""
     trade_off: float | None = None
-    """λ, where it is free."""
+    """λ, for a method whose λ is searched; else None."""
     encoder: str = ""
-    """The untrained encoder, where it is another than the run's."""
+    """The untrained encoder, if it is not the run's own; else ""."""
 
     @property
     def prepared(self) -> bool:

@@ -1,4 +1,4 @@
-"""The candidates of a race with their prompts for some rows, and the LM's answers.
+"""The candidates of a race, with their prompts for some rows and the LM's answers.
 
 What they cost is part of it.
 """
@@ -40,7 +40,7 @@ from ceil_jax.tuning.budget import Budget
 from ceil_jax.tuning.candidates import ZERO, Candidate
 
 _CHUNK = 32
-"""The most prompts that are read between two checks of the time."""
+"""The maximum number of prompts that are read between two checks of the time."""
 
 _CHUNK_SECONDS = 5.0
 """Seconds between two checks of the time if the LM is slow."""
@@ -58,7 +58,7 @@ MARGIN = 1.25
 
 
 _Question: TypeAlias = tuple[Rendered, tuple[str, ...]]
-"""A prompt, and the choices of its query: what an answer depends on."""
+"""A prompt and the choices of its query, on which an answer depends."""
 
 
 class _Waiting(NamedTuple):
@@ -69,7 +69,7 @@ class _Waiting(NamedTuple):
     row: int
     """The number of the first row that asks it."""
     tokens: float
-    """The most tokens that the prompt and the answer may take."""
+    """The maximum number of tokens that the prompt and the answer may take."""
 
 
 class Entrant(NamedTuple):
@@ -80,12 +80,11 @@ class Entrant(NamedTuple):
     lengths: np.ndarray
     """float [N]: tokens of each prompt."""
     tokens: np.ndarray
-    """float [N]: the most LM tokens that each row may take, the answer included."""
+    """float [N]: the maximum number of LM tokens that each row may take, the answer included."""
     usage: Usage
     """The tokens of a query, if every answer is right."""
     preparing: int = 0
-    """LM tokens that preparing the candidate took, with those of stages that other candidates
-    share."""
+    """LM tokens that preparing the candidate took, including stages that it shares with other candidates."""
 
     def cost(self, price: Price | None) -> float:
         """Return what a query costs.
@@ -192,7 +191,7 @@ class Field:
         }
 
     def _answer_tokens(self, queries: Sequence[Example]) -> np.ndarray:
-        """The most tokens that the answer to each query may take."""
+        """Return the maximum number of tokens that the answer to each query may take."""
         way = way_of_answering(self.lm, self.base.answering, self.task.stop, queries)
         return way.most_tokens(self.lm, queries)
 
@@ -339,7 +338,7 @@ class Field:
         return median(seconds) / len(some)
 
     def has(self, candidate: Candidate, queries: Sequence[Example]) -> bool:
-        """Return whether what a candidate needs for some rows is on disk: vectors and training."""
+        """Return whether everything that a candidate needs for some rows is on disk: vectors and training."""
         setup, row = self.setup_and_row(candidate)
         predictions = row_stages.predictions(setup, row, Examples(queries))
         missing = self.run.missing([predictions])

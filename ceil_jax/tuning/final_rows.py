@@ -1,5 +1,4 @@
-"""The final rows: the finalists answer as many as the budget pays for, and notes say what stands out
-in their answers."""
+"""The finalists' answers to the final rows, as many as the budget pays for, and notes on these answers."""
 
 from __future__ import annotations
 
@@ -28,11 +27,10 @@ from ceil_jax.tuning.verdict import Verdict
 log = logging.getLogger(__name__)
 
 LEAST_FINAL = 8
-"""Final rows that are answered even if the budget is spent, so that every search ends with a
-table."""
+"""Number of final rows that are answered even if the budget is spent, so that every search ends with a table."""
 
 ENOUGH_ROWS = 50
-"""With fewer final rows, a note warns that they prove little."""
+"""The number of final rows below which a note warns that they prove little."""
 
 
 class Finalist(NamedTuple):
@@ -143,5 +141,5 @@ def shown_rows(
 
 
 def _troubles(replies: Sequence[Reply]) -> dict[str, int]:
-    """How many answers have each kind of trouble."""
+    """Return how many answers have each kind of trouble."""
     return dict(Counter(reply.trouble for reply in replies if reply.trouble))

@@ -1,4 +1,4 @@
-"""The finalists on the final rows, and which of them is recommended."""
+"""The results of the finalists on the final rows, and which of them is recommended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ceil_jax.tuning.verdict import Verdict
 
 
 class ThenLM(NamedTuple):
-    """The result of a classifier where it is sure, and of the recommended prompt elsewhere."""
+    """The result of answering with a classifier where it is sure, and with the recommended prompt elsewhere."""
 
     threshold: float
     """The lowest probability of a label with which the classifier answers."""
@@ -22,7 +22,7 @@ class ThenLM(NamedTuple):
     """The share of the queries that reach the LM, from 0 to 1."""
     score: Interval
     minus: Interval
-    """As in `WithoutLM`."""
+    """The difference to the recommended prompt, as in `WithoutLM`."""
     loss: Loss
 
     @property
@@ -42,7 +42,8 @@ class WithoutLM(NamedTuple):
     loss: Loss
     """The loss to be expected if it is taken in place of the recommended prompt."""
     then_lm: ThenLM | None = None
-    """The classifier and the prompt in a row; None if the one or the other answers everything."""
+    """The result of asking the LM only where the classifier is not sure; None if the one or the
+    other answers everything."""
 
     @property
     def label(self) -> str:
@@ -67,7 +68,7 @@ class Finals:
 
     @property
     def rows(self) -> int:
-        """How many rows every finalist has answered."""
+        """The number of rows that every finalist has answered."""
         return self.standings[0].rows
 
     @property
@@ -86,7 +87,8 @@ class Finals:
 
     @property
     def then_lm(self) -> ThenLM | None:
-        """The classifier and the recommended prompt in a row, if that is recommended.
+        """The result of asking the LM only where the classifier is not sure, if that is
+        recommended.
 
         It does as well as the prompt, and the classifier alone does not.
         """
@@ -102,7 +104,7 @@ class Finals:
 
     @property
     def label(self) -> str:
-        """The label of what is recommended: a prompt, or what answers without an LM."""
+        """The label of what is recommended: a prompt, or a row that answers without an LM."""
         if self.without_lm is not None and self.needs_no_lm:
             return self.without_lm.label
         return self.recommended.label if self.then_lm is None else self.then_lm.label

@@ -50,8 +50,7 @@ def finals_table(finals: Finals) -> Table:
 
 
 def _columns_of_money(finals: Finals, standings: Sequence[Standing]) -> dict[str, list[Value]]:
-    """The money for a thousand queries and for preparing, by the names of the columns; no columns
-    without a price."""
+    """Return the columns of money, by name: for a thousand queries, and for preparing; none without a price."""
     price = finals.price
     if price is None:
         return {}
@@ -63,7 +62,7 @@ def _columns_of_money(finals: Finals, standings: Sequence[Standing]) -> dict[str
 
 
 def _columns_of_troubles(standings: Sequence[Standing]) -> dict[str, list[Value]]:
-    """The number of answers with each kind of trouble, by the names of the columns.
+    """Return the columns of troubles, by name: the number of answers with each kind of trouble.
 
     A kind that no answer has is left out.
     """

@@ -1,4 +1,4 @@
-"""The expected loss of a cheaper prompt.
+"""The expected loss of taking a cheaper prompt.
 
 By how much the more expensive one may be better, weighted by how probable that is.
 
@@ -25,11 +25,11 @@ class Loss(NamedTuple):
     """The possible loss of one prompt against another, in units of the metric."""
 
     ahead: float
-    """By how much the other prompt is better on the rows that both have answered."""
+    """The difference by which the other prompt is better on the rows that both have answered."""
     error: float
     """The standard error of `ahead`."""
     rows: int
-    """How many rows both have answered."""
+    """The number of rows that both have answered."""
 
     @property
     def expected(self) -> float:
@@ -44,7 +44,8 @@ class Loss(NamedTuple):
         return self.error * (_NORMAL.pdf(ratio) + ratio * _NORMAL.cdf(ratio))
 
     def rows_for(self, tolerance: float) -> int:
-        """Return how many rows reduce the expected loss to a tolerance, rounded to two digits.
+        """Return the number of rows that reduce the expected loss to a tolerance, rounded to two
+        digits.
 
         The two prompts are taken to be equally good.
 

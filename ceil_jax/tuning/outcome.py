@@ -32,9 +32,9 @@ class Outcome:
     lm: str
     bank_rows: int
     tuning_rows: int
-    """How many rows there were to race on."""
+    """The number of rows that the race could use."""
     race: tuple[Standing, ...]
-    """The candidates that raced, the best of those that stayed to the end first."""
+    """The candidates of the race; those that stayed to the end come first, the best one at the top."""
     finals: Finals
     spent: str
     """The part of the budget that was spent, in words."""

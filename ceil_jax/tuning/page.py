@@ -1,4 +1,4 @@
-"""The page of a search: first what is recommended, then why, then its prompt and its mistakes."""
+"""The page of a search: what is recommended, then why, then the prompt and its mistakes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEGEND = {
 """The meanings of the words in the tables."""
 
 _LONGEST = 600
-"""The most characters that the page shows of a text."""
+"""The maximum number of characters of a text that the page shows."""
 
 _COPY = """
 const button = document.getElementById("copy");

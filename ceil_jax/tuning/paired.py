@@ -17,7 +17,7 @@ from scipy.special import bdtrc
 from ceil_jax.metrics.bootstrap import Sample
 
 DRAWS = 20_000
-"""How many random swaps a test draws that is not exact."""
+"""The number of random swaps that a test draws if it is not exact."""
 
 
 def chance(better: Sample, worse: Sample) -> float:
@@ -67,7 +67,7 @@ def chances(differences: np.ndarray, draws: int = DRAWS) -> np.ndarray:
 
 
 def draws_for(level: float) -> int:
-    """Return how many random swaps can give a p-value below a level."""
+    """Return the number of random swaps that can give a p-value below a level."""
     return max(DRAWS, int(4 / level))
 
 

@@ -1,4 +1,4 @@
-"""A race of candidates.
+"""A race of candidates, from which clearly worse ones are dropped round by round.
 
 All answer a few rows, clearly worse ones are dropped, and the others answer more.
 
@@ -22,16 +22,15 @@ MISTAKES = 0.05
 """The largest probability, over all tests of a race, that the best candidate is dropped."""
 
 NEAR = 0.05
-"""The p-value, without correction, at or below which a candidate counts as worse than the winner at
-the end."""
+"""The uncorrected p-value at or below which a candidate counts as worse than the winner at the end."""
 
 State = Literal["racing", "worse", "aside"]
-"""Racing; dropped as clearly worse than another; or set aside because the budget pays for fewer
-candidates."""
+"""The state of a candidate: racing; dropped as clearly worse than another; or set aside because the
+budget pays for fewer candidates."""
 
 
 class Round(NamedTuple):
-    """The candidates in `racers` answer rows `start` to `stop`."""
+    """One round of a race, in which the candidates in `racers` answer rows `start` to `stop`."""
 
     racers: tuple[int, ...]
     start: int
@@ -39,7 +38,7 @@ class Round(NamedTuple):
 
 
 class Race:
-    """Candidates that answer the same rows in rounds.
+    """A race of candidates that answer the same rows in rounds.
 
     The first 16 rows, the first 32, 64, … up to all.
 
@@ -159,7 +158,7 @@ class Race:
         return self.ranked()[0]
 
     def near(self, points: float = 1.0, costs: Sequence[float] | None = None) -> list[int]:
-        """Return the winner and the candidates that are hardly behind it, the cheapest first.
+        """Return the winner and the candidates that are not clearly behind it, the cheapest first.
 
         They are at most `points` and noise behind. The winner alone is returned if no row has been
         answered.

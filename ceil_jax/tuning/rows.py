@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 MOST_TUNING = 300
 MOST_FINAL = 500
-"""The default largest numbers of tuning rows and of final rows."""
+"""The default maximum numbers of tuning rows and of final rows."""
 
 _ORDERS = 7
 """The part of the random key, next to the seed, for the orders in which rows are answered."""
@@ -97,7 +97,7 @@ def split_rows(
 
 
 def _apart(task: Task, tuning: int, seed: int) -> tuple[list[Example], list[Example]]:
-    """Return rows to race on, at least `tuning` of them, and the bank.
+    """Return at least `tuning` rows to race on, and the other rows as the bank.
 
     No group of the task has rows on both sides; a row without a group is a group of its own.
     """

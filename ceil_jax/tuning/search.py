@@ -67,24 +67,24 @@ from ceil_jax.tuning.without_lm import (
 log = logging.getLogger(__name__)
 
 FEWEST_IN_BANK = 96
-"""The size down to which a bank may be cut, and the smallest one on which methods are trained with
-an LM's scores."""
+"""The smallest size to which a bank may be cut, and the smallest size on which methods are trained
+with an LM's scores."""
 
 _WARM = 2
-"""Rows that are answered before the LM's speed is measured, because the first prompts include its
-start-up."""
+"""Number of rows that are answered before the LM's speed is measured, because the first prompts
+include its start-up."""
 _MEASURED = 8
-"""Rows on which it is measured."""
+"""Number of rows on which the LM's speed is measured."""
 
 _WRONG = 5
-"""The number of wrong answers that are shown."""
+"""The number of wrong answers that the page shows."""
 
 _REMARKS = {
     "racing": "stayed to the end",
     "aside": "set aside for the budget",
     "worse": "clearly worse",
 }
-"""How the race ended for a candidate, in the order of tables."""
+"""Remarks on how the race ended for a candidate, in the order of tables."""
 
 
 class Search:
@@ -310,7 +310,7 @@ class Search:
         return min(tokens_of_row * len(self.final), self._half)
 
     def _left(self, joining: Entrant | None = None) -> float:
-        """LM tokens that the race may take now."""
+        """The number of LM tokens that the race may take now."""
         return self.budget.left(self._reserve(joining))
 
     # the race
@@ -413,7 +413,7 @@ class Search:
 
     @staticmethod
     def _distinct(entrants: Sequence[Entrant]) -> list[Entrant]:
-        """The candidates without those whose prompts are all equal to another one's."""
+        """Return the candidates without those whose prompts are all equal to another candidate's."""
         first: dict[tuple[object, ...], Entrant] = {}
         for entrant in entrants:
             first.setdefault(tuple(entrant.prompts), entrant)
@@ -484,7 +484,7 @@ class Search:
         self.budget.miss(tokens + self._reserve())
 
     def _hint(self) -> list[str]:
-        """The note on a budget that also pays for what was left out, if anything was."""
+        """Return a note on a budget that would also pay for what was left out; [] if nothing was left out."""
         flags = self.budget.hint()
         return [f"{flags} pays for what was left out."] if flags else []
 

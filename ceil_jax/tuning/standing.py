@@ -18,13 +18,13 @@ class Standing(NamedTuple):
     """The metric on the rows that it answered, with a 95 % interval. On the tuning rows it is too
     high for the winner, which was chosen by it."""
     rows: int
-    """How many rows it answered."""
+    """The number of rows that the candidate answered."""
     usage: Usage
     """The tokens of a query."""
     preparing: int
-    """LM tokens that preparing it took."""
+    """The number of LM tokens that preparing the candidate took."""
     remark: str
-    """Its end in the race, or the reason why it is a finalist."""
+    """How the race ended for the candidate, or the reason why it is a finalist."""
     troubles: Mapping[str, int] = {}
     """The number of the LM's answers that can hardly be right, by trouble (`pipeline.ways`)."""
 

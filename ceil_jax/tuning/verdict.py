@@ -1,4 +1,4 @@
-"""The verdict of the final rows.
+"""The verdict: a comparison of the finalists on the final rows.
 
 It has scores with intervals, significant differences, and the recommendation.
 """
@@ -27,8 +27,8 @@ DOUBT = 0.05
 """The largest probability that any difference is called significant although there is none."""
 
 FEWEST_ROWS = 20
-"""The fewest rows of a race and of a verdict: with 20, a difference of 30 points can just be told
-from noise."""
+"""The smallest number of rows of a race and of a verdict: with 20, a difference of 30 points can
+just be told from noise."""
 
 
 class PairedTest(NamedTuple):

@@ -39,7 +39,7 @@ _CLASSIFIES = """from ceil_jax import LabelClassifier
 
 classifier = LabelClassifier.from_pretrained({folder!r})
 print(classifier.predict(["a new text"]).labels)"""
-"""A program that uses a classifier."""
+"""Template of a program that uses a classifier."""
 _CLASSIFIES_FIRST = """from ceil_jax import LabelClassifier
 
 classifier = LabelClassifier.from_pretrained({folder!r})
@@ -48,7 +48,7 @@ if predicted.probabilities.max() >= {threshold!r}:
     print(predicted.labels[0])
 else:
 {asks}"""
-"""A program that asks an LM where a classifier is not sure."""
+"""Template of a program that asks an LM where a classifier is not sure."""
 
 
 def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:

@@ -1,4 +1,4 @@
-"""Code that the scripts of the folder above share: an experiment as a command, its grid of runs,
+"""Shared code of the scripts in the folder above: an experiment as a command, its grid of runs,
 tables, figures, records.
 
 - `command`: a table or a figure as one script (`Experiment`, `ExperimentOptions`); any other script

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExperimentOptions:
-    """Options of an experiment besides those of a run."""
+    """The options of an experiment besides those of a run."""
 
     tasks: tuple[str, ...] = ()
     """Names in TASKS; by default --task alone."""
@@ -41,10 +41,10 @@ class ExperimentOptions:
     """Names as in --encoder, for experiments with a row for each; by default none besides
     --encoder."""
     method: tuple[str, ...] = ()
-    """Only the entries of these methods, named as in `ceil-jax compare`; by default all."""
+    """Only the rows of these methods, named as in `ceil-jax compare`; by default all."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of training, of random and of the order that skill_base takes; other methods run once.
-    Several, such as 0 1 2, train as often, and intervals are over them too."""
+    With several, such as 0 1 2, training is repeated for each, and intervals cover seeds too."""
     dry_run: bool = False
     """Print the stages that would run, their LM tokens and their time, and compute nothing."""
     record: Path | None = None
@@ -56,17 +56,17 @@ class Experiment:
     """One table or figure."""
 
     name: str
-    """The name of its script and of its files."""
+    """The name of the experiment's script and of its files."""
     title: str
     entries: Callable[[RunConfig, ExperimentOptions], list[Entry]]
     """The entries for the configuration of one task; the options name the other tasks and LMs."""
     draw: Callable[[ExperimentTable], Figure]
     more: Callable[[Grid, ExperimentTable], ExperimentTable] | None = None
-    """Add what is measured on the finished runs, such as latencies."""
+    """A function that adds measurements of the finished runs, such as latencies."""
     options: ExperimentOptions = ExperimentOptions()
     """Defaults of its options."""
     scales: Mapping[str, RunConfig] = field(default_factory=lambda: SCALES)
-    """The settings that --scale names."""
+    """The settings of each value of --scale."""
 
     def run(self, config: RunConfig, options: ExperimentOptions) -> Path:
         """Compute what is not on disk, and return the folder with `name`.md, .csv, .png and .pdf.
@@ -164,8 +164,8 @@ def script(main: Callable[[list[str]], None]) -> NoReturn:
 def _of_methods(
     entries: Sequence[Entry], methods: Sequence[str], configs: Sequence[RunConfig]
 ) -> list[Entry]:
-    """The entries of some methods. A row that the experiment does not have, such as a plugin's, gets
-    an entry for each task."""
+    """Return the entries of some methods. A row that the experiment does not have, such as a
+    plugin's, gets an entry for each task."""
     there = {entry.cell.method for entry in entries}
     others = [method for method in methods if method not in there]
     for method in others:

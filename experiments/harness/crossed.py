@@ -1,5 +1,4 @@
-"""Tables of runs by their places: values, means over tasks, differences to baselines, costs, parts
-of the queries."""
+"""Tables of recorded runs: values, means over tasks, differences to baselines, costs, and parts of the queries."""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ from harness.estimates import Estimate, estimate
 from harness.results_file import Published
 
 Place = tuple[str, str]
-"""(row, column) of a table."""
+"""A place in a table, as (row, column)."""
 
 SHARED = 0.75
-"""Programs count where there are fewer of them than this share of the queries."""
+"""The share of distinct programs among queries below which programs are weighted equally."""
 
 
 class ByProgram(Runs):
-    """The same runs where every program weighs the same, however many queries have it."""
+    """Runs in which every program has the same weight, however many queries have it."""
 
     @cached_property
     def sample(self) -> Sample:
-        """A program's mean statistics are one observation."""
+        """The statistics with one observation for each program: the mean over its queries."""
         assert self.questions is not None
         values, statistic = over_seeds(self.statistics, METRICS[self.record.metric].from_sums)
         _, place, counts = np.unique(self.questions, return_inverse=True, return_counts=True)
@@ -49,8 +48,7 @@ class ByProgram(Runs):
 
 
 def alike(runs: Runs) -> Runs:
-    """Return the runs with every program weighing the same, where programs are shared by queries;
-    other runs as they are."""
+    """Return the runs with equal weight for all programs if queries share programs; other runs are unchanged."""
     groups = runs.questions if runs.known else None
     shared = groups is not None and len(np.unique(groups)) < SHARED * runs.queries
     return ByProgram(runs.records, label=runs.label, paper=runs.paper) if shared else runs
@@ -58,17 +56,17 @@ def alike(runs: Runs) -> Runs:
 
 @dataclass(frozen=True)
 class Crossed:
-    """Runs by their places in a table."""
+    """The runs of a table by their places, as (row, column)."""
 
     runs: Mapping[Place, Runs]
     minus: Mapping[str, Mapping[Place, Runs]]
-    """The runs that those in some places are compared with, by the name of a baseline."""
+    """The runs with which those in some places are compared, by the name of the baseline."""
     title: str = ""
     """The title of the values, with which the other titles begin."""
 
     @property
     def by_task(self) -> bool:
-        """Whether the columns are tasks, over which rows have means."""
+        """Whether the columns are tasks; rows then have means over tasks."""
         return all(runs.record.task == column for (_, column), runs in self.runs.items())
 
     @property
@@ -77,9 +75,9 @@ class Crossed:
         return list(dict.fromkeys(column for _, column in self.runs))
 
     def tables(self) -> Iterator[Table]:
-        """Yield the values and the differences to each baseline; both again with every program
-        weighing the same, where queries share programs; the costs, and values and differences of
-        parts."""
+        """Yield the tables: values, and differences to each baseline; both again with equal weight
+        for all programs, if queries share programs; costs; values and differences on parts of the
+        queries."""
         yield from self._compared()
         if any(isinstance(alike(runs), ByProgram) for runs in self.runs.values()):
             yield from self._alike()._compared(values=False)
@@ -87,7 +85,7 @@ class Crossed:
         yield from self._parts()
 
     def _alike(self) -> Crossed:
-        """Return the same table with every program weighing the same."""
+        """Return the same table with equal weight for all programs."""
         minus = {
             name: {place: alike(base) for place, base in bases.items()}
             for name, bases in self.minus.items()
@@ -135,7 +133,7 @@ class Crossed:
         )
 
     def mean(self, row: str, samples: Mapping[Place, Sample], without: str = "") -> Estimate | None:
-        """Return the mean over tasks; None unless all columns are tasks with a sample."""
+        """Return the mean over tasks; None unless all columns are tasks that have a sample."""
         there = {
             task: samples[row, task]
             for task in self.columns
@@ -147,8 +145,7 @@ class Crossed:
     def _without(
         self, row: str, mean: Estimate | None, samples: Mapping[Place, Sample]
     ) -> str | None:
-        """Return the mean without the task that carries more than half of it; None where no task
-        does."""
+        """Return the mean without the task that contributes more than half of it; None if no task does."""
         if not mean or not mean.interval.mean:
             return None
         shares = {
@@ -160,8 +157,8 @@ class Crossed:
         return rest and f"{rest.difference()}, without {most}"
 
     def costs(self) -> Table:
-        """Return the means over columns of what the first seed cost, work that rows share counted
-        in each.
+        """Return a table of the first seed's costs, averaged over columns; work that rows share is
+        counted in each.
 
         Rows that lack a column are left out.
         """
@@ -188,8 +185,8 @@ class Crossed:
         )
 
     def _parts(self) -> Iterator[Table]:
-        """Yield a table of values and differences for each part of a task's queries, and one of the
-        values where every program weighs the same."""
+        """Yield a table of values and differences for each part of a task's queries, and one with
+        equal weight for all programs."""
         views: dict[tuple[str, str], dict[Place, Callable[[Runs], Runs]]] = {}
         for place, runs in self.runs.items():
             views_of_place: dict[str, Callable[[Runs], Runs]] = {
@@ -219,7 +216,7 @@ class Crossed:
             yield table
 
     def crossed(self, cells: Mapping[Place, Value], title: str = "") -> Table:
-        """Return cells in the places of the runs.
+        """Return a table with cells in the places of the runs.
 
         Args:
             cells: the places that have a value.

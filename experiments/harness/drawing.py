@@ -86,8 +86,8 @@ def draw_lines(
     ylabel: str,
     names: Sequence[str] = (),
 ) -> None:
-    """Draw lines that differ in colour and marker, with their intervals as bands, over a
-    logarithmic axis.
+    """Draw lines of different colours and markers over a logarithmic axis, with their intervals as
+    bands.
 
     Args:
         axes: the panel.

@@ -1,5 +1,4 @@
-"""The plan of a grid of runs: the stages of all entries, their LM tokens and their time. Nothing is
-computed."""
+"""The plan of a grid of runs: the stages of all entries, their LM tokens and their time, without computing them."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ ONE_GPU = Machine(
 
 
 def dry_run(entries: Sequence[Entry], seeds: Sequence[int]) -> tuple[DryRun, dict[str, str]]:
-    """Return the stages that the entries would need with these seeds of training, and why a task
-    cannot run, by its name. Nothing is written.
+    """Return the stages that the entries need with these seeds of training; and for each task that
+    cannot run, the reason. Nothing is written.
 
     Args:
         entries: cells of a table.

@@ -1,5 +1,5 @@
-"""Estimates with 95 % intervals as tables print them: means over tasks that share rows, and interval
-ends that are too near to zero to call.
+"""Estimates with 95 % intervals for tables: means over tasks that share rows, and a mark for
+intervals that end too near to zero to call.
 
 Two datasets may share rows: most sentences of SST-5 are in the film reviews too, and the splits of
 GeoQuery are of the same questions. Their resamples are taken to move together, so that the interval
@@ -25,7 +25,7 @@ SHARING = (
     {"sst5", "movie_reviews"},
     {"geoquery", "geoquery.template", "geoquery.tmcd", "geoquery.length"},
 )
-"""Tasks that share rows."""
+"""Groups of tasks that share rows of data."""
 
 ENDS = (0.025, 0.975)
 _Z = 1.959964
@@ -41,11 +41,11 @@ class Estimate(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether zero is significantly outside of the interval."""
+        """Whether the interval excludes zero, by more than the Monte Carlo error of its ends."""
         return self.interval.excludes_zero and not self.touches_zero
 
     def difference(self) -> Difference:
-        """Return it as a number with a sign."""
+        """Return the estimate as a number with a sign."""
         return Difference(
             self.interval.mean,
             signed=True,
@@ -93,13 +93,13 @@ def _estimate(samples: Mapping[str, Sample], resamples: int) -> Estimate:
 
 
 def _cluster(task: str) -> str:
-    """Return the name of the tasks that share rows with this one; its own name if none does."""
+    """Return the name for the group of tasks that share rows with this one; its own name if none does."""
     return next((" ".join(sorted(tasks)) for tasks in SHARING if task in tasks), task)
 
 
 def _moving_together(members: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sum of the resamples of several tasks, float [resamples], where the lowest of one
-    meets the lowest of the others."""
+    """Return the sum of the resamples of several tasks, float [resamples], in which the lowest
+    value of one task is added to the lowest of the others."""
     ranks = np.argsort(np.argsort(members[0], kind="stable"), kind="stable")
     return members[0] + sum(np.sort(drawn)[ranks] for drawn in members[1:])
 

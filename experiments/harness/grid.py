@@ -1,4 +1,4 @@
-"""Grids of runs: the cells of tables, each a configuration and a method, computed once."""
+"""Grids of runs: the cells of tables, each with a configuration and a method, and each computed once."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Cell(NamedTuple):
     config: RunConfig
     method: str
     trained_by: tuple[RunConfig, ...] = ()
-    """The run whose trained encoders this one takes, if not its own."""
+    """The run whose trained encoders this one uses, if it does not train its own."""
 
     @property
     def row(self) -> Row:
-        """Its row, with the configuration's settings."""
+        """The row of the cell, with the configuration's settings."""
         return self.config.row(self.method)
 
     @property
@@ -48,17 +48,16 @@ class Cell(NamedTuple):
         return self.row.trains
 
     def repeats(self, seeds: Sequence[int]) -> list[Cell]:
-        """Return this cell with each seed; with the first one where the method does not depend on
-        it."""
+        """Return this cell with each seed; only with the first one if the method does not depend on the seed."""
         return [self.seeded(seed) for seed in (seeds if ROWS[self.method].seeded else seeds[:1])]
 
     def seeded(self, seed: int) -> Cell:
-        """Return this cell with another seed, for the run that trains its encoders too."""
+        """Return this cell with another seed, which also applies to the run that trains its encoders."""
         other = tuple(replace(config, seed=seed) for config in self.trained_by)
         return Cell(replace(self.config, seed=seed), self.method, other)
 
     def work(self) -> Work:
-        """Return what the cell's number depends on: equal work, equal number."""
+        """Return everything that the cell's number depends on: equal work gives an equal number."""
         row = self.row
         config = replace(self.config, methods=())
         default = RunConfig()
@@ -78,8 +77,8 @@ class Cell(NamedTuple):
 
 
 class Work(NamedTuple):
-    """All that a number depends on: a row's name, settings, its method with all that it starts from,
-    and the runs whose encoders it takes."""
+    """Everything that a number depends on: a row's name, the settings, the method with those that it
+    starts from, and the runs whose encoders it uses."""
 
     row: str
     config: RunConfig
@@ -89,7 +88,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell's place in a table."""
+    """A cell and its place in a table."""
 
     row: str
     column: str
@@ -97,7 +96,7 @@ class Entry:
     paper: float | None = None
     """The paper's number, in percent."""
     least_bank: int = 0
-    """The entry is left out of tasks with fewer training examples."""
+    """The smallest number of training examples of a task for which the entry is measured."""
 
     @property
     def task(self) -> str:
@@ -107,7 +106,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured(Runs):
-    """An entry's runs, one for each seed; a single one where it depends on none."""
+    """The runs of an entry, one for each seed, or a single one if it does not depend on the seed."""
 
     records: Sequence[Published] = field(kw_only=False)
     entry: Entry
@@ -119,7 +118,8 @@ class Measured(Runs):
 
 
 def records_of(measured: Sequence[Measured], experiment: str) -> Iterator[Published]:
-    """Yield a record with its place in a results file for every run behind an experiment's numbers.
+    """Yield the record of every run behind an experiment's numbers, with its place in a results
+    file.
 
     Args:
         measured: the experiment's entries.
@@ -142,7 +142,7 @@ def records_of(measured: Sequence[Measured], experiment: str) -> Iterator[Publis
 
 
 class Grid:
-    """Runs that share models, tasks and stages.
+    """Runs that share models, tasks and stages, as the cells of tables.
 
     Args:
         models: the LMs and encoders of all runs.
@@ -174,12 +174,12 @@ class Grid:
         return len(self.task(entry.cell.config).train) >= entry.least_bank
 
     def evaluate(self, cell: Cell) -> Record:
-        """Return the record of a cell's evaluation."""
+        """Return the record of a cell, which is evaluated if needed."""
         run, setup = self.open(cell)
         return evaluate(run, setup, setup.row(cell.method))
 
     def measure(self, entry: Entry, seeds: Sequence[int]) -> Measured:
-        """Return the entry's number over all seeds; over the first one where it depends on none."""
+        """Return the runs of an entry for all seeds, or for the first one if it does not depend on the seed."""
         cells = entry.cell.repeats(seeds)
         run, setup = self.open(cells[0])
         # settings that contradict each other are found before any work

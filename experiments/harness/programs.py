@@ -1,5 +1,5 @@
-"""Queries of one program, by their gold outputs, are resampled together: one of them says what the
-others say."""
+"""Resampling by gold programs: queries with the same program are resampled together, because they
+are not independent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.results_file import Published
 
 
 def by_program(record: Published, data_dir: Path | None) -> Published:
-    """Return a recorded run with the programs of its task's data.
+    """Return a recorded run with the gold programs of its queries, taken from the task's data.
 
     Raises:
         UserError: the data have other queries than the record.
@@ -39,7 +39,7 @@ def by_program(record: Published, data_dir: Path | None) -> Published:
 def _of_task(
     name: str, data_dir: Path | None, queries: int, bank: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return which queries' outputs stand in the bank, and the queries' programs."""
+    """Return which outputs of the queries are in the bank, and the queries' programs."""
     task = load_task(name, data_dir, queries, bank_limit=bank)
     return overlap(task.validation, task.train).output_in_bank, programs(
         task.validation, task.train

@@ -1,5 +1,5 @@
-"""Published records: a file in the repository with a line for every run, so that each number says
-where it comes from.
+"""Published records: a file in the repository with a line for every run, so that the source of each
+number is known.
 
     {"experiment": "table2", "row": "CEIL", "column": "geoquery", "task": "geoquery", "method":
     "ceil",
@@ -47,11 +47,11 @@ class Published(Record):
     """A record with its place in a published table."""
 
     experiment: str = ""
-    """The table."""
+    """The name of the experiment, whose table has the record."""
     row: str = ""
     column: str = ""
     trained_by: tuple[tuple[str, str], ...] = ()
-    """(task, LM) of the runs whose trained encoders it took."""
+    """The (task, LM) of the runs whose trained encoders this run used."""
     low: float = 0.0
     high: float = 0.0
     """95 % bootstrap interval of the value, in percent."""
@@ -62,12 +62,12 @@ RESULTS = Path(__file__).parents[1] / "results.jsonl"
 """The project's own records."""
 
 IDENTITY = ("experiment", "row", "column", "config")
-"""Fields that identify a line; a later line replaces one with the same. A run may be in several
-places of a table."""
+"""Fields that identify a line; a later line replaces an earlier one with the same values. A run may
+be in several places of a table."""
 
 _PROMPT = {"token_budget": None, "fit": "greedy", "order": "similarity"}
-"""Settings of the prompt that a line names where they differ from this; `order` is one of earlier
-runs only."""
+"""Settings of the prompt and their usual values; a line has only those with another value. `order`
+is a setting of earlier runs only."""
 
 
 _SAME = (
@@ -88,18 +88,18 @@ _SAME = (
     "trade_off",
     "examples",
 )
-"""Fields of a line that a record has under the same name."""
+"""Fields of a line that are also fields of a record, under the same name."""
 
 
 def measured_here(record: Published) -> Published:
-    """Return a record with its interval, this machine and today's date."""
+    """Return a record with its interval, the name of this machine and today's date."""
     interval = Runs((record,)).interval
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return replace(record, low=interval.low, high=interval.high, device=device(), date=today)
 
 
 def line_of(record: Published) -> dict[str, Any]:
-    """Return a record as the JSON object of its line."""
+    """Return the JSON object for a record's line."""
     config = record.config
     prompt = {name: config[name] for name in _PROMPT if name in config}
     return {
@@ -133,8 +133,8 @@ def line_of(record: Published) -> dict[str, Any]:
 
 
 def _recipe(record: Published) -> dict[str, Any]:
-    """The settings of the trainings behind a record, by `tst`, `epr` and `ceil`, with the guard
-    that runs before 2026-11-26 had; none where nothing was trained."""
+    """Return the settings of the trainings behind a record, by `tst`, `epr` and `ceil`, with the
+    guard that runs before 2026-11-26 had; empty if nothing was trained."""
     names = [*registered_methods(), "guard"]
     row = ROWS.get(record.method)
     if row is not None:  # else of a plugin, or gone: all that its line has
@@ -177,8 +177,8 @@ def read_results(file: Path) -> list[Published]:
 
 
 def keep(file: Path, records: Iterable[Published]) -> None:
-    """Add records to a results file, in place of those with the same identity; other lines stay as
-    they are.
+    """Add records to a results file, in place of those with the same identity; other lines are
+    unchanged.
 
     A second process waits for the first.
 
@@ -203,7 +203,7 @@ def keep(file: Path, records: Iterable[Published]) -> None:
 
 
 def _lines(file: Path) -> list[tuple[str, dict[str, Any], Published]]:
-    """Return each line's text, the object that it holds, and its record."""
+    """Yield the text of each line, the object that it holds, and its record."""
     checked = []
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:
@@ -239,7 +239,7 @@ def _unpacked(value: str | list[Any]) -> np.ndarray:
 
 
 def _packed_overlap(overlap: Overlap) -> dict[str, Any]:
-    """Bits as "0110…"; the questions' numbers only where some are equal."""
+    """Return an overlap as JSON values: bits as "0110…", and the questions' numbers only if some are equal."""
     question, *bits = overlap
     names = ("question_in_bank", "output_in_bank")
     packed = {name: _packed(part[:, None]) for name, part in zip(names, bits, strict=True)}

@@ -15,8 +15,7 @@ from harness.crossed import Crossed, Place
 from harness.grid import Measured
 
 BASELINES = {"epr": "EPR", "topk": "top-k"}
-"""Methods that every entry is compared with, where the experiment has their entry under the same
-configuration."""
+"""Methods with which every entry is compared, if the experiment has their entry under the same configuration."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class ExperimentTable:
     title: str
     measured: Sequence[Measured]
     failed: dict[str, str] = field(default_factory=dict)
-    """Task → why it has no numbers."""
+    """Task → the reason why it has no numbers."""
     notes: Sequence[str] = ()
     sections: Sequence[Table] = ()
     """Further tables, each with a title."""
 
     def at(self, task: str, row: str, column: str) -> Measured | None:
-        """Return the entry in one place of a task's table, or None."""
+        """Return the entry in one place of a task's table, or None if there is none."""
         for measurement in self.measured:
             if (measurement.entry.task, measurement.entry.row, measurement.entry.column) == (
                 task,
@@ -43,7 +42,7 @@ class ExperimentTable:
         return None
 
     def less(self, row: str, header: str, title: str) -> Table:
-        """Return the difference of every entry to that of one row in the same task and column.
+        """Return the difference of every entry to the entry of one row in the same task and column.
 
         Args:
             row: the row that is subtracted.
@@ -67,8 +66,8 @@ class ExperimentTable:
         return by_task
 
     def difference(self, measurement: Measured, baseline: str) -> Interval | None:
-        """Return an entry minus the baseline's entry of the same configuration, in points; None
-        without one."""
+        """Return an entry's difference to the baseline's entry of the same configuration, in
+        points; None if there is none."""
         other = self._baseline(measurement, baseline)
         return None if other is None else measurement.minus(other)
 
@@ -82,8 +81,7 @@ class ExperimentTable:
         return None
 
     def markdown(self) -> str:
-        """Return the title, the tables of each task (of all where the columns are tasks), and every
-        number."""
+        """Return the title, the tables of each task (or of all if the columns are tasks), and every number."""
         tables = [
             *(table for crossed in self._crossed() for table in crossed.tables()),
             *self.sections,
@@ -145,8 +143,7 @@ class ExperimentTable:
 
 
 def csv_of(table: Table) -> str:
-    """Return a table as CSV: whole numbers without separators of thousands, nothing for an empty
-    cell."""
+    """Return a table as CSV: whole numbers without thousands separators, and nothing for an empty cell."""
 
     def plain(cell: Value) -> str:
         if isinstance(cell, Number) and cell.sd is cell.interval is cell.paper is None:

@@ -1,4 +1,4 @@
-"""Other ways of choosing examples that people use, asked through one LM, for `optimisers.py`.
+"""Other widely used ways of choosing examples, run with the same LM, for `optimisers.py`.
 
 - `arena`: a task's rows for one split, the LM that all are asked through, and what it has read
 - `counted`: that LM, which counts what a server would bill

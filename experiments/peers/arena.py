@@ -1,4 +1,4 @@
-"""A task's rows for one split of the comparison, and the LM that all methods are asked through."""
+"""One split of a task's rows for the comparison, and the LM that all methods call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ceil_jax.tuning.search import Search
 from peers.counted import CountedLM
 
 LONGEST = {"geoquery": 32, "mtop": 80, "nl2bash": 48, "webqs": 16}
-"""Tokens of an answer at most: what 99 of 100 right answers have."""
+"""The maximum number of tokens of an answer, enough for 99 of 100 right answers."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Sizes:
     """The rows and the budget of a comparison."""
 
     rows: int = 100
-    """Rows that judge."""
+    """The number of rows that judge the methods."""
     shots: int = 4
-    """Examples in a prompt, for methods that do not choose their number."""
+    """The number of examples in a prompt, for methods that do not choose it."""
     bank: int = 1000
-    """Training rows of the task at most."""
+    """The maximum number of training rows of the task."""
     tuning: int = 40
-    """Rows of the bank that `tune` races on; the others may use them too."""
+    """The number of bank rows on which `tune` races; other methods may use them too."""
     final: int = 24
-    """Further rows of the bank that `tune` ends with, likewise."""
+    """The number of further bank rows on which `tune` compares its finalists; other methods may use them too."""
     validating: int = 16
-    """Rows of both on which the others compare what they try."""
+    """The number of these rows on which methods other than `tune` compare what they try."""
     prompts: int = 200
-    """The budget of preparing: the LM tokens of so many prompts with `shots` random examples."""
+    """The budget for preparing, in prompts: the LM tokens of this many prompts with `shots` random examples."""
 
 
 class Chosen(NamedTuple):
@@ -63,14 +63,14 @@ class Chosen(NamedTuple):
 
     prompts: Callable[[Sequence[Example]], list[str]] | None
     examples: float
-    """Examples in a prompt."""
+    """The mean number of examples in a prompt."""
     what: str = ""
-    """The choice in words."""
+    """A description of the choice."""
     predictions: Callable[[Sequence[Example]], list[str]] | None = None
 
 
 class KeptVectors:
-    """An encoder that encodes each text once in a process. Else it is the encoder it wraps."""
+    """An encoder that encodes each text once in a process, and otherwise behaves like the encoder that it wraps."""
 
     def __init__(self, encoder: object) -> None:
         self._encoder = encoder
@@ -88,7 +88,7 @@ class KeptVectors:
 
 
 class CountingModels(Models):
-    """Models whose LM counts what a server would bill."""
+    """Models with an LM that counts the tokens that a server would bill."""
 
     def __init__(self, lm: LanguageModel, task: Task, queries: Sequence[Example]) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class CountingModels(Models):
 
 
 class Shared:
-    """The LM and the encoder, which all tasks and splits share."""
+    """The LM and the encoder, shared by all tasks and splits."""
 
     def __init__(self, lm: str = TUNE.lm, encoder: str = TUNE.encoder) -> None:
         self.lm_name = lm
@@ -119,7 +119,7 @@ class Shared:
 
 
 class Arena:
-    """One split of one task.
+    """One split of one task, with its rows, models and budget.
 
     Its training rows are drawn into those of preparing and the bank; the rows that judge are
     held-out queries, the same in every split, and no method sees them before it has ended.
@@ -170,7 +170,7 @@ class Arena:
         self.models = CountingModels(shared.lm, task, [*task.train, *self.judging])
         self.models.once(("encoder", shared.encoder_name, None), lambda: shared.encoder)
         self.whole = replace(task, train=left, validation=final)
-        """The rows that `tune` is given."""
+        """The task as given to `tune`, with all of its rows."""
         drawn = draw(left, sizes.tuning, split + 1)
         raced = {example.id for example in drawn}
         self.bank = [example for example in left if example.id not in raced]
@@ -184,7 +184,7 @@ class Arena:
 
     @cached_property
     def budget(self) -> int:
-        """LM tokens for preparing."""
+        """The number of LM tokens that a method may spend on preparing."""
         draws = np.random.default_rng(7)
         prompts = [
             self.prompt(query, [self.bank[i] for i in draws.permutation(len(self.bank))[: self.k]])
@@ -196,7 +196,7 @@ class Arena:
 
     @property
     def k(self) -> int:
-        """Examples in a prompt."""
+        """The number of examples in a prompt."""
         return self.sizes.shots
 
     @property
@@ -206,7 +206,7 @@ class Arena:
 
     @cached_property
     def by_input(self) -> dict[str, Example]:
-        """The rows of the bank, of preparing and of judging, by their inputs."""
+        """The rows of the bank, of preparing and of judging, by input."""
         return {row.input: row for row in (*self.bank, *self.preparing, *self.judging)}
 
     def search(self) -> Search:
@@ -222,11 +222,11 @@ class Arena:
         return search
 
     def prompt(self, query: Example, examples: Sequence[Example]) -> str:
-        """Return the prompt of a query with examples in this order."""
+        """Return the prompt of a query with examples in the given order."""
         return Prompt(self.task.template).text(query, examples)
 
     def answers(self, prompts: Sequence[str], queries: Sequence[Example]) -> list[str]:
-        """Return the LM's answers."""
+        """Return the LM's answers to prompts."""
         answering = self.field.base.answering
         replies = ask(self.lm, answering, self.task.stop, prompts, queries)
         return [reply.prediction for reply in replies]
@@ -237,7 +237,7 @@ class Arena:
 
     @contextmanager
     def asking(self, limit: int) -> Iterator[Asker]:
-        """Yield what threads ask the LM through, within so many LM tokens."""
+        """Yield an `Asker`, through which threads call the LM for at most `limit` tokens."""
         with self.lm.metered("preparing") as meter:
             asker = Asker(self, meter, limit)
             try:
@@ -247,7 +247,7 @@ class Arena:
 
     @property
     def texts(self) -> str:
-        """The hash of the rows that judge."""
+        """A hash of the rows that judge."""
         return digest([[row.input, row.output] for row in self.judging])[:12]
 
 
@@ -256,7 +256,8 @@ def _shown(task: Task, example: Example) -> str:
 
 
 class Asker:
-    """Asks the LM for threads that each have one prompt: what arrives together is read together.
+    """Calls the LM for threads that each have one prompt: prompts that arrive together are read
+    together.
 
     Once the budget is spent, every further answer is "", without the LM.
     """
@@ -276,7 +277,7 @@ class Asker:
 
     @property
     def spent(self) -> bool:
-        """Whether the budget is spent."""
+        """Whether the budget of tokens is spent."""
         return self.tokens >= self._limit
 
     def __call__(self, prompt: str, query: Example) -> str:

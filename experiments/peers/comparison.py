@@ -1,4 +1,4 @@
-"""The tables of the comparison, from its records."""
+"""The tables of the comparison of `tune` with other methods, made from its records."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from ceil_jax.report.table import Number, Table, Value
 
 OURS = "ceil-jax tune"
 ABOUT_OURS = f"{OURS}, "
-"""The beginning of the names of rows that say more of `tune`; these are in no table of methods."""
+"""The beginning of the names of additional rows about `tune`, which are in no table of methods."""
 BEST_PROMPT = f"{ABOUT_OURS}its best prompt"
-"""What `tune` would recommend if it had to be a prompt, as with the others."""
+"""The prompt that `tune` would recommend if it had to recommend a prompt, as other methods do."""
 CLASSIFIER = "classifier alone"
 WITHOUT_LM = (CLASSIFIER, "nearest output, copied")
-"""The rows that call no LM. Each applies to some tasks alone."""
+"""The rows that call no LM, each of which applies only to some tasks."""
 PLAIN = "eight nearest"
-"""What one does without a search."""
+"""The usual choice without a search."""
 NEAREST = "DSPy KNNFewShot"
 FOUR_NEAREST = "four nearest (DSPy KNNFewShot, LangChain)"
-"""Two packages that choose the same examples: one measurement."""
+"""Two packages that choose the same examples, and so have one measurement."""
 SAME = {NEAREST: FOUR_NEAREST, "LangChain similarity": FOUR_NEAREST}
 RULE = "no search: a rule by the kind of outputs"
-"""Labels: the classifier. Programs: `free`. Anything else: the four nearest."""
+"""The rule by the kind of outputs. Labels: the classifier. Programs: `free`. Anything else: the four nearest."""
 LEFT_OUT = {
     "DSPy MIPROv2, demos alone": "its bootstrapping may ask 240 prompts, the budget pays for 200, and "
     "an unpaid answer is empty"
 }
-"""Rows in no table → why the measurement is not of the method."""
+"""Rows that are in no table → the reason why they do not measure the method."""
 SHORT = (OURS, RULE, "Optuna over our space", FOUR_NEAREST, "zero examples")
 """The rows of README's table."""
 PRICE = Price(0.15, 0.15)
-"""Of the tokens of a query in the table: dollars a million."""
+"""The price of a query's tokens in the table, in dollars for a million."""
 
 
 class Comparison:
@@ -72,7 +72,7 @@ class Comparison:
         self.methods = whole
 
     def _by_rule(self, task: str) -> Runs | None:
-        """Return the runs of the rule on a task; None if what it names was not run.
+        """Return the runs of the rule on a task; None if the method that it names was not run.
 
         Where outputs are programs, `free` was run as the best prompt of `tune`, which chose between
         2 and 4 examples, and once for a set.
@@ -92,8 +92,8 @@ class Comparison:
     def ahead(
         self, row: str, other: str, tasks: Sequence[str] = (), programs: bool = False
     ) -> Number:
-        """Return a method's mean score on some tasks, by default all, less another's, with its paired
-        interval.
+        """Return a method's mean score minus another's on some tasks, by default all, with its
+        paired interval.
 
         Args:
             row: the method.
@@ -115,8 +115,9 @@ class Comparison:
         )
 
     def significant(self, row: str, other: str) -> str:
-        """Return on how many tasks a method is better than another, and worse: the interval of the
-        difference excludes 0, by query and with every program alike."""
+        """Return on how many tasks a method is better, and on how many it is worse, than another:
+        the interval of the difference excludes 0, by query and with every program weighing the
+        same."""
         better = worse = 0
         for task in self.tasks:
             both = [self._ahead(row, other, [task], programs) for programs in (False, True)]
@@ -126,7 +127,7 @@ class Comparison:
         return f"{better} / {worse}"
 
     def preparing(self, row: str) -> int:
-        """Return the LM tokens of preparing, the mean over tasks and splits."""
+        """Return the LM tokens of preparing a method, averaged over tasks and splits."""
         if row == RULE:
             return 0
         means = [
@@ -136,7 +137,7 @@ class Comparison:
         return round(float(np.mean(means)))
 
     def a_query(self, row: str, tasks: Sequence[str] = ()) -> int:
-        """Return the LM tokens of a query, the mean over some tasks, by default all, and splits."""
+        """Return the LM tokens of a query, averaged over splits and some tasks, by default all."""
         means = [
             np.mean(
                 [
@@ -149,7 +150,7 @@ class Comparison:
         return round(float(np.mean(means)))
 
     def dollars(self, row: str) -> Number:
-        """Return the dollars of a thousand queries at PRICE, the mean over tasks and splits."""
+        """Return the price of a thousand queries in dollars at PRICE, averaged over tasks and splits."""
         money = PRICE.of_tokens(1000 * self.a_query(row))
         return Number(money, digits=3)
 
@@ -177,7 +178,7 @@ class Comparison:
         return Table(header, body)
 
     def short(self) -> Table:
-        """Return the table of README: some of the methods."""
+        """Return the table for README, with some of the methods."""
         body: list[list[Value]] = [
             [
                 row,
@@ -191,7 +192,7 @@ class Comparison:
         return Table(["method", "score (95 % interval)", "LM tokens a query", "tune − it"], body)
 
     def notes(self) -> list[str]:
-        """Return what a reader of the table has to know of it."""
+        """Return notes that a reader of the table needs."""
         ours = [record for task in self.tasks for record in self.runs[OURS, task].records]
         without = sum(not record.answering.tokens for record in ours)
         lines = [f"{OURS} recommends an answer without LM calls in {without} of {len(ours)} runs."]
@@ -212,7 +213,7 @@ class Comparison:
         return lines
 
     def by_task(self) -> Table:
-        """Return the scores on each task, with the spread over splits."""
+        """Return a table of the scores on each task, with their spread over splits."""
         others = dict.fromkeys(row for row, _ in self.runs if row not in self.methods)
         rows = [*self.methods, *(row for row in others if row not in LEFT_OUT)]
         body = [
@@ -230,8 +231,8 @@ class Comparison:
         return Table(["method", *self.tasks], body)
 
     def trust(self) -> Table:
-        """Return what `tune` gains over eight nearest examples on each task, what it loses to the best
-        row of all in hindsight, and the tokens of a query of both.
+        """Return a table of the gain of `tune` over the eight nearest examples on each task, its
+        loss against the best row in hindsight, and the tokens of a query of both.
 
         The best of many rows on few queries looks better than it is, so that the loss is too large.
         """
@@ -276,8 +277,8 @@ class Comparison:
         return Table(header, [*body, mean])
 
     def by_outputs(self) -> Table:
-        """Return what `tune` is ahead of each method on the tasks that a classifier can answer, and on
-        the others; and what its best prompt is ahead on all of them."""
+        """Return a table of the lead of `tune` over each method: on the tasks that a classifier can
+        answer, on the others, and the lead of its best prompt on all."""
         labels = [task for task in self.tasks if (CLASSIFIER, task) in self.runs]
         others = [task for task in self.tasks if task not in labels]
         columns = [(tasks, False) for tasks in (labels, others) if tasks]
@@ -300,7 +301,7 @@ class Comparison:
         return Table(["method", *header, *(f"{prompt} − it" for prompt in prompts)], body)
 
     def chosen(self) -> Table:
-        """Return what `tune` recommended, by task, in each split."""
+        """Return a table of the recommendations of `tune`, by task and split."""
         body = [
             [task, "; ".join(record.method for record in self.runs[OURS, task].records)]
             for task in self.tasks
@@ -308,7 +309,7 @@ class Comparison:
         return Table(["task", "recommended"], body)
 
     def text(self) -> str:
-        """Return all tables in Markdown."""
+        """Return all tables as Markdown."""
         records = [self.runs[OURS, task].records for task in self.tasks]
         every_lm = [record.lm for runs in self.runs.values() for record in runs.records]
         lms = ", ".join(dict.fromkeys(every_lm))
@@ -335,5 +336,5 @@ def _programs(runs: Runs) -> bool:
 
 
 def _written(record: Record) -> bool:
-    """Return whether the LM writes its answers, and does not choose among labels."""
+    """Return whether the LM writes its answers instead of choosing among labels."""
     return record.metric != "accuracy"

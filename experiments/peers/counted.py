@@ -1,4 +1,4 @@
-"""An LM that counts what a server would bill: every prompt whole, and every answer."""
+"""An LM that counts the tokens that a server would bill: the whole of every prompt, and every answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ceil_jax.lm.torch.scoring import TreeReader
 from ceil_jax.tasks.example import Example, Task
 
 WRONG = "?"
-"""Stands for an answer that is none of the accepted ones."""
+"""The text that stands for an answer that is none of the accepted ones."""
 
 
 class CountedLM(LanguageModel):
@@ -105,7 +105,7 @@ class CountedLM(LanguageModel):
         return answers
 
     def _verdict(self, wanted: list[int], written: list[int]) -> bool | None:
-        """Return whether greedy decoding writes an answer and ends its line.
+        """Return whether greedy decoding writes an answer and then ends the line.
 
         None where that cannot be said: it writes another token that begins like the rest of the
         answer, such as two brackets for three, and may come to the same text.
@@ -129,7 +129,7 @@ class CountedLM(LanguageModel):
         return True
 
     def _query_of(self, prompt: str) -> Example:
-        """The query that a prompt ends with, behind the separator of its examples."""
+        """Return the query with which a prompt ends, after the separator of its examples."""
         start = 0
         while prompt[start:] not in self._queries:
             start = prompt.index(self._template.separator, start) + len(self._template.separator)
@@ -137,12 +137,12 @@ class CountedLM(LanguageModel):
 
 
 def _reads_on_cpu(lm: LanguageModel) -> bool:
-    """Return whether an LM is one that `GreedyReader` can read with: torch's, on a CPU."""
+    """Return whether `GreedyReader` can read with an LM: it is torch's, on a CPU."""
     return getattr(getattr(lm, "model", None), "device", None) == torch.device("cpu")
 
 
 class GreedyReader(TreeReader):
-    """Reads rows as its base does; what it returns is tokens in place of log-probabilities."""
+    """Reads rows as its base class does, but returns tokens in place of log-probabilities."""
 
     def _read(self, rows: Sequence[PairTokens]) -> tuple[list[np.ndarray], int]:
         """Return the token that greedy decoding would write at each scored place of each row, int64,

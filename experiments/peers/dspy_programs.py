@@ -1,4 +1,4 @@
-"""DSPy's optimisers of demonstrations, on a program of one step whose prompt is the task's own."""
+"""DSPy's optimisers of demonstrations, applied to a one-step program whose prompt is the task's own."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from ceil_jax.tasks.example import Example
 from peers.arena import Arena, Asker, Chosen
 
 RIGHT = 0.5
-"""The score from which an answer may become a demonstration."""
+"""The lowest score with which an answer may become a demonstration."""
 
 BOOTSTRAPPED = 2
-"""Demonstrations that are the LM's own answers, at most."""
+"""The maximum number of demonstrations that are the LM's own answers."""
 
 PROGRAMS = 6
-"""Candidate programs of random search, in addition to the three that it always tries."""
+"""The number of candidate programs of random search, in addition to the three that it always tries."""
 
 DEMO_SETS = 7
-"""Demonstration sets that MIPROv2 chooses from, the empty one included."""
+"""The number of demonstration sets that MIPROv2 chooses from, the empty one included."""
 
 TRIALS = 8
-"""Trials of MIPROv2 after the first, which is of the unchanged program."""
+"""The number of trials of MIPROv2 after the first, which measures the unchanged program."""
 
 
 class OwnLM(dspy.BaseLM):
-    """The LM, as DSPy hands it to an adapter."""
+    """The LM in the form in which DSPy passes it to an adapter."""
 
     def __init__(self, ask: Callable[[str, Example], str]) -> None:
         super().__init__(model="own")
@@ -46,7 +46,7 @@ class OwnLM(dspy.BaseLM):
 
 
 class TemplateAdapter(dspy.Adapter):
-    """Writes a prompt by the task's template in place of DSPy's own instructions and headings.
+    """Writes a prompt by the task's template, in place of DSPy's own instructions and headings.
 
     Args:
         arena: whose examples the demonstrations are.
@@ -71,7 +71,7 @@ def demonstrated(arena: Arena, demos: Sequence[Any]) -> list[Example]:
 
 
 def labeled(arena: Arena) -> Chosen:
-    """LabeledFewShot: K random examples, the same for all queries."""
+    """Choose by LabeledFewShot: K random examples, the same for all queries."""
     with _quiet(arena, _never):
         rows = _examples(arena.bank)
         # it draws with the same seed whenever it is called: the split orders the rows
@@ -82,7 +82,7 @@ def labeled(arena: Arena) -> Chosen:
 
 
 def random_search(arena: Arena) -> Chosen:
-    """BootstrapFewShotWithRandomSearch."""
+    """Choose by BootstrapFewShotWithRandomSearch."""
     with arena.asking(arena.budget) as asker, _quiet(arena, asker):
         optimiser = BootstrapFewShotWithRandomSearch(
             metric=_metric(arena),
@@ -108,7 +108,7 @@ class DemosAlone(MIPROv2):
 
 
 def mipro(arena: Arena) -> Chosen:
-    """MIPROv2 over sets of demonstrations alone."""
+    """Choose by MIPROv2 over sets of demonstrations alone."""
     with arena.asking(arena.budget) as asker, _quiet(arena, asker):
         optimiser = DemosAlone(
             metric=_metric(arena),
@@ -130,7 +130,7 @@ def mipro(arena: Arena) -> Chosen:
 
 
 def nearest(arena: Arena) -> Chosen:
-    """KNNFewShot without bootstrapping; the nearest stands last, as in every prompt of ours."""
+    """Choose by KNNFewShot without bootstrapping; the nearest example comes last, as in all of our prompts."""
 
     def vectors(texts: Sequence[str]) -> Any:
         # DSPy puts the field's name before its text
@@ -156,7 +156,7 @@ def nearest(arena: Arena) -> Chosen:
 
 
 def fixed(arena: Arena, examples: Sequence[Example]) -> Chosen:
-    """Return the same examples for every query."""
+    """Return a choice of the same examples for every query."""
 
     def prompts(queries: Sequence[Example]) -> list[str]:
         return [arena.prompt(query, examples) for query in queries]
@@ -173,8 +173,8 @@ def _examples(rows: Sequence[Example]) -> list[Any]:
 
 
 def _trainset(arena: Arena) -> list[Any]:
-    """A random part of the bank, in random order: DSPy walks through it until enough of its
-    examples are answered rightly."""
+    """Return a random part of the bank in random order: DSPy goes through it until it has answered
+    enough examples correctly."""
     rows = _examples(arena.bank)
     _shuffled(rows, arena.split)
     return rows[: 3 * arena.sizes.validating]
@@ -201,7 +201,7 @@ def _never(prompt: str, query: Example) -> str:
 
 @contextmanager
 def _quiet(arena: Arena, ask: Callable[[str, Example], str] | Asker) -> Iterator[None]:
-    """DSPy with our LM and template, without its printing."""
+    """Use our LM and template in DSPy inside the block, without its printing."""
     logging.getLogger("dspy").setLevel(logging.ERROR)
     settings = {"lm": OwnLM(ask), "adapter": TemplateAdapter(arena), "disable_history": True}
     with (

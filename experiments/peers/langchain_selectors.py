@@ -16,7 +16,7 @@ from peers.arena import Arena, Chosen, KeptVectors
 
 
 class OwnEmbeddings(Embeddings):
-    """The encoder that all methods use, as LangChain calls one."""
+    """The encoder that all methods use, with LangChain's interface of embeddings."""
 
     def __init__(self, encoder: KeptVectors) -> None:
         self._encoder = encoder
@@ -31,13 +31,12 @@ class OwnEmbeddings(Embeddings):
 
 
 def similarity(arena: Arena) -> Chosen:
-    """SemanticSimilarityExampleSelector."""
+    """Choose by SemanticSimilarityExampleSelector."""
     return _chosen(arena, SemanticSimilarityExampleSelector)
 
 
 def mmr(arena: Arena) -> Chosen:
-    """MaxMarginalRelevanceExampleSelector, with the 20 nearest and the λ of 0.5 that are its
-    defaults."""
+    """Choose by MaxMarginalRelevanceExampleSelector with its defaults, the 20 nearest and a λ of 0.5."""
     return _chosen(arena, MaxMarginalRelevanceExampleSelector)
 
 
@@ -45,8 +44,7 @@ def _chosen(
     arena: Arena,
     kind: type[SemanticSimilarityExampleSelector] | type[MaxMarginalRelevanceExampleSelector],
 ) -> Chosen:
-    """The selector's choice; what it names first stands last, next to the query, as in every prompt
-    of ours."""
+    """Return the selector's choice; its first example comes last, next to the query, as in all of our prompts."""
     selector = kind.from_examples(
         [{"query": row.input, "id": row.id} for row in arena.bank],
         OwnEmbeddings(arena.shared.encoder),

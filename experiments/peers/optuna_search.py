@@ -15,19 +15,19 @@ from peers.arena import Arena, Chosen
 from peers.ours import of_candidate
 
 TRIALS = 150
-"""Trials at most. The budget ends them, unless the space is too small to spend it: what was answered
-once costs nothing again."""
+"""The maximum number of trials. Normally the budget ends the search; a space may be too small to
+spend it, because repeated prompts cost nothing."""
 
 ROWS = 32
-"""Rows that a trial answers, of those of preparing: twice as many as DSPy's programs compare on,
+"""The number of preparing rows that a trial answers: twice as many as DSPy's programs compare on,
 with which trials left half of the budget unspent."""
 
 PARTS = 4
-"""Rows are answered in so many parts, after each of which a trial may be pruned."""
+"""The number of parts in which a trial answers its rows; it may be pruned after each part."""
 
 
 def optuna_search(arena: Arena) -> Chosen:
-    """TPE with its median pruner. Each trial answers ROWS rows; the best mean wins."""
+    """Choose by TPE with the median pruner. Each trial answers ROWS rows; the best mean wins."""
     search = TuneConfig()
     rows = {
         row.name: row
@@ -78,7 +78,7 @@ def _candidate(
 
 
 def _applies(arena: Arena, row: Row) -> bool:
-    """Whether a row can choose for this task's queries."""
+    """Return whether a row can choose examples for this task's queries."""
     try:
         arena.field.enter(Candidate(row, 0 if row == ZERO.row else 2), arena.validating[:1])
     except UserError:

@@ -1,4 +1,4 @@
-"""`ceil-jax tune`, and what it is compared with."""
+"""`ceil-jax tune`, and the choices with which it is compared."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from peers.arena import Arena, Chosen
 
 
 def zero(arena: Arena) -> Chosen:
-    """No examples."""
+    """Choose no examples."""
     return of_candidate(arena, ZERO)
 
 
 def eight_nearest(arena: Arena) -> Chosen:
-    """The eight nearest examples, with which `tune` compares everything."""
+    """Choose the eight nearest examples, with which `tune` compares everything."""
     return of_candidate(arena, PLAIN)
 
 
 def without_lm(arena: Arena, row: Row) -> Chosen:
-    """The answers of a row that needs no LM calls (`row_without_lm`)."""
+    """Return the answers of a row that makes no LM calls (`row_without_lm`)."""
 
     def predictions(queries: Sequence[Example]) -> list[str]:
         replies = replies_without_lm(arena.field, row, queries)

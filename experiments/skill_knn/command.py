@@ -31,7 +31,7 @@ Config = Annotated[RunConfig, tyro.conf.arg(name="")]
 
 @dataclass(frozen=True)
 class SelectedOptions:
-    """Measures of the selected examples: no LM answers, and it only rewrites."""
+    """Compute measures of the selected examples; the LM only rewrites inputs, and answers nothing."""
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""
@@ -67,7 +67,7 @@ class SelectedOptions:
 
 @dataclass(frozen=True)
 class RecallOptions:
-    """recall@N: how often a right answer is among the N most frequent samples."""
+    """Compute recall@N: how often a right answer is among the N most frequent samples."""
 
     tasks: tuple[str, ...]
     """SQL and COGS tasks."""

@@ -58,14 +58,14 @@ def skill_experiment(
     method: tuple[str, ...] = NAMES,
     lms: tuple[str, ...] = (),
 ) -> Experiment:
-    """Return an experiment of Skill-KNN, whose options say by default what is given here."""
+    """Return an experiment of Skill-KNN with the given default options."""
     defaults = ExperimentOptions(tasks, lms, method=method)
     return Experiment(name, title, entries, points, with_selection, defaults, SKILL_SCALES)
 
 
 def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
-    """Return a row for each LM that answers and each method, and for each of --encoders one of its
-    nearest.
+    """Return a row for each answering LM and each method, and a row of the nearest examples for
+    each of --encoders.
 
     Whatever answers, the LM of --lm rewrites, unless --skills.lm names another, and scores what EPR
     learns from.
@@ -90,7 +90,7 @@ def entries(config: RunConfig, options: ExperimentOptions) -> list[Entry]:
 
 
 def check(task: str, methods: Sequence[str]) -> None:
-    """Make this folder's methods known.
+    """Register this folder's methods.
 
     Raises:
         UserError: a task without skills; an unknown method.
@@ -106,7 +106,7 @@ def check(task: str, methods: Sequence[str]) -> None:
 
 
 def with_selection(grid: Grid, table: ExperimentTable) -> ExperimentTable:
-    """Add the wins, the measures of what was selected, and how rewriting went."""
+    """Add tables of the wins, of the measures of selected examples, and of how rewriting went."""
     sections = [wins_table(table.measured)]
     notes = []
     for task, members in table.by_task().items():
@@ -134,7 +134,7 @@ def rewriting(run: Run, chosen: Sequence[Lazy[Choice]]) -> Iterator[str]:
 
 
 def wins_table(measured: Sequence[Measured]) -> Table:
-    """Return the wins of the paper's Table 2, among the rows of each LM.
+    """Return a table of wins as in the paper's Table 2, among the rows of each LM.
 
     A method wins a task if no method that is not an oracle scores higher; scores are compared with
     the one decimal that is printed, and equal ones win together, as in the paper's own numbers. The
@@ -170,7 +170,7 @@ def wins_table(measured: Sequence[Measured]) -> Table:
 def wins(
     scores: Mapping[str, Mapping[str, float]], methods: Sequence[str], oracles: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return, for each method, the tasks on which none of the methods is better, and those where it
+    """Return, for each method, the tasks on which no other method is better, and those on which it
     beats an oracle.
 
     Args:

@@ -29,7 +29,7 @@ def answered_prompts(session: Session, method: str) -> list[str]:
 
 
 def sample(session: Session, method: str, count: int, temperature: float) -> list[list[str]]:
-    """Sample answers to each query, with the examples that greedy answering used.
+    """Sample answers to each query, with the examples that greedy answering had.
 
     Samples are kept with all that the LM has read.
 

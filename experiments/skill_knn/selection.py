@@ -14,14 +14,15 @@ from ceil_jax.skills.sketches import cogs_sketch, sql_sketch
 from ceil_jax.tasks.example import Task
 
 Measures = dict[str, float]
-"""Numbers by the name of their column."""
+"""Measures by the names of their columns."""
 
 SKETCHES = {"sql": sql_sketch, "cogs": cogs_sketch}
 """The sketch of outputs by `Task.language`."""
 
 
 def selected(task: Task, choice: Choice) -> Measures:
-    """Return the measures of the examples chosen for each query of a task, means over queries.
+    """Return the measures of the examples that are chosen for a task's queries, averaged over
+    queries.
 
     Args:
         task: a SQL or a COGS task; the last three are of SQL alone.
@@ -71,7 +72,7 @@ def selected(task: Task, choice: Choice) -> Measures:
 
 
 def averaged(repeats: Sequence[Measures]) -> Measures:
-    """Return the means over several repeats of one method."""
+    """Return the means over several repetitions of one method."""
     return {name: float(np.mean([measures[name] for measures in repeats])) for name in repeats[0]}
 
 

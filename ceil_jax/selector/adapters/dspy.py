@@ -26,7 +26,7 @@ except ModuleNotFoundError as missing:
 from ceil_jax.selector.adapters.dspy_bank import KEY, DemoBank, bank_of_demos, bank_of_state
 
 _KEYS = (KEY, "fields", "metadata")
-"""Keys of a predictor's saved state that the state of one that was not compiled may lack."""
+"""Keys that may be missing in the state of a predictor that was not compiled."""
 
 
 class CeilFewShot(Teleprompter):
@@ -210,7 +210,7 @@ class CeilFewShot(Teleprompter):
 
 
 class _Choosing:
-    """A mixin for Predict that takes demos from a bank, unless the call has some."""
+    """A mixin for Predict that takes demos from a bank, unless the call already has demos."""
 
     chooser: DemoBank
 
@@ -263,7 +263,7 @@ def _choosing(kind: type[Any]) -> type[Any]:
 
 
 def _unpickled(kind: type[Any]) -> Any:
-    """An empty predictor, for unpickling."""
+    """Return an empty predictor, for unpickling."""
     return object.__new__(_choosing(kind))
 
 

@@ -1,4 +1,4 @@
-"""The bank of a DSPy predictor, which chooses the demos and is saved with the program."""
+"""The bank of a DSPy predictor, which chooses the demos of each call and is saved with the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ceil_jax.store.opened import STRICT, checked
 from ceil_jax.tasks.example import Example
 
 KEY = "ceil"
-"""The name of a bank in the state of a predictor."""
+"""The key of a bank in the state of a predictor."""
 
 _NOT_KEPT = ("count_tokens", "template", "card")
 """Settings that are not saved, because DSPy writes its own prompts."""
@@ -106,7 +106,7 @@ class DemoBank:
 @with_config(STRICT)
 @dataclasses.dataclass
 class _Saved:
-    """What `DemoBank.state` returns."""
+    """The JSON form of a bank, which `DemoBank.state` returns."""
 
     query: Annotated[tuple[str, ...], Field(min_length=1)]
     fields: tuple[str, ...]
@@ -122,7 +122,7 @@ class _Saved:
 def bank_of_state(
     state: Any, encoder: CeilSelector | Any, options: Mapping[str, Any], where: str
 ) -> DemoBank:
-    """Return the bank whose state `DemoBank.state` returned.
+    """Return the bank with a state that `DemoBank.state` returned.
 
     Args:
         state: the state, from a file that is not trusted.
@@ -207,7 +207,7 @@ def joined(values: Any, names: tuple[str, ...]) -> str:
 
 
 def _number(value: Any) -> Any:
-    """A number of numpy or a collection as a JSON value; a TypeError for other values."""
+    """Return a numpy number or a collection as a JSON value. Other values are a TypeError."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | set | frozenset):

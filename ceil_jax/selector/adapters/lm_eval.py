@@ -128,7 +128,7 @@ class CeilSampler(ContextSampler):
         # many documents may share their `text`, such as a passage, and are other questions
         self.selector.template = Template(f"{{{QUESTION}}}\n{{output}}")
         self.question: Doc | None = None
-        """The next question, for a harness that does not pass it to `sample`."""
+        """The question for the next call of `sample`, for a harness that does not pass it on."""
 
     def sample(
         self, n: int, eval_doc: Doc | None = None, df: Sequence[Doc] | None = None, **kwargs: Any
@@ -177,7 +177,7 @@ class CeilSampler(ContextSampler):
 
 
 def _tell(task: Any) -> None:
-    """Make the task pass each question to the CeilSampler that it has at that time."""
+    """Make the task pass each question to its CeilSampler, also if the sampler is replaced later."""
     context = task.fewshot_context
     requests = task.build_all_requests
 

@@ -1,4 +1,4 @@
-"""Requests for repairs and the calls that order them: a synthetic task.
+"""A synthetic task: requests for repairs, and the calls that order them.
 
 It tests new combinations of known parts. A small grammar generates it, so no data set is needed.
 
@@ -27,7 +27,7 @@ from ceil_jax.tasks.spec import Row, pair_task
 BANK_SIZE = 600
 QUERIES = 300
 HELD_OUT = 3
-"""One in this many pairs of parts is held out."""
+"""One in this many pairs of parts is held out of the bank."""
 SEED = "repairs"
 
 DEVICES = (

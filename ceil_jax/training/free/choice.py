@@ -26,7 +26,7 @@ FOLDS = 5
 """The number of folds of cross-fitting."""
 
 Fit = Callable[..., Head]
-"""A function (rows of a bank, like=None) → a head trained on them. With `like`, another head of
+"""A function (rows of a bank, like=None) → a head trained on the rows. With `like`, another head of
 that kind, the new head gives examples the same blocks as `like`, and maps only queries
 differently."""
 

@@ -33,10 +33,10 @@ STRUCTURES = 1_000
 """Number of structures that a head predicts, the most common ones."""
 
 _FEWEST_TO_HOLD_OUT = 10
-"""With fewer rows, none are held out to choose the penalty: it is the first of PENALTIES."""
+"""The number of rows below which none are held out to choose the penalty; it is then the first of PENALTIES."""
 
 _FULL_BATCH = 2_000
-"""Up to this many rows, L-BFGS on all of them is faster than Adam on batches."""
+"""The largest number of rows for which L-BFGS on all of them is faster than Adam on batches."""
 
 
 @dataclass(frozen=True)
