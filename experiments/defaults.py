@@ -143,11 +143,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--report", action="store_true", help="on the validation split")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="measure on the validation split, not on queries from train",
+    )
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--limit", type=int, default=100, help="queries of each task")
     parser.add_argument("--lm", default="SmolLM2-135M-Instruct")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="what the LM has answered")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="a folder for cached LM outputs"
+    )
     parser.add_argument("--record", type=Path, default=RESULTS, help="a results file")
     options = parser.parse_args(arguments)
     register_order("most_relevant_first", lambda relevance, gains: prompt_order(relevance)[::-1])

@@ -324,7 +324,9 @@ def main(arguments: list[str] | None = None) -> None:
         "--shots", type=int, nargs="+", default=[COUNTS[0]], help="K, with --answer"
     )
     parser.add_argument("--lm", default="SmolLM2-135M-Instruct")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="what the LM has read")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="a folder for cached LM outputs"
+    )
     parser.add_argument("--record", type=Path, default=RESULTS, help="a results file")
     options = parser.parse_args(arguments)
     encoder = load_encoder(options.encoder)

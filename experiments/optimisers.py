@@ -242,7 +242,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--out", type=Path, default=Path("runs/optimisers"))
     parser.add_argument("--record", type=Path, default=Path("runs/optimisers.jsonl"))
-    parser.add_argument("--table", action="store_true", help="print what is on record")
+    parser.add_argument(
+        "--table", action="store_true", help="print the tables of the recorded runs"
+    )
     return parser.parse_args(argv)
 
 

@@ -256,14 +256,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("file", nargs="?", type=Path, default=RESULTS)
     parser.add_argument(
-        "--experiment", nargs="+", default=[], help="only these, such as table2; default: all"
+        "--experiment",
+        nargs="+",
+        default=[],
+        help="only these experiments, such as table2; default: all",
     )
     parser.add_argument("--tasks", nargs="+", default=[], help="only these; default: all")
     parser.add_argument(
         "--minus", nargs="+", default=["EPR", "dense top-k"], help="rows or columns to compare with"
     )
     parser.add_argument(
-        "--together", nargs=2, metavar=("FIRST", "AGAIN"), help="a run and its repetition"
+        "--together",
+        nargs=2,
+        metavar=("FIRST", "AGAIN"),
+        help="pool two experiments: a run and its repetition",
     )
     parser.add_argument("--add", type=Path, help="another such file, whose runs are added")
     parser.add_argument(

@@ -61,7 +61,7 @@ def running(
         while not there:
             time.sleep(1)
             if process.poll() is not None or time.monotonic() > end:
-                raise UserError(f"{command[0]} does not serve; {log} has what it printed")
+                raise UserError(f"{command[0]} does not serve; its output is in {log}")
             served = ready.startswith("http://")
             there = _answers(ready) if served else ready in log.read_text(errors="replace")
         yield log

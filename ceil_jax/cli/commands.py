@@ -53,8 +53,8 @@ def compare_command(
     Stages and report-TASK-*/report.html are written into the folder runs (--out); the next run
     reuses the stages.
 
-    The flag --plugin MODULE, of all commands, imports a module of yours first, such as one that
-    registers a retriever or a loss.
+    The flag --plugin MODULE, which all commands take, first imports a module of yours, such as one
+    that registers a retriever or a loss.
 
     Args:
         minutes: Finish within this many minutes on this machine. To fit, the number of training
@@ -225,7 +225,7 @@ def report_command(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
     out: Path | None = None,
 ) -> None:
-    """Write one self-contained HTML page of every evaluation in one or several folders of runs.
+    """Write one self-contained HTML page with every evaluation in one or several folders of runs.
 
     Args:
         runs: Folders that were the --out of compare, demo or an experiment.

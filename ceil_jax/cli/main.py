@@ -27,7 +27,7 @@ from ceil_jax.registry import imported_module, load_plugins
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.assets import cache_path, has_cache
 
-DESCRIPTION = """Choose the examples in a prompt: the set from your bank that helps a language model most.
+DESCRIPTION = """Choose the few-shot examples in a prompt, and measure which way of choosing suits your data.
 
 The commands compare CEIL, EPR, Skill-KNN and baselines, and export one as a selector for an application. All take
 --quiet, which prints results and warnings only. ceil-jax COMMAND --help lists the flags: those of the run and of a

@@ -110,8 +110,8 @@ def instruction(pattern: str, labels: Sequence[str]) -> str:
     named = {name for _, name in pieces_of(pattern)} - {""}
     if others := sorted(named - {LABELS}):
         raise UserError(
-            f"the instruction (system) names {{{others[0]}}}; the one name in braces is {{labels}}, and "
-            "a literal brace is written twice: {{ or }}"
+            f"the instruction (system) names {{{others[0]}}}; the only name allowed in braces is {{labels}}, "
+            "and a literal brace is written twice: {{ or }}"
         )
     if named and not labels:
         raise UserError(

@@ -127,6 +127,6 @@ def rewriting_note(run: Run, targets: Iterable[Lazy[Any]]) -> str:
         failures = f"{failures} ({kinds}): the raw inputs are used"
     return (
         f"{stages[0].lm.key}: {failures}; "
-        f"{len(skills):,} different skills, the commonest for {commonest:.0f} %; "
+        f"{len(skills):,} different skills, the most common for {commonest:.0f} %; "
         f"{copies:,} are a demonstration's skill word for word"
     )

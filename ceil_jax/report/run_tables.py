@@ -99,7 +99,7 @@ class RunTable:
         lines = []
         if self.record.metric not in METRICS:
             lines.append(
-                f"No intervals and differences: the metric {self.record.metric} is not registered; "
+                f"No intervals or differences: the metric {self.record.metric} is not registered; "
                 "name the module that registers it (--plugin MODULE)."
             )
         kept_encoders = [f"{row.label}: {row.record.kept}" for row in self.rows if row.record.kept]

@@ -309,7 +309,7 @@ class Files:
                     if key not in wanted:
                         continue
                     if key in arrays:
-                        raise ValueError(f"{key} stands there twice")
+                        raise ValueError(f"{key} occurs twice")
                     if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > _MOST_ARRAYS:
                         raise ValueError(
                             f"{key} is compressed, or larger than {_MOST_ARRAYS:,} bytes"

@@ -299,7 +299,7 @@ def separated(task: Task, source: str = "") -> Task:
     for count, what in (
         (len(task.train) - len(apart), f"with a query's {task.group!r}"),
         (len(apart) - len(others), "with a query's text"),
-        (len(others) - len(bank), "with another's text"),
+        (len(others) - len(bank), "with the same text as another"),
     ):
         if count:
             noun = "row" if count == 1 else "rows"

@@ -312,7 +312,7 @@ def _metric_of_labels(rows: Sequence[Example], others: Sequence[str], source: st
     for output in others:
         if question_key(output) not in labels:
             log.info(
-                "%s: the queries have the answer %.80r, which the bank has not: --metric "
+                "%s: the queries have the answer %.80r, which the bank does not have: --metric "
                 "exact_match, and answers are written freely",
                 source,
                 output,

@@ -89,8 +89,8 @@ def searched(search: TuneConfig, config: RunConfig, task: Task) -> tuple[Row, ..
             continue
         if name in ROWS:
             raise UserError(
-                f"--method {name}: tune recommends what a selector can hold, which {ROWS[name].label} is "
-                f"not; compare has it. Here: {', '.join(known)}"
+                f"--method {name}: tune recommends only what a selector can hold, which {ROWS[name].label} "
+                f"is not; use compare for it. Known here: {', '.join(known)}"
             )
         raise unknown_name("method", name, known)
     if search.method:

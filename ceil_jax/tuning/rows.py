@@ -55,7 +55,7 @@ def split_rows(
     different_rows = first_of_each(task.train, words)
     if twins := len(task.train) - len(different_rows):
         log.warning(
-            "%s: %d %s with another's text left out of the bank",
+            "%s: %d %s with the same text as another left out of the bank",
             task.name,
             twins,
             "row" if twins == 1 else "rows",

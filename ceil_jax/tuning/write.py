@@ -88,7 +88,7 @@ def write_outcome(search: Search, outcome: Outcome, folder: Path) -> TuneFiles:
 def _note(outcome: Outcome, chosen: Standing) -> str:
     """A line on which prompt the selector has, if none is recommended; else ""."""
     if outcome.finals.needs_no_lm:
-        return f"selector/ holds {chosen.label}, for use with an LM all the same."
+        return f"selector/ holds {chosen.label}, in case you want to use an LM."
     return ""
 
 

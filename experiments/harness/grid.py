@@ -216,5 +216,5 @@ class Grid:
                     measured.append(self.measure(entry, seeds))
             except UserError as error:
                 failed[entry.task] = str(error)
-                log.warning("%s failed, the others go on: %s", entry.task, error)
+                log.warning("%s failed; the others continue: %s", entry.task, error)
         return measured, failed

@@ -31,7 +31,7 @@ def test_a_server_that_says_where_it_is(tmp_path):
 
 def test_a_server_that_ends_at_once_names_its_log(tmp_path):
     with (
-        pytest.raises(UserError, match=r"does not serve; .*x\.log has what it printed"),
+        pytest.raises(UserError, match=r"does not serve; its output is in .*x\.log"),
         running([sys.executable, "-c", "1 / 0"], tmp_path / "x.log", "there"),
     ):
         pytest.fail("it is not there")

@@ -205,7 +205,7 @@ def test_a_server_without_scores_is_asked_first(tmp_path, capsys, monkeypatch):
     [
         ("@none.txt", "--system @none.txt: No such file or directory"),
         ("@/dev/zero", "--system @/dev/zero: has more than 1,048,576 bytes"),
-        ("Which {team}?", r"names {team}; the one name in braces is {labels}"),
+        ("Which {team}?", r"names {team}; the only name allowed in braces is {labels}"),
         ("JSON: {", "found a single '{'"),
         ("word " * 300, "tokens, and --token-budget leaves 50 besides the answer; raise it"),
     ],

@@ -234,7 +234,7 @@ def test_messages_are_a_prompt_of_their_own():
 def test_what_an_instruction_may_name():
     assert instruction("One of {labels}; {{x}}.", ["b", "a"]) == "One of b, a; {x}."
     assert instruction("Plain.", []) == "Plain."
-    with refused(r"names \{team\}; the one name in braces is \{labels\}"):
+    with refused(r"names \{team\}; the only name allowed in braces is \{labels\}"):
         instruction("A {team} of {labels}", ["a"])
     with refused("names {labels}, and the outputs are not labels"):
         instruction("{labels}", [])

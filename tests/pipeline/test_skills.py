@@ -43,7 +43,7 @@ TASK = Task(
     language="sql",
 )
 REWRITTEN = (
-    "0 of 72 rewrites failed; 3 different skills, the commonest for 33 %; 72 are a "
+    "0 of 72 rewrites failed; 3 different skills, the most common for 33 %; 72 are a "
     "demonstration's skill"
 )
 SKILL_METHODS = ["skill_base", "skill_consistency", "skill_distinct"]

@@ -325,7 +325,7 @@ def test_what_was_recorded_is_shown_when_its_metric_is_gone(tmp_path):
     assert table.table().rows[0][2] is None
     assert "dense top-k" in page
     assert "mine in percent" in page
-    said = "No intervals and differences: the metric mine is not registered"
+    said = "No intervals or differences: the metric mine is not registered"
     assert said in page
     with METRICS.temporarily():
         register_metric("mine", lambda prediction, example: 1.0)

@@ -57,7 +57,7 @@ def test_settings_of_the_prompt_are_saved_and_checked(tmp_path):
     nearest_first, *_ = again.select(QUERY)
     [*_, nearest_last] = CeilSelector.from_examples(ROWS, encoder="tiny", k=2).select(QUERY)
     assert nearest_first.id == nearest_last.id
-    with refused(r"names \{team\}; the one name in braces is \{labels\}"):
+    with refused(r"names \{team\}; the only name allowed in braces is \{labels\}"):
         selector_of(system="A {team}?")
     with refused("unknown order of examples 'nonsense'"):
         selector_of(order="nonsense")

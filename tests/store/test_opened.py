@@ -204,5 +204,5 @@ def test_an_array_that_stands_twice_is_not_read_twice(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
         archive.filelist.append(archive.infolist()[0])
         archive._didModify = True
-    with Files(tmp_path) as files, refused("x stands there twice"):
+    with Files(tmp_path) as files, refused("x occurs twice"):
         files.arrays("a.npz", ["x"])

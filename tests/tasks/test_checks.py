@@ -123,7 +123,7 @@ def test_a_task_of_ones_own_is_separated_by_what_prompts_show(caplog):
     assert [one.id for one in task.train] == ["2"]
     assert [one.id for one in task.validation] == ["1", "q"]
     assert "1 row with a query's text" in caplog.text
-    assert "1 row with another's text" in caplog.text
+    assert "1 row with the same text as another" in caplog.text
     other = separated(replace(task, validation=[row("2", "who?", "zoo")]))
     assert [one.id for one in other.validation] == ["query-2"]
 

@@ -213,7 +213,7 @@ def test_rows_that_differ_in_another_column_of_the_template_all_stay(tmp_path, c
         )
     assert (len(task.train), len(task.validation)) == (3 * 8, 3 * 2)
     assert {example.choices for example in [*task.train, *task.validation]} == {("m", "n", "y")}
-    assert f"{path}: 1 row with another's text left out" in caplog.messages
+    assert f"{path}: 1 row with the same text as another left out" in caplog.messages
     assert len(read(path, metric="exact_match").train) == 9  # a prompt that shows the premise alone
 
 

@@ -705,7 +705,7 @@ def test_what_a_selector_can_hold_is_searched():
     with refused("did you mean 'topk'"):
         searched(TuneConfig(method=("topp",)), SMALL, TASK)
     with refused(
-        "--method bm25: tune recommends what a selector can hold, which BM25 is not; compare"
+        "--method bm25: tune recommends only what a selector can hold, which BM25 is not; use compare"
     ):
         searched(TuneConfig(method=("zero", "bm25")), SMALL, TASK)
 

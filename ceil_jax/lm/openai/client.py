@@ -347,7 +347,7 @@ class Client:
             raise Refused(f"{where}: HTTP {status}: {said}. {hint_for(status)}", status) from None
         except TimeoutError:
             raise UserError(
-                f"{where}: no whole answer within {seconds:g} s; --endpoint.timeout gives it more. "
+                f"{where}: no whole answer within {seconds:g} s; --endpoint.timeout allows more. "
                 f"{KEPT}"
             ) from None
         except openai.APITimeoutError as error:

@@ -248,7 +248,7 @@ class EndpointLM(LanguageModel):
         self._told = True
         log.warning(
             "%s: of %d answers, %d begin with no label, so that their scores say little; an "
-            "instruction may help that names the labels and asks for one alone (--system)",
+            "instruction that names the labels and asks for one alone may help (--system)",
             self.name,
             self._weighed,
             self._without_label,

@@ -268,7 +268,7 @@ def test_what_drips_ends_at_the_deadline(where):
         port = listener.getsockname()[1]
         client = Client(f"http://127.0.0.1:{port}/v1", replace(QUICK, timeout=0.2))
         began = time.monotonic()
-        assert "no whole answer within 0.4 s; --endpoint.timeout gives it more" in message(client)
+        assert "no whole answer within 0.4 s; --endpoint.timeout allows more" in message(client)
         assert time.monotonic() - began < 5
 
 
