@@ -139,7 +139,7 @@ class _Allowed(NamedTuple):
     """The values that a type hint allows."""
 
     kinds: tuple[Any, ...]
-    """The types of which a value has one; NoneType allows None."""
+    """The allowed types of a value; NoneType allows None."""
     range: Range | None
     expected: Expected | None
 

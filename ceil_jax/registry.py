@@ -155,7 +155,7 @@ def imported(kind: str, name: str, known: Iterable[str] = ()) -> Callable[[], An
 
 
 def made_by(function: Callable[[], Any], kind: str, name: str, expected: type[T]) -> T:
-    """Return what a user's function returns.
+    """Return the value that a user's function makes.
 
     Args:
         function: takes no arguments.

@@ -51,7 +51,7 @@ COUNTS = (4, 8, 16, 50)
 SHORTLIST = 100
 SPLITS = {"geoquery": "GeoQuery", "geoquery.template": "template split"}
 WORDINGS = ("{}", "please tell me : {}", "i would like to know {}")
-"""The wordings in each of which a bank with near-copies has every example once."""
+"""Wordings of an input: a bank with near-copies has every example once in each of them."""
 NEAREST = "dense top-k"
 
 

@@ -127,7 +127,7 @@ def map_batches(
 
 
 def _even(total: int, most: int, workers: int) -> int:
-    """Return a batch size, at most `most`, that gives all workers about as many rows.
+    """Return a batch size, at most `most`, that gives all workers about equally many rows.
 
     It is rounded up to a power of two, and above 64 to a multiple of eight, so that few shapes are
     compiled.

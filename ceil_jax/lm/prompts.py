@@ -275,7 +275,7 @@ class Built(NamedTuple):
 
     prompt: Rendered
     order: tuple[int, ...]
-    """The positions in the choice of the examples in it, in prompt order."""
+    """The positions of the prompt's examples among the chosen ones, in prompt order."""
 
     @property
     def text(self) -> str:
@@ -339,7 +339,7 @@ class PromptBuilder:
         return text_of(self.lm.chat(self.prompt.messages_to([{"role": "user", "content": ""}])))
 
     def remaining(self, query: Example) -> int:
-        """Return the tokens left for examples when the query is in the prompt.
+        """Return the number of tokens left for examples after the query is in the prompt.
 
         A UserError if the query alone does not fit.
         """
@@ -356,7 +356,7 @@ class PromptBuilder:
         return self.budget - length
 
     def costs(self, bank: Sequence[Example], positions: np.ndarray) -> np.ndarray:
-        """Return the tokens of the examples at some positions, separators included.
+        """Return the number of tokens of each example at some positions, separators included.
 
         The positions are int, of any shape.
         """
@@ -436,7 +436,7 @@ class PromptBuilder:
 def answer_reserve(
     lm: LanguageModel, prompt: Prompt, queries: Sequence[Example], longest: int
 ) -> int:
-    """Return the tokens to keep free for answers.
+    """Return the number of tokens to keep free for answers.
 
     If the LM scores choices, they are those of the longest choice. If it generates, they are at
     least `longest`.

@@ -68,7 +68,7 @@ class Readings:
             self._prepared().add(rows, replace=True)
 
     def _prepared(self) -> ReadingsFile:
-        """The file, after the content of the others in its folder was copied into it."""
+        """Return the file, into which other files of readings in the folder have been copied."""
         if not self._is_ready:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file.prepare()

@@ -106,7 +106,7 @@ class Steps(Protocol):
         """Return the untrained encoder with a head that is trained on the bank's outputs."""
 
     def training_queries(self, count: int, after: int = 0) -> BankQueries:
-        """Return `count` queries of the bank, in a drawn order.
+        """Return `count` queries from the bank, in random order.
 
         The first `after` ones are left out. The order is the same for all methods.
         """

@@ -69,7 +69,7 @@ class Metric(ABC):
     def statistics(
         self, scores: np.ndarray, predictions: Sequence[str], examples: Sequence[Example]
     ) -> np.ndarray:
-        """Return the numbers of each example from whose sums `from_sums` computes `corpus`.
+        """Return numbers for each example; `from_sums` computes `corpus` from their sums.
 
         float64 [N, s]. With them, examples can be resampled.
 

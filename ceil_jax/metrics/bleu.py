@@ -14,7 +14,7 @@ ORDER = 4
 
 
 def character_counts(prediction: str, gold: str) -> list[int]:
-    """Return the counts from which BLEU is computed.
+    """Return the counts of character n-grams from which BLEU is computed.
 
     Both texts are taken as sequences of characters, without white space at the ends.
 

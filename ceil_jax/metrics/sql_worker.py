@@ -51,7 +51,7 @@ MODULE = re.compile(r"""\susing\s+["'`\[]?(\w+)["'`\]]?\s*(?:\(|\Z)""", re.IGNOR
 """Pattern of the kind of table in the definition of a virtual table."""
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 SECONDS = 1.5
-"""The time limit of a predicted query; or twice the time of the gold query, if that is more."""
+"""The time limit of a predicted query in seconds; twice the gold query's time, if that is more."""
 GOLD_SECONDS = 30.0
 """Time limit of the gold query, which may be slow but not endless."""
 MAX_ROWS = 100_000

@@ -220,7 +220,7 @@ def head_blocks(head: Head | None, rows: Observations, side: Side) -> np.ndarray
 
 @kept("queryblocks")
 def blocks_of_bank_queries(blocks: np.ndarray | None, positions: np.ndarray) -> np.ndarray | None:
-    """Return the blocks of queries that are bank rows, from the blocks of the whole bank."""
+    """Return a head's blocks for queries that are bank rows, taken from those of the whole bank."""
     return None if blocks is None else blocks[positions]
 
 

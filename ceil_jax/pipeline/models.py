@@ -85,7 +85,7 @@ class NamedModel:
 
     models: Models
     spec: str
-    """As in `--lm` and `--encoder`: a name, a folder, a hub id, module:function or an address."""
+    """The model as given to `--lm` or `--encoder`: a name, a folder, a hub id, module:function or an address."""
 
     @cached_property
     def is_served(self) -> bool:

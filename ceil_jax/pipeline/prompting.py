@@ -31,7 +31,7 @@ class Prompting:
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The order of examples. A plugin's code becomes part of the key."""
+        """The function that orders examples; if a plugin registered it, its code is part of the key."""
         return (ORDERS[self.prompt.order],)
 
     def builder(self, run: Run, queries: Sequence[Example]) -> PromptBuilder:

@@ -98,7 +98,7 @@ class StepsOf:
         return Learnt(networks, method.name, head, training=head)
 
     def training_queries(self, count: int, after: int = 0) -> BankQueries:
-        """Return `count` queries of the bank, in a drawn order.
+        """Return `count` queries from the bank, in random order.
 
         The first `after` ones are left out. The order is the same for all methods, and fewer
         queries are among more.

@@ -27,7 +27,7 @@ class Point(NamedTuple):
     """A point of the chart."""
 
     label: str
-    """Its label; "" for a point in the background."""
+    """The point's label; "" for a point in the background."""
     tokens: float
     score: float
     low: float

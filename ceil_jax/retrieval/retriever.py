@@ -57,9 +57,9 @@ class Retrieved(NamedTuple):
     id: str
     position: int
     relevance: float
-    """As in `Choice`."""
+    """The relevance of the example, as in `Choice`."""
     gain: float
-    """As in `Choice`."""
+    """The gain of the example, as in `Choice`."""
 
 
 class Queries(NamedTuple):
@@ -77,7 +77,7 @@ class Queries(NamedTuple):
     own_positions: Sequence[Sequence[int]]
     """Bank positions that each query must not get, because they are the same question."""
     vectors: np.ndarray | None = None
-    """Their vectors, for a retriever that compares vectors: [Q, D], or [Q, m, D] for skills."""
+    """The queries' vectors, for a retriever that compares vectors: [Q, D], or [Q, m, D] for skills."""
 
 
 class Retriever(Protocol):
@@ -187,7 +187,7 @@ class RetrieverKind:
 
     name: str
     label: str
-    """Its name in tables."""
+    """The retriever's name in tables."""
     build: Callable[[RetrieverArguments], Retriever]
     needs: Needs = Needs()
 

@@ -47,9 +47,9 @@ class Shortlist(NamedTuple):
 
     examples: list[Example]
     vectors: np.ndarray
-    """Their unit vectors, float32 [n, D]."""
+    """The unit vectors of the examples, float32 [n, D]."""
     cosines: np.ndarray
-    """Their cosines with the query, float32 [n]."""
+    """The cosines of the examples with the query, float32 [n]."""
     excluded: int
     """The number of examples that were left out because they are the query's own question."""
     distant: float | None = None
@@ -205,7 +205,7 @@ def _text(example: Example, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _content(example: Example) -> tuple[str, str, frozenset[tuple[str, str]]]:
-    """A key that is equal for examples that say the same."""
+    """A key that is equal for examples with the same content."""
     return example.input, example.output, frozenset(example.fields.items())
 
 

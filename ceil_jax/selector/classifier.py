@@ -36,7 +36,7 @@ MANIFEST = "classifier.json"
 
 
 class Predictions(NamedTuple):
-    """The labels of Q texts."""
+    """The predicted labels of Q texts, with the probabilities of all labels."""
 
     labels: list[str]
     """The most probable label of each."""
@@ -124,7 +124,7 @@ class LabelClassifier:
     def from_pretrained(
         cls, folder: str | os.PathLike[str], *, encoder: Encodes | None = None
     ) -> Self:
-        """Load what `save_pretrained` wrote.
+        """Load a classifier from a folder that `save_pretrained` wrote.
 
         The sha256 of every file is checked; nothing in the folder names code, an address or another
         folder.

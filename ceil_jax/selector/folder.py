@@ -112,7 +112,7 @@ class Saved(NamedTuple):
 
 
 def load_selector(folder: Path, given: Mapping[str, Any]) -> Saved:
-    """Load what `save_selector` wrote, after checking it.
+    """Load and check a selector that `save_selector` wrote.
 
     Args:
         folder: the folder.

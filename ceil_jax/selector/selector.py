@@ -206,7 +206,7 @@ class CeilSelector(Settings):
         query_encoder: Encodes | None = None,
         **settings: Unpack[SettingOptions],
     ) -> Self:
-        """Load what `save_pretrained` wrote.
+        """Load a selector from a folder that `save_pretrained` wrote.
 
         The sha256 of every file is checked, and the vectors are memory-mapped.
 
@@ -437,7 +437,7 @@ class CeilSelector(Settings):
     def select_many(
         self, queries: Sequence[str | ExampleLike], **options: Unpack[Options]
     ) -> list[Selection]:
-        """Return what `select` returns for each query.
+        """Choose the examples for each of several queries, as `select` does for one.
 
         Queries are encoded together, and all use the bank as it was at the start.
         """

@@ -148,7 +148,7 @@ def write_json(file: Path, value: Any) -> None:
 
 
 def read_json(file: Path) -> Any:
-    """Return what `write_json` wrote."""
+    """Return the JSON value in a file."""
     return json.loads(file.read_bytes())
 
 
@@ -159,6 +159,6 @@ def save_arrays(file: Path, **arrays: np.ndarray) -> None:
 
 
 def load_arrays(file: Path) -> dict[str, np.ndarray]:
-    """Return what `save_arrays` wrote."""
+    """Return the arrays in an `.npz` file, by name."""
     with np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}

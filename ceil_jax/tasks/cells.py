@@ -21,7 +21,7 @@ import numpy as np
 from ceil_jax.tasks.identity import question_key
 
 EXACT = 2**53
-"""The limit from which two different integers may have the same float."""
+"""The limit from which two different integers may be equal as floats."""
 
 _WRITTEN = (
     bool,

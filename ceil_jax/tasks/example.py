@@ -250,7 +250,7 @@ class Task:
     """The queries."""
     template: Template
     metric: str
-    """A name in `ceil_jax.metrics.METRICS`."""
+    """The name of the metric in `ceil_jax.metrics.METRICS`."""
     max_new_tokens: int = 128
     """Maximum length of a generated answer in tokens, for tasks without choices."""
     stop: tuple[str, ...] = ("\n",)

@@ -44,7 +44,7 @@ class TaskSpec:
     name: str
     template: Template
     metric: str
-    """A name in `ceil_jax.metrics.METRICS`."""
+    """The name of the metric in `ceil_jax.metrics.METRICS`."""
     example: Callable[[str, Row], Example]
     """(id, row) -> Example, a pure function. It raises FieldError for a row that it cannot read."""
     columns: tuple[str, ...]

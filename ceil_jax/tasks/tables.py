@@ -63,9 +63,9 @@ class Table:
     rows: Sequence[Row | RowError]
     """Each row, or the error that makes it unusable."""
     source: str
-    """Its name in messages: a file, "data frame", or a hub repository at a revision."""
+    """The table's name in messages: a file, "data frame", or a hub repository at a revision."""
     numbers: Sequence[int] = ()
-    """For each row its first line in a text file; by default the rows are numbered from 1."""
+    """The first line of each row in a text file; by default the rows are numbered from 1."""
     unit: str = "row"
     """The word for a row before its number: row, or line."""
 

@@ -277,11 +277,11 @@ class _SetTraining:
         return self.examples.gradient(params, source, rest, key)
 
     def quality(self, params: Params) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query's sets, with examples encoded as in training."""
+        """Return Kendall's τ of each held-out query's sets, with examples encoded as in training."""
         return self._quality(params, self.examples)
 
     def quality_as_used(self, params: Params) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query's sets, with examples encoded as after training."""
+        """Return Kendall's τ of each held-out query's sets, with examples encoded as after training."""
         return self._quality(params, self.examples_as_used)
 
     def _quality(self, params: Params, examples: ExampleVectors) -> Float[np.ndarray, " h"]:

@@ -76,7 +76,7 @@ class EPRTraining(LoopSettings):
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The loss, if it is one of CEIL's. A plugin's code becomes part of the key."""
+        """The loss function, if it is one of CEIL's; if a plugin registered it, its code is part of the key."""
         return () if self.loss == CONTRASTIVE else (registered_loss(self.loss),)
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class CEILTraining(LoopSettings):
 
     @property
     def registered(self) -> tuple[Any, ...]:
-        """The loss. A plugin's code becomes part of the key."""
+        """The loss function; if a plugin registered it, its code is part of the key."""
         return (registered_loss(self.loss),)
 
     @property

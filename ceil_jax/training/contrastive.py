@@ -302,7 +302,7 @@ class _SingleTraining:
         return self.cache(params, texts, rest, key)
 
     def quality(self, params: Mapping[str, Any]) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query's candidates."""
+        """Return Kendall's τ of each held-out query's candidates."""
         by_side = {
             side: self.cache.vectors(weights, self.held_out_texts)
             for side, weights in params.items()

@@ -28,7 +28,7 @@ Params = Mapping[str, Any]
 """Weights by side: "query", and "context" if examples have their own."""
 
 SetObjective = Callable[..., Float[Array, ""]]
-"""(params, vectors of the examples [B, n, D], batch, dropout key) → loss of the batch."""
+"""A function (params, vectors of the examples [B, n, D], batch, dropout key) → loss of the batch."""
 
 
 class ExamplesOfSets(NamedTuple):

@@ -10,10 +10,10 @@ import numpy as np
 from ceil_jax.errors import UserError
 
 _MOST_OF_A_QUARTER = 100
-"""The maximum number of queries that are held out as a quarter of all; above 1,000 queries, a tenth is more."""
+"""The maximum number of held-out queries if a quarter of all queries is held out."""
 
 _MOST_OF_A_TENTH = 1000
-"""The maximum number of queries that are held out as a tenth of all."""
+"""The maximum number of held-out queries if a tenth of all queries is held out."""
 
 _SPLIT = 1
 """The part of the random key, next to the seed, for the draw of held-out queries."""

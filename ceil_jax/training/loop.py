@@ -29,7 +29,7 @@ QUALITY = "kendall_tau"
 """The name, in a training's history, of the measure by which weights are compared."""
 
 HeldOut = Callable[[Any], Float[np.ndarray, " q"]]
-"""Weights → τ of each held-out query's candidates (`losses.ranking_quality`)."""
+"""Weights → Kendall's τ of each held-out query's candidates (`losses.ranking_quality`)."""
 
 CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints, which is the most work that is lost when a training is
@@ -77,10 +77,10 @@ class Problem(Protocol):
         """Return the loss and its gradient with respect to the params; `key` is for dropout."""
 
     def quality(self, params: Any) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query, with examples encoded as in training."""
+        """Return Kendall's τ of each held-out query, with examples encoded as in training."""
 
     def quality_as_used(self, params: Any) -> Float[np.ndarray, " h"]:
-        """Return τ of each held-out query, with examples encoded as after training.
+        """Return Kendall's τ of each held-out query, with examples encoded as after training.
 
         The final weights are chosen by it.
         """
@@ -94,7 +94,7 @@ class Ending(NamedTuple):
     weights of the evaluation at which held-out sets were ranked best; start: the starting
     weights."""
     quality: dict[str, float]
-    """Mean held-out τ of each choice."""
+    """Mean held-out Kendall's τ of each choice."""
 
 
 class Trained(NamedTuple):

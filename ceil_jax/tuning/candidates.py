@@ -39,7 +39,7 @@ class Candidate:
         return self.row.learns_from_lm or self.row.needs.skills != "none"
 
     def config(self, base: RunConfig) -> RunConfig:
-        """Return the settings of its run.
+        """Return the settings of the candidate's run.
 
         `base`, the settings of all candidates, with its K, λ and encoder.
         """
@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
+        """The candidate's name in tables."""
         shots = f"K = {self.shots}" if self.shots else ""
         trade_off = "" if self.trade_off is None else f"λ = {self.trade_off:g}"
         return ", ".join(filter(None, (self.row.label, shots, trade_off, self.encoder)))

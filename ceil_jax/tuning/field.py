@@ -87,7 +87,7 @@ class Entrant(NamedTuple):
     """LM tokens that preparing the candidate took, including stages that it shares with other candidates."""
 
     def cost(self, price: Price | None) -> float:
-        """Return what a query costs.
+        """Return the cost of a query.
 
         Money if tokens have a price, else the tokens of its prompt.
         """

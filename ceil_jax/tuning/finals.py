@@ -27,7 +27,7 @@ class ThenLM(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
+        """The name in tables."""
         return "classifier where sure, else the LM"
 
 
@@ -38,7 +38,7 @@ class WithoutLM(NamedTuple):
     """The row that gave them: the classifier, or the nearest output, copied."""
     score: Interval
     minus: Interval
-    """Its score minus that of the recommended prompt, on the same rows."""
+    """The row's score minus that of the recommended prompt, on the same rows."""
     loss: Loss
     """The loss to be expected if it is taken in place of the recommended prompt."""
     then_lm: ThenLM | None = None
@@ -110,7 +110,7 @@ class Finals:
         return self.recommended.label if self.then_lm is None else self.then_lm.label
 
     def cost(self, standing: Standing) -> float:
-        """Return what a prompt costs: LM tokens a query, or money if tokens have a price.
+        """Return the cost of a prompt: LM tokens a query, or money if tokens have a price.
 
         The money is that for a thousand queries.
         """

@@ -59,7 +59,7 @@ class Experiment:
     """The name of the experiment's script and of its files."""
     title: str
     entries: Callable[[RunConfig, ExperimentOptions], list[Entry]]
-    """The entries for the configuration of one task; the options name the other tasks and LMs."""
+    """A function that returns the entries for one task; the options name the other tasks and LMs."""
     draw: Callable[[ExperimentTable], Figure]
     more: Callable[[Grid, ExperimentTable], ExperimentTable] | None = None
     """A function that adds measurements of the finished runs, such as latencies."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 HARDNESS = ("easy", "medium", "hard", "extra")
-"""From the easiest to the hardest."""
+"""The levels of hardness, from the easiest to the hardest."""
 
 _CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT")
 _AGGREGATE = r"\b(?:MAX|MIN|COUNT|SUM|AVG)\s*\("

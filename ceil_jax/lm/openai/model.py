@@ -382,7 +382,7 @@ class EndpointLM(LanguageModel):
 
 
 def _messages(prompt: Rendered) -> list[Message]:
-    """The messages of a chat: a text is one message of the user."""
+    """Return a prompt as the messages of a chat; a text becomes one message of the user."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
 
 

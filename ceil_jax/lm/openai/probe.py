@@ -127,7 +127,7 @@ def find_interface(client: Client, model: str, chat: bool) -> Interface:
 
 
 def asked_first(ask: Callable[[int | None], Out]) -> Out:
-    """Return the result of a request that is one of the first.
+    """Send one of the first requests to a server, and return its result.
 
     What fails is told after a few attempts, but a limit of requests is waited for. `ask` is given
     the most attempts.

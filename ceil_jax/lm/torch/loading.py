@@ -75,7 +75,7 @@ class Outline(NamedTuple):
     count_tokens: Callable[[Sequence[str]], np.ndarray]
     """A function from texts to the number of tokens of each, int [N]."""
     template: Callable[[Messages], str]
-    """Its chat template, as in `LanguageModel.chat`."""
+    """The LM's chat template, as in `LanguageModel.chat`."""
     takes_system: bool
     reads_rows: bool
     """Whether it would read padded rows on this machine, and not prefix trees

@@ -122,8 +122,7 @@ class TreeReader:
 
 
 def _shares(rows: Sequence[PairTokens], cores: int, least: int) -> list[list[int]]:
-    """Return the numbers of the rows for each core: parts with about as many tokens, at least
-    `least`.
+    """Return the row numbers for each core, in parts of about equally many tokens, at least `least`.
 
     The sorted rows are cut at the first position after an even share where neighbours have no long
     common prefix.

@@ -20,7 +20,7 @@ RATING_CUTS = (-2.0, -0.6, 0.6, 2.0)
 belongs to the grade below it."""
 
 SST5_WORDS = ("terrible", "bad", "OK", "good", "great")
-"""These are the words of the released code; the paper's Table 7 shows "very positive"."""
+"""The words for the five grades in the released code; the paper's Table 7 shows "very positive"."""
 
 
 def held_out(sentence: str) -> bool:

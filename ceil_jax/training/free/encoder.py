@@ -275,7 +275,7 @@ class FreeEncoder:
 
     @classmethod
     def from_pretrained(cls, folder: Path, base: TextEncoder | None = None) -> FreeEncoder:
-        """Load what `save_pretrained` wrote, or what `save_head` wrote if `base` is given.
+        """Load an encoder that `save_pretrained` wrote, or one from `save_head` if `base` is given.
 
         Raises:
             UserError: the folder holds something else.
@@ -314,7 +314,7 @@ class FreeEncoder:
         return encoder
 
     def _check(self, file: Path) -> None:
-        """Raise a UserError unless the head gives finite vectors of one length for the encoder's."""
+        """Raise a UserError unless the head maps the encoder's vectors to finite ones of one length."""
         rows = self._blank()
         try:
             with np.errstate(all="ignore"):
@@ -343,7 +343,7 @@ class _Saved:
     method: str
     """The name of the head's class, in HEADS."""
     settings: dict[str, Any]
-    """Its fields that are not arrays."""
+    """The fields of the head that are not arrays."""
     base: Title = ""
     """The name of the encoder below it, for messages."""
     parser: str = ""

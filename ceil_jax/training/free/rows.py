@@ -18,7 +18,7 @@ class Observations(NamedTuple):
     """
 
     texts: Sequence[str]
-    """Their inputs."""
+    """The inputs of the queries or examples."""
     vectors: Float[np.ndarray, "n d"]
     """The vectors of the inputs by any encoder, unit rows."""
     parts: Float[np.ndarray, "n p d"] | None = None

@@ -1,4 +1,4 @@
-"""The structure head: relevance is the agreement of structures.
+"""The structure head: relevance is how well a query's predicted structures match an example's.
 
 An example's structures are compared with those predicted from the query.
 """
