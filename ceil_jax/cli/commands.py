@@ -148,14 +148,15 @@ def tune_command(
     price: str | None = None,
     json: Switch = False,
 ) -> None:
-    """Find how to choose examples for your data and your LM within a budget, and export it.
+    """Find a way of choosing examples for your data and your LM within a budget, and export it.
 
     Methods, numbers of examples and values of λ are compared on some of the rows, the cheapest
     first, and clearly worse ones are dropped early. Four finalists then answer held-out final rows,
     which no choice has seen: the best; the cheapest that is within noise of it; a standard choice
     without any search (four examples: the nearest, or by `free` for programs); and zero examples.
-    The cheapest that does as well as the best is recommended: its expected loss is at most
-    --tolerance points. The same command resumes a search that was stopped, with the same result.
+    The cheapest finalist that does as well as the best is recommended, so that the expected loss is
+    at most --tolerance points. The same command resumes a search that was stopped, with the same
+    result.
 
     Writes tune-TASK-*/ into the folder runs (--out): tune.html, tune.json, and selector/ for
     CeilSelector.from_pretrained. A fifth of --data is held out as final rows, and a fifth of the

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 SHORTEST = 1e-6
-"""Shorter vectors count as having this length; if it were smaller, the gradient at zero would
+"""The minimum length: shorter vectors count as having it. If it were smaller, the gradient at zero would
 overflow."""
 
 

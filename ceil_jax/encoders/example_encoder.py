@@ -39,7 +39,7 @@ class ExampleEncoder(Protocol):
 
 
 def example_encoder(encoder: Any) -> ExampleEncoder:
-    """Return an encoder with two sides.
+    """Return an encoder of examples, which has a side for queries and one for the bank.
 
     The encoder itself if it has them, else a wrapper of its `encode(texts)`.
 

@@ -58,8 +58,8 @@ def money_cells(amounts: Sequence[float]) -> list[Value]:
 
 
 Value: TypeAlias = str | int | float | Number | Interval | None
-"""A text, a whole number (`12,345`), a number with one decimal, one with its spread, the ends of an
-interval (`12.0 to 60.0`), or nothing."""
+"""The value of a cell: a text, a whole number (`12,345`), a number with one decimal, one with its
+spread, the ends of an interval (`12.0 to 60.0`), or nothing."""
 
 
 def signed(interval: Interval | None) -> Number | None:

@@ -19,7 +19,7 @@ EQUAL = 1e-6
 vector depends slightly on its batch."""
 
 _BATCH = 64
-"""Number of queries in one call of the compiled score."""
+"""Number of queries in one call of the compiled score function."""
 
 SCORES_AT_ONCE = 2**26
 """The maximum number of scores of queries with the whole bank that are held at once: 256 MiB."""

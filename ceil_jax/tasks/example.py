@@ -22,7 +22,7 @@ class Example:
     """
 
     id: str
-    """Unique within its task and stable between runs; ids of different files are unrelated."""
+    """An identifier, unique within its task and stable between runs; ids of different files are unrelated."""
     input: str
     """The text for retrieval: BM25's document, and the encoder's input."""
     output: str

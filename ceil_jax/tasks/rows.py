@@ -96,7 +96,7 @@ class Columns:
     named: tuple[str, ...] = ()
     """Further columns that a template or a metric needs."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """For each unused column, in how many rows its value was dropped because it is not a text; `note`
+    """For each unused column, the number of rows whose value was dropped because it is not a text; `note`
     reports it."""
 
     def __post_init__(self) -> None:

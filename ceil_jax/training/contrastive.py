@@ -268,7 +268,7 @@ class _SingleTraining:
     ranked: Int[np.ndarray, "q c"]
     """The candidates of each query, best-scored first."""
     pool: int
-    """Number of candidates that a positive is drawn from, and a hard negative."""
+    """Number of best candidates from which a positive is drawn, and of worst ones for a hard negative."""
     groups: Int[np.ndarray, " bank"]
     chunk: int
     """Number of texts in a forward pass of a step."""

@@ -94,7 +94,7 @@ class Budget:
         return self.seconds_left - seconds < reserve * self.pace
 
     def spend(self, cost: Cost, estimated: float, *, measured: bool = True) -> None:
-        """Add finished work.
+        """Record finished work as spent.
 
         Args:
             cost: its tokens and seconds, possibly of an earlier process.

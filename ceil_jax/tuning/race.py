@@ -68,7 +68,7 @@ class Race:
         self.level = MISTAKES / comparisons
 
     def join(self, tokens: np.ndarray) -> int:
-        """Add a candidate by its tokens, float [N], and return its number.
+        """Add a candidate, given the tokens of its rows, float [N], and return its number.
 
         It answers the rows of earlier rounds first.
         """

@@ -358,7 +358,7 @@ class EndpointLM(LanguageModel):
         return [value for values in answers for value in values]
 
     def _chats(self, asked: Sequence[tuple[Rendered, Mapping[str, Any]]]) -> list[Answer]:
-        """The answer to each prompt with the other fields of its request."""
+        """Return the answer to each prompt; each request has further fields of its own."""
         path = self._interface.path
         requests = [
             (
