@@ -124,7 +124,7 @@ def less_twins(config: RunConfig) -> str:
 
 
 def template_of(output: str) -> str:
-    """Return a FunQL query with its entities replaced by m0, m1, …"""
+    """Return a FunQL query as a template: its entities m0, m1, … are all written `m`."""
     return re.sub(r"\bm\d+\b", "m", output)
 
 

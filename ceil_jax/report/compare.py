@@ -50,7 +50,7 @@ class Comparison(RunTable):
 
     @property
     def _preparing(self) -> list[float]:
-        """Return the price of preparing each row, as if all of its tokens were read."""
+        """The price of preparing each row, as if all of its tokens were read."""
         assert self.price is not None
         return [self.price.of_tokens(row.record.preparing.tokens) for row in self.rows]
 

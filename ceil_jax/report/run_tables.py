@@ -64,7 +64,7 @@ class RunTable:
 
     @property
     def significance(self) -> str:
-        """Return sentences on the significant differences.
+        """Sentences on the significant differences.
 
         They also say how many queries would settle the others.
         """

@@ -79,7 +79,7 @@ def _training_ids(setup: Setup, row: Row) -> set[str]:
 
 
 def _trainings(setup: Setup, row: Row) -> Iterator[tuple[Method, Lazy[EncoderPair]]]:
-    """Return those of a row's methods that learn from scored candidate sets, with the step in which
+    """Yield those of a row's methods that learn from scored candidate sets, with the step in which
     they learn.
 
     The first to be trained first.

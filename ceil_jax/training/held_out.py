@@ -30,7 +30,7 @@ def held_out_count(count: int) -> int:
 def split_held_out(
     count: int, seed: int, used_by_start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split `count` queries into training queries and held-out ones, as numbers.
+    """Split `count` queries into training queries and held-out ones, and return their numbers.
 
     Queries that the starting weights were trained on (`used_by_start`, bool [count]) are not held
     out, unless all were.

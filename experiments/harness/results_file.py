@@ -203,7 +203,7 @@ def keep(file: Path, records: Iterable[Published]) -> None:
 
 
 def _lines(file: Path) -> list[tuple[str, dict[str, Any], Published]]:
-    """Yield the text of each line, the object that it holds, and its record."""
+    """Return the text of each line, the object that it holds, and its record."""
     checked = []
     for number, content in enumerate(file.read_bytes().splitlines(), 1):
         try:

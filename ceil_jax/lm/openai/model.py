@@ -72,7 +72,7 @@ class EndpointLM(LanguageModel):
         self._config = config
         served = served_model(self._client, address.model)
         self.model = served.model
-        """The name under which the server has it."""
+        """The name of the model on the server."""
         self._interface = self._find_interface(served)
         chat = self._interface.chat
         self.name = served.name(self._client, "chat, as it is" if chat else "")
