@@ -68,6 +68,9 @@ class VLLM(Served):
             "--enforce-eager",
             "--gpu-memory-utilization",
             "0.2",
+            # by default it gives 20 first tokens of an answer, among which a label often is not
+            "--max-logprobs",
+            "100",
         ]
         serve: list[str | Path] = [
             python,

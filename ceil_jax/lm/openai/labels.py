@@ -47,20 +47,19 @@ def first_tokens(choices: Any) -> FirstTokens:
 
 
 def label_of(token: str, labels: Sequence[str]) -> str | None:
-    """Return the label that begins with a token, ignoring case; None if none or several do.
+    """Return the label that begins with a token, up to case; None if none or several do.
 
     >>> label_of(" Pos", ["positive", "negative"])
     'positive'
     >>> label_of("ne", ["negative", "neutral"])
     """
-    beginning = _plain(token)
-    begun = [label for label in labels if beginning and _plain(label).startswith(beginning)]
-    return begun[0] if len(begun) == 1 else None
+    return _begun(token.casefold(), [label.casefold() for label in labels], labels)
 
 
 def label_log_probs(tokens: FirstTokens, labels: Sequence[str]) -> list[float]:
     """Return log P of each label as an answer, in nats.
 
+    Tokens with a label's own case count for it; those of any case only if there are no such tokens.
     The labels that are not among the tokens share the rest of the probability evenly, but none has
     more than the least likely token.
 
@@ -68,18 +67,24 @@ def label_log_probs(tokens: FirstTokens, labels: Sequence[str]) -> list[float]:
     >>> [round(math.exp(value), 2) for value in label_log_probs(tokens, ["positive", "negative"])]
     [0.6, 0.1]
     """
-    mass = dict.fromkeys(labels, 0.0)
+    own_case = dict.fromkeys(labels, 0.0)
+    any_case = dict.fromkeys(labels, 0.0)
     for token, log_prob in tokens:
-        label = label_of(token, labels)
-        if label is not None:
-            mass[label] += math.exp(log_prob)
-    unseen = sum(value == 0 for value in mass.values())
+        if (label := _begun(token, labels, labels)) is not None:
+            own_case[label] += math.exp(log_prob)
+        if (label := label_of(token, labels)) is not None:
+            any_case[label] += math.exp(log_prob)
+    mass = [own_case[label] or any_case[label] for label in labels]
     rest = max(_LEAST, 1 - sum(math.exp(log_prob) for _, log_prob in tokens))
-    share = math.log(rest / max(1, unseen))
+    share = math.log(rest / max(1, mass.count(0.0)))
     if tokens:
         share = min(share, tokens[-1][1])
-    return [max(_LOWEST, math.log(mass[label]) if mass[label] else share) for label in labels]
+    return [max(_LOWEST, math.log(value) if value else share) for value in mass]
 
 
-def _plain(text: str) -> str:
-    return text.strip().casefold()
+def _begun(token: str, texts: Sequence[str], labels: Sequence[str]) -> str | None:
+    """The one label whose text begins with a token; None if none or several do."""
+    beginning = token.strip()
+    pairs = zip(texts, labels, strict=True)
+    begun = [label for text, label in pairs if beginning and text.startswith(beginning)]
+    return begun[0] if len(begun) == 1 else None

@@ -75,7 +75,6 @@ class EndpointLM(LanguageModel):
         """The name of the model on the server."""
         self._interface = self._find_interface(served)
         chat = self._interface.chat
-        self.name = served.name(self._client, "chat, as it is" if chat else "")
         self._alternatives = 0
         """The number of most likely tokens that the server gives."""
         self._told_apart: dict[tuple[str, ...], bool] = {}
@@ -97,6 +96,9 @@ class EndpointLM(LanguageModel):
                 )
             except UserError as error:
                 self.no_scores = f"{address.base}: {error}"
+        # scores of labels depend on how many first tokens are seen
+        interface = f"chat, {self._alternatives} first tokens" if chat else ""
+        self.name = served.name(self._client, interface)
         self.can_score = not self.no_scores
         self.can_label = self._interface.labels
         self.can_weigh = chat and self._alternatives > 0

@@ -24,9 +24,10 @@ ALTERNATIVES = (20, 5, 1)
 """Numbers of alternatives to request for each token, tried in this order: the most that vLLM
 allows, the most that OpenAI allows, and the fewest with which SGLang returns log-probabilities."""
 MOST_ALTERNATIVES = max(ALTERNATIVES)
-_FIRST_TOKENS = (20, 5)
-"""Numbers of first tokens of a chat's answer to request, tried in this order. One token, that of
-the answer itself, says nothing about the other labels."""
+_FIRST_TOKENS = (100, 20, 5)
+"""Numbers of first tokens of a chat's answer to request, tried in this order: what a server of
+one's own can give (vLLM with --max-logprobs 100), the most that OpenAI allows, and fewer. One
+token, that of the answer itself, says nothing about the other labels."""
 _GREETING = "Say yes."
 FEW_TOKENS = 16
 """The token limit of requests whose text is not needed; some servers refuse fewer."""
@@ -161,7 +162,7 @@ def _held(answer: Any) -> None:
 
 def most_first_tokens(ask: Callable[[Messages, int], FirstTokens]) -> int:
     """Check the log-probabilities of first tokens in a chat, and return how many of them the server
-    gives, 20 or 5; 0 if it gives fewer or they cannot be used.
+    gives, 100, 20 or 5; 0 if it gives fewer or they cannot be used.
 
     Each of two words is dictated, and must be far more likely than the other. A chat that reasons
     first, or returns something else there, fails.
@@ -178,9 +179,6 @@ def most_first_tokens(ask: Callable[[Messages, int], FirstTokens]) -> int:
         except Refused as refusal:
             if refusal.status in _FATAL:
                 raise
-            # a bad request: the server may allow fewer
-            if refusal.status not in (400, 422):
-                break
     return 0
 
 

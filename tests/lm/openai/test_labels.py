@@ -89,6 +89,9 @@ def test_labels_outside_the_top_share_the_rest():
     # none of them has more than the least likely token that was seen
     few = [("good", math.log(0.5)), ("x", math.log(0.02))]
     np.testing.assert_allclose(np.exp(label_log_probs(few, names)), [0.5, 0.02, 0.02, 0.02])
+    # a token in a label's own case counts, and one in another case only if there is none
+    cases = [("Good", math.log(0.5)), ("good", math.log(0.3)), ("BAD", math.log(0.1))]
+    np.testing.assert_allclose(np.exp(label_log_probs(cases, names)), [0.3, 0.1, 0.05, 0.05])
     # without a token nothing is known
     assert np.exp(label_log_probs([], names)) == pytest.approx(np.full(4, 0.25))
     sure = [("good", 0.0), ("x", -9999.0)]
@@ -182,12 +185,13 @@ def test_a_chat_whose_first_tokens_say_nothing_weighs_no_labels(server, address,
         lm.choose(["a"], [NAMES])
 
 
-def test_fewer_tokens_are_asked_for_where_many_are_refused(server, address):
-    server.weighs = 5
+@pytest.mark.parametrize("most", [100, 20, 5])
+def test_as_many_tokens_are_asked_for_as_a_server_gives(server, address, most):
+    server.weighs = most
     lm = load_lm(f"{address}#tiny", endpoint=CHAT)
     assert lm.can_weigh
     lm.choose(["a good good good"], [NAMES])
-    assert server.requests[-1][1]["top_logprobs"] == 5
+    assert server.requests[-1][1]["top_logprobs"] == most
 
 
 def test_the_answers_own_token_alone_weighs_no_labels(server, address):
