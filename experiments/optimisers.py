@@ -12,7 +12,8 @@ prepares for nothing. DSPy, LangChain and Optuna are the real packages (`pip ins
 the task's own.
 
 Tokens are what a server without a cache bills: every prompt whole, and its answer. A run that was
-stopped is resumed by the same command. --table prints what is recorded.
+stopped is resumed by the same command. --table prints what is recorded. The budget is that of 200
+prompts; runs with another one (--prompts) are an experiment of their own, which results.py prints.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ from ceil_jax.tuning.without_lm import row_without_lm
 log = logging.getLogger(__name__)
 
 EXPERIMENT = "optimisers"
+
+
+def experiment_of(sizes: Sizes) -> str:
+    """Return the name under which runs with a budget are recorded."""
+    return EXPERIMENT if sizes.prompts == Sizes.prompts else f"{EXPERIMENT}_{sizes.prompts}"
+
 
 TASKS = (
     "cmsqa",
@@ -86,7 +93,6 @@ def entrants(only: Sequence[str]) -> list[Entrant]:
         Entrant("LangChain similarity", langchain_selectors.similarity),
         Entrant("LangChain MMR", langchain_selectors.mmr),
         Entrant("DSPy random search", dspy_programs.random_search),
-        Entrant("DSPy MIPROv2, demos alone", dspy_programs.mipro),
         Entrant("Optuna over our space", optuna_search.optuna_search),
         Entrant("eight nearest", eight_nearest),
     ]
@@ -114,7 +120,7 @@ def judged(arena: Arena, label: str, chosen: Chosen, preparing: Cost) -> Publish
         shared = shared._replace(question=groups)
     interval = metric_interval(Sample(statistics, metric.from_sums), shared.question).percent()
     return Published(
-        experiment=EXPERIMENT,
+        experiment=experiment_of(arena.sizes),
         row=label,
         column=arena.task.name,
         name=f"run-{key_of(arena, label)}",
@@ -192,7 +198,7 @@ def run(options: argparse.Namespace) -> None:
             names_on_record = {
                 record.name
                 for record in recorded(options.record)
-                if record.experiment == EXPERIMENT
+                if record.experiment == experiment_of(sizes)
             }
 
             def missing(

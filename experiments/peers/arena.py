@@ -52,8 +52,8 @@ class Sizes:
     """The number of bank rows on which `tune` races; other methods may use them too."""
     final: int = 24
     """The number of further bank rows on which `tune` compares its finalists; other methods may use them too."""
-    validating: int = 16
-    """The number of these rows on which methods other than `tune` compare what they try."""
+    validating: int = 64
+    """The number of these rows on which DSPy's random search compares its programs."""
     prompts: int = 200
     """The budget for preparing, in prompts: the LM tokens of this many prompts with `shots` random examples."""
 
@@ -201,7 +201,7 @@ class Arena:
 
     @property
     def validating(self) -> list[Example]:
-        """The rows on which methods other than `tune` compare what they try."""
+        """The rows on which DSPy's random search compares its programs."""
         return self.preparing[: self.sizes.validating]
 
     @cached_property

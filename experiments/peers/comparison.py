@@ -11,7 +11,6 @@ from harness.results_file import Published
 
 from ceil_jax.lm.price import Price
 from ceil_jax.metrics.bootstrap import paired
-from ceil_jax.pipeline.records import Record
 from ceil_jax.report.runs import Runs
 from ceil_jax.report.table import Number, Table, Value
 
@@ -31,11 +30,6 @@ FOUR_NEAREST = "four nearest (DSPy KNNFewShot, LangChain)"
 SAME = {NEAREST: FOUR_NEAREST, "LangChain similarity": FOUR_NEAREST}
 RULE = "no search: a rule by the kind of outputs"
 """The rule by the kind of outputs. Labels: the classifier. Programs: `free`. Anything else: the four nearest."""
-LEFT_OUT = {
-    "DSPy MIPROv2, demos alone": "its bootstrapping may ask 240 prompts, the budget pays for 200, and "
-    "an unpaid answer is empty"
-}
-"""Rows that are in no table → the reason why they do not measure the method."""
 SHORT = (OURS, RULE, "Optuna over our space", FOUR_NEAREST, "zero examples")
 """The rows of README's table."""
 PRICE = Price(0.15, 0.15)
@@ -62,7 +56,7 @@ class Comparison:
                 ]
                 if records_of_place:
                     self.runs[SAME.get(row, row), task] = Runs(records_of_place)
-        compared = [row for row in rows if not row.startswith(ABOUT_OURS) and row not in LEFT_OUT]
+        compared = [row for row in rows if not row.startswith(ABOUT_OURS)]
         whole = list(dict.fromkeys(SAME.get(row, row) for row in compared if row not in WITHOUT_LM))
         self.tasks = [task for task in tasks if all((row, task) in self.runs for row in whole)]
         rule = {task: self._by_rule(task) for task in self.tasks}
@@ -201,21 +195,12 @@ class Comparison:
                 f"Its best prompts score {self.score(BEST_PROMPT)} and take "
                 f"{self.a_query(BEST_PROMPT)} LM tokens a query."
             )
-        for row, why in LEFT_OUT.items():
-            runs = [self.runs[row, task] for task in self.tasks if (row, task) in self.runs]
-            written = [record for of_task in runs for record in of_task.records if _written(record)]
-            if written:
-                empty = sum(not record.examples for record in written)
-                lines.append(
-                    f"Left out: {row}: {why}. It ended without demonstrations in {empty} of "
-                    f"{len(written)} runs on tasks with written answers."
-                )
         return lines
 
     def by_task(self) -> Table:
         """Return a table of the scores on each task, with their spread over splits."""
         others = dict.fromkeys(row for row, _ in self.runs if row not in self.methods)
-        rows = [*self.methods, *(row for row in others if row not in LEFT_OUT)]
+        rows = [*self.methods, *others]
         body = [
             [
                 row,
@@ -241,7 +226,7 @@ class Comparison:
         for task in self.tasks:
             ours = self.runs[OURS, task]
             best = max(
-                (row for row, other in self.runs if other == task and row not in LEFT_OUT),
+                (row for row, other in self.runs if other == task),
                 key=lambda row: self.runs[row, task].value,
             )
             losses.append(self.runs[best, task].value - ours.value)
@@ -333,8 +318,3 @@ class Comparison:
 def _programs(runs: Runs) -> bool:
     """Return whether outputs are programs that queries share."""
     return alike(runs) is not runs
-
-
-def _written(record: Record) -> bool:
-    """Return whether the LM writes its answers instead of choosing among labels."""
-    return record.metric != "accuracy"

@@ -15,26 +15,10 @@ from dspy.teleprompt import (
     BootstrapFewShotWithRandomSearch,
     KNNFewShot,
     LabeledFewShot,
-    MIPROv2,
 )
 
 from ceil_jax.tasks.example import Example
 from peers.arena import Arena, Asker, Chosen
-
-RIGHT = 0.5
-"""The lowest score with which an answer may become a demonstration."""
-
-BOOTSTRAPPED = 2
-"""The maximum number of demonstrations that are the LM's own answers."""
-
-PROGRAMS = 6
-"""The number of candidate programs of random search, in addition to the three that it always tries."""
-
-DEMO_SETS = 7
-"""The number of demonstration sets that MIPROv2 chooses from, the empty one included."""
-
-TRIALS = 8
-"""The number of trials of MIPROv2 after the first, which measures the unchanged program."""
 
 
 class OwnLM(dspy.BaseLM):
@@ -82,50 +66,25 @@ def labeled(arena: Arena) -> Chosen:
 
 
 def random_search(arena: Arena) -> Chosen:
-    """Choose by BootstrapFewShotWithRandomSearch."""
+    """Choose by BootstrapFewShotWithRandomSearch, with labelled examples of the whole bank as demonstrations.
+
+    The LM's own answers are none, because collecting them may cost more than the budget. Each program
+    answers all validating rows; there are as many programs as the budget pays for, and at least the
+    three that are always tried.
+    """
+    rows = _examples(arena.bank)
+    _shuffled(rows, arena.split)
     with arena.asking(arena.budget) as asker, _quiet(arena, asker):
         optimiser = BootstrapFewShotWithRandomSearch(
             metric=_metric(arena),
-            max_bootstrapped_demos=BOOTSTRAPPED,
+            max_bootstrapped_demos=0,
             max_labeled_demos=arena.k,
-            num_candidate_programs=PROGRAMS,
+            num_candidate_programs=max(0, arena.sizes.prompts // arena.sizes.validating - 3),
             num_threads=arena.sizes.validating,
         )
-        program = optimiser.compile(
-            _program(), trainset=_trainset(arena), valset=_examples(arena.validating)
-        )
-    return fixed(arena, demonstrated(arena, program.predictors()[0].demos))
-
-
-class DemosAlone(MIPROv2):
-    """MIPROv2 without proposals of instructions, which a small LM cannot write."""
-
-    def _propose_instructions(self, program: Any, *_: Any, **__: Any) -> dict[int, list[str]]:
-        return {
-            i: [predictor.signature.instructions]
-            for i, predictor in enumerate(program.predictors())
-        }
-
-
-def mipro(arena: Arena) -> Chosen:
-    """Choose by MIPROv2 over sets of demonstrations alone."""
-    with arena.asking(arena.budget) as asker, _quiet(arena, asker):
-        optimiser = DemosAlone(
-            metric=_metric(arena),
-            auto=None,
-            num_candidates=DEMO_SETS,
-            max_bootstrapped_demos=BOOTSTRAPPED,
-            max_labeled_demos=arena.k,
-            num_threads=arena.sizes.validating,
-            seed=9 + arena.split,
-        )
-        program = optimiser.compile(
-            _program(),
-            trainset=_trainset(arena),
-            valset=_examples(arena.validating),
-            num_trials=TRIALS,
-            minibatch=False,
-        )
+        # it draws a number from this one to max_bootstrapped_demos
+        optimiser.min_num_samples = 0
+        program = optimiser.compile(_program(), trainset=rows, valset=_examples(arena.validating))
     return fixed(arena, demonstrated(arena, program.predictors()[0].demos))
 
 
@@ -172,25 +131,16 @@ def _examples(rows: Sequence[Example]) -> list[Any]:
     return [dspy.Example(query=row.input, answer=row.output).with_inputs("query") for row in rows]
 
 
-def _trainset(arena: Arena) -> list[Any]:
-    """Return a random part of the bank in random order: DSPy goes through it until it has answered
-    enough examples correctly."""
-    rows = _examples(arena.bank)
-    _shuffled(rows, arena.split)
-    return rows[: 3 * arena.sizes.validating]
-
-
 def _shuffled(rows: list[Any], seed: int) -> None:
     import random
 
     random.Random(seed).shuffle(rows)
 
 
-def _metric(arena: Arena) -> Callable[..., float | bool]:
-    def metric(example: Any, prediction: Any, trace: Any = None) -> float | bool:
+def _metric(arena: Arena) -> Callable[..., float]:
+    def metric(example: Any, prediction: Any, trace: Any = None) -> float:
         query = arena.by_input[example.query]
-        score = float(arena.scores([str(prediction.answer)], [query])[0])
-        return score if trace is None else score >= RIGHT
+        return float(arena.scores([str(prediction.answer)], [query])[0])
 
     return metric
 

@@ -19,8 +19,7 @@ TRIALS = 150
 spend it, because repeated prompts cost nothing."""
 
 ROWS = 32
-"""The number of preparing rows that a trial answers: twice as many as DSPy's programs compare on,
-with which trials left half of the budget unspent."""
+"""The number of preparing rows that a trial answers. With 16, trials left half of the budget unspent."""
 
 PARTS = 4
 """The number of parts in which a trial answers its rows; it may be pruned after each part."""
@@ -80,7 +79,7 @@ def _candidate(
 def _applies(arena: Arena, row: Row) -> bool:
     """Return whether a row can choose examples for this task's queries."""
     try:
-        arena.field.enter(Candidate(row, 0 if row == ZERO.row else 2), arena.validating[:1])
+        arena.field.enter(Candidate(row, 0 if row == ZERO.row else 2), arena.preparing[:1])
     except UserError:
         return False
     return True
