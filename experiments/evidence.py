@@ -77,7 +77,7 @@ def places(
 
 
 def gains(records: Sequence[Published]) -> dict[str, list[Gain]]:
-    """Return the gains of the rows on each task."""
+    """Return for each task the gains of the methods over the four nearest examples."""
     names = dict.fromkeys(name for experiments in SERIES.values() for name in experiments)
     runs = {name: places(records, name) for name in names}
     by_task: dict[str, list[Gain]] = {}

@@ -88,7 +88,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_rows(lineup: Lineup, *, count_tokens: bool = False) -> Evaluation:
-    """Evaluate rows on the task's queries, in order, under one progress bar.
+    """Evaluate several methods on the task's queries, in order, under one progress bar.
 
     What is not on disk is computed.
 

@@ -91,7 +91,7 @@ def _trainings(setup: Setup, row: Row) -> Iterator[tuple[Method, Lazy[EncoderPai
 
 
 def _answered(run: Run, setup: Setup, row: Row, position: int) -> Iterator[str]:
-    """The lines on how a row answered a held-out query."""
+    """The lines that show the prompt of one held-out query by one method, and its answer."""
     stage = row_stages.predictions(setup, row)
     found = run.get(stage)[position]
     query = setup.queries.examples[position]

@@ -254,7 +254,7 @@ class _Reader:
         return examples
 
     def _checked(self, example: Example) -> Example:
-        """Return an example with its choices, after a check of its output.
+        """Return an example with its answer options filled in, and its output checked against them.
 
         A FieldError if its output is not one of them, or contains a stop string.
         """

@@ -33,7 +33,7 @@ class ByProgram(Runs):
 
     @cached_property
     def sample(self) -> Sample:
-        """The statistics with one observation for each program: the mean over its queries."""
+        """The statistics of programs instead of queries: for each program, the mean over its queries."""
         assert self.questions is not None
         values, statistic = over_seeds(self.statistics, METRICS[self.record.metric].from_sums)
         _, place, counts = np.unique(self.questions, return_inverse=True, return_counts=True)

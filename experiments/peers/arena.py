@@ -206,7 +206,7 @@ class Arena:
 
     @cached_property
     def by_input(self) -> dict[str, Example]:
-        """The rows of the bank, of preparing and of judging, by input."""
+        """A dict from an input to its row, over the bank, the rows of preparing and the rows that judge."""
         return {row.input: row for row in (*self.bank, *self.preparing, *self.judging)}
 
     def search(self) -> Search:
@@ -237,7 +237,7 @@ class Arena:
 
     @contextmanager
     def asking(self, limit: int) -> Iterator[Asker]:
-        """Yield an `Asker`, through which threads call the LM for at most `limit` tokens."""
+        """Yield an `Asker`, through which threads call the LM; together they may use `limit` tokens."""
         with self.lm.metered("preparing") as meter:
             asker = Asker(self, meter, limit)
             try:

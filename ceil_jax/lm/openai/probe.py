@@ -46,7 +46,7 @@ Out = TypeVar("Out")
 
 
 class Interface(NamedTuple):
-    """The interface of a server that generates texts."""
+    """The HTTP interface by which a server generates texts, as the probe found it."""
 
     path: str
     """/completions or /chat/completions."""

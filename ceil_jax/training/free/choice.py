@@ -37,7 +37,7 @@ def fit_cosine(rows: Observations, like: Cosine | None = None) -> Cosine:
 
 
 def with_cosine(fits: Mapping[str, Fit]) -> Mapping[str, Fit]:
-    """Return the fits to compare: if there are several, with the plain cosine as one of them.
+    """Return the ways to fit a similarity. If there are several, plain cosine similarity is one more.
 
     >>> list(with_cosine({"labels": fit_cosine, "structures": fit_cosine}))
     ['cosine', 'labels', 'structures']
