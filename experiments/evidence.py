@@ -30,7 +30,7 @@ SHOTS = 4
 LM = "SmolLM2-135M-Instruct@bfloat16"
 ENCODER = "all-MiniLM-L6-v2"
 BASE = "dense top-k"
-SERIES = {"CEIL": ("table2", "cause"), "EPR": ("table2", "cause"), "free": ("free_rows",)}
+SERIES = {"CEIL": ("cause", "table2"), "EPR": ("cause", "table2"), "free": ("free_rows",)}
 """Rows → experiments; the first one that has the task counts."""
 TASKS = {
     "mtop": "MTOP",
@@ -105,7 +105,7 @@ def _gain(task: str, ours: Runs, base: Runs) -> Gain:
     assert isinstance(record, Published), "read from the results file"
     return Gain(
         record.row,
-        (ours.record.cost.tokens - base.record.cost.tokens) / 1e6,
+        max(0, ours.record.cost.tokens - base.record.cost.tokens) / 1e6,
         len(ours.records),
         over(ours, base),
         over(alike(ours), alike(base)) if shared else None,
