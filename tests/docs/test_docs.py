@@ -176,7 +176,16 @@ def exported():
     return {}
 
 
-PREPARED = {"selector": selector, "exported": exported}
+def tuned():
+    """The folder of a selector with a number of examples, as `tune` writes it."""
+    from ceil_jax import CeilSelector
+
+    made = CeilSelector.from_examples([{"input": "a", "output": "b"}], encoder="tiny", k=4)
+    made.save_pretrained("runs/tune-tickets/selector")
+    return {}
+
+
+PREPARED = {"selector": selector, "exported": exported, "tuned": tuned}
 PROGRAMS = [
     pytest.param(
         note, code, id=name, marks=[pytest.mark.packages] if note == "run: packages" else []

@@ -33,7 +33,7 @@ ROWS = [
 def folder(tmp_path, monkeypatch, address):
     for name, program in FILE.findall(PAGE.read_text(encoding="utf-8")):
         (tmp_path / name).write_text(program, encoding="utf-8")
-    selector = CeilSelector.from_examples(ROWS, encoder="tiny", system="Which team?")
+    selector = CeilSelector.from_examples(ROWS, encoder="tiny", system="Which team?", k=4)
     selector.save_pretrained(tmp_path / "selector")
     variables = {
         "SELECTOR": str(tmp_path / "selector"),
