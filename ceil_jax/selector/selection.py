@@ -24,7 +24,7 @@ class Selected(NamedTuple):
     """(1 + cos) / 2 with the query, on the scale of the selector's `origin`."""
     gain: float
     """The increase of log det L'_S when the example was chosen; −inf if its vector is a linear
-    combination of those before."""
+    combination of those before. Without a λ, only the order of gains has a meaning."""
     added: float
     """How much of the example is new compared with those chosen before, from 1 down to 0: d² in
     greedy MAP."""
