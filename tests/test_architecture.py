@@ -2,9 +2,12 @@
 
 import ast
 import functools
+import importlib.metadata
+import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ceil_jax"
 DRAWN = runpy.run_path(str(ROOT / "docs" / "architecture.py"))
 MODULES: dict[str, Path] = DRAWN["modules"]()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 GRAPH: dict[str, set[str]] = DRAWN["graph"]()
 
 SUBPACKAGES = [
@@ -245,3 +249,31 @@ def test_importing_a_subpackage_loads_no_more_than_it_needs(places):
 def test_the_drawing_is_that_of_the_code():
     assert DRAWN["DRAWING"].read_text("utf-8") == DRAWN["drawing"](), "run `make drawing`"
     assert set(DRAWN["LABELS"]) == set(SUBPACKAGES) - {"errors", "registry"}
+
+
+def test_every_package_that_is_imported_is_a_declared_dependency():
+    """One that only another package brings is missing where that one no longer brings it."""
+    declared = {
+        re.match(r"[\w.-]+", text)[0].lower().replace("_", "-")
+        for texts in (
+            PROJECT["dependencies"],
+            *(texts for extra, texts in PROJECT["optional-dependencies"].items() if extra != "dev"),
+        )
+        for text in texts
+    }
+    distributions = importlib.metadata.packages_distributions()
+    for name, file in MODULES.items():
+        for imported in imported_packages(ast.parse(file.read_text("utf-8"))):
+            if imported in sys.stdlib_module_names or imported == "ceil_jax":
+                continue
+            brought_by = {one.lower().replace("_", "-") for one in distributions.get(imported, ())}
+            assert brought_by & declared, f"{name} imports {imported}, which pyproject.toml lacks"
+
+
+def imported_packages(tree):
+    """The first parts of the names of all modules that a file imports, in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.partition(".")[0]

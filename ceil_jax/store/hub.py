@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from ceil_jax.errors import UserError
 
@@ -50,17 +53,18 @@ def go_offline_without_hub(repositories: Iterable[str]) -> bool:
     offline = os.environ.get("HF_HUB_OFFLINE", "")
     if offline:
         return offline.upper() in ("1", "ON", "YES", "TRUE")
-    import httpx  # the client of `huggingface_hub`: the same proxies and certificates
-
+    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=SECONDS)
-    except (httpx.HTTPError, httpx.InvalidURL):
+        with urlopen(Request(address, method="HEAD"), timeout=SECONDS):
+            return False
+    except HTTPError:
+        return False  # it answered
+    except (OSError, HTTPException, ValueError):
         os.environ["HF_HUB_OFFLINE"] = "1"
         log.warning(
             "the hub cannot be reached; looking for %s in its cache only", ", ".join(repositories)
         )
         return True
-    return False
 
 
 def in_hub_cache(name: str) -> bool:
