@@ -475,6 +475,12 @@ class Search:
 
     def _go_on(self, entrant: Entrant) -> None:
         """Let a candidate answer the rows that the others have answered."""
+        log.info(
+            "race, %s goes on alone; %s; %s",
+            entrant.candidate.label,
+            self.budget,
+            self.budget.remaining(),
+        )
         hold(self.race, partial(self._ask, joining=entrant), partial(self._left, entrant))
 
     def _miss(self, entrants: Sequence[Entrant]) -> None:
@@ -493,18 +499,19 @@ class Search:
         if self._all_wrong or self._is_settled():
             return {}
         racers, start, stop = part
-        states = self.race.states
-        log.info(
-            "race, rows %d to %d: %d prompt%s, %d clearly worse, %d set aside; %s; %s",
-            start + 1,
-            stop,
-            len(racers),
-            "" if len(racers) == 1 else "s",
-            states.count("worse"),
-            states.count("aside"),
-            self.budget,
-            self.budget.remaining(),
-        )
+        if joining is None:
+            states = self.race.states
+            log.info(
+                "race, rows %d to %d: %d prompt%s, %d clearly worse, %d set aside; %s; %s",
+                start + 1,
+                stop,
+                len(racers),
+                "" if len(racers) == 1 else "s",
+                states.count("worse"),
+                states.count("aside"),
+                self.budget,
+                self.budget.remaining(),
+            )
         answers = self.field.answer(
             [self.entrants[i] for i in racers],
             self.tuning,
