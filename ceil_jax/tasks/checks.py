@@ -311,12 +311,10 @@ def separated(task: Task, source: str = "") -> Task:
     ]
     task = replace(task, train=bank, validation=queries)
     check_labels(task, source)
-    if not task.group:
-        _note_groups(task, source)
     return task
 
 
-def _note_groups(task: Task, source: str) -> None:
+def note_groups(task: Task, source: str) -> None:
     """Log a line on a column that may name groups and has values in the bank and among queries.
 
     Groups are documents, customers or threads: there are ten or more, and two to twenty rows of
@@ -332,8 +330,7 @@ def _note_groups(task: Task, source: str) -> None:
         shared = len(set.intersection(*sides))
         if shared and values >= 10 and 2 <= sum(name in row.fields for row in rows) / values <= 20:
             log.info(
-                "%s: %d values of the column %r are both in the bank and among the queries; if "
-                "they "
+                "%s: %d values of the column %r are both in the bank and among the queries; if they "
                 "are documents, customers or threads, --group %s keeps the rows of each on one side",
                 source,
                 shared,

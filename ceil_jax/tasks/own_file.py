@@ -13,7 +13,14 @@ from typing import Annotated, Any, TypedDict, Unpack
 from ceil_jax.errors import Range, UserError, check_options, check_ranges
 from ceil_jax.store.places import user_path
 from ceil_jax.tasks.cells import as_text
-from ceil_jax.tasks.checks import check_end, choice_of, separated, spelled_alike, warn_if_swapped
+from ceil_jax.tasks.checks import (
+    check_end,
+    choice_of,
+    note_groups,
+    separated,
+    spelled_alike,
+    warn_if_swapped,
+)
 from ceil_jax.tasks.draws import draw
 from ceil_jax.tasks.example import Example, Task, Template, column_template
 from ceil_jax.tasks.identity import look_alikes, question_key
@@ -202,6 +209,8 @@ def load_file(
         group=options.group or "",
     )
     task = separated(task, table.source)
+    if not task.group:
+        note_groups(task, table.source)
     return replace(
         task,
         train=draw(task.train, bank_limit, seed),
